@@ -1,9 +1,10 @@
 #include "shell/verb.hpp"
 
+#include <map>
+
 #include "absl/strings/numbers.h"
 #include "base/check.hpp"
 #include "shell/cat.hpp"
-#include "shell/verbs/all_verbs.hpp"
 
 namespace troupe::shell {
 
@@ -31,17 +32,6 @@ double Arguments::NumberOr(const std::string& name, double otherwise) const {
   double value = 0;
   TROUPE_CHECK(absl::SimpleAtod(Text(name), &value), "numbers are checked before a verb runs");
   return value;
-}
-
-const std::vector<Verb>& Verbs() {
-  static const std::vector<Verb> kVerbs = [] {
-    std::vector<Verb> all;
-    for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), FunctionVerbs(), InferVerbs(),
-                             KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), WatchVerbs()})
-      all.insert(all.end(), part.begin(), part.end());
-    return all;
-  }();
-  return kVerbs;
 }
 
 std::string GroupSummary(const std::string& group) {

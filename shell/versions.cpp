@@ -13,8 +13,13 @@ Versions Versions::Of(const proto::AdminReply& reply) {
     std::uint64_t number = 0;
     if (absl::SimpleAtoi(version, &number)) versions.loaded_[number] = loaded;
   };
-  for (const auto& function : reply.functions())
-    add(function.record().key().version(), function.record().loaded());
+  for (const auto& function : reply.functions()) {
+    const auto& record = function.record();
+    add(record.key().version(), record.loaded());
+    std::uint64_t number = 0;
+    if (record.share_percent() > 0 && absl::SimpleAtoi(record.key().version(), &number))
+      versions.shares_[number] = record.share_percent();
+  }
   for (const auto& workflow : reply.workflows()) add(workflow.spec().version(), true);
   return versions;
 }
@@ -24,6 +29,11 @@ std::string Versions::Newest() const {
 }
 
 std::string Versions::Answering() const {
+  std::uint64_t largest = 0;
+  for (const auto& [number, share] : shares_)
+    if (loaded_.at(number) && (largest == 0 || share > shares_.at(largest))) largest = number;
+  if (largest != 0) return Cat(largest);
+  if (!shares_.empty()) return "";
   const auto found =
       std::find_if(loaded_.rbegin(), loaded_.rend(), [](const auto& version) { return version.second; });
   return found == loaded_.rend() ? "" : Cat(found->first);
@@ -33,6 +43,7 @@ Versions Versions::Without(const std::string& version) const {
   Versions after = *this;
   std::uint64_t number = 0;
   if (absl::SimpleAtoi(version, &number)) after.loaded_.erase(number);
+  after.shares_.erase(number);
   return after;
 }
 

@@ -17,7 +17,7 @@ class Versions {
 
   // "": there is none.
   [[nodiscard]] std::string Newest() const;
-  // The newest that is loaded; "": none is.
+  // The newest that is loaded; while versions have shares of the requests, the loaded one with the largest. "": none is.
   [[nodiscard]] std::string Answering() const;
 
   // What will be when the cluster has done so.
@@ -29,6 +29,7 @@ class Versions {
 
  private:
   std::map<std::uint64_t, bool> loaded_;
+  std::map<std::uint64_t, std::uint32_t> shares_;  // in percent; of those that have one
 };
 
 }  // namespace troupe::shell

@@ -7,15 +7,17 @@
 
 namespace troupe::shell {
 
-[[nodiscard]] std::vector<Verb> CaVerbs();        // ca
-[[nodiscard]] std::vector<Verb> ClusterVerbs();   // cluster, node
-[[nodiscard]] std::vector<Verb> GpuVerbs();       // gpu, kill
-[[nodiscard]] std::vector<Verb> ChaosVerbs();     // chaos
-[[nodiscard]] std::vector<Verb> FunctionVerbs();  // function
-[[nodiscard]] std::vector<Verb> InferVerbs();     // infer
-[[nodiscard]] std::vector<Verb> KeyVerbs();       // key
-[[nodiscard]] std::vector<Verb> SloVerbs();       // slo, why
-[[nodiscard]] std::vector<Verb> WorkflowVerbs();  // workflow
-[[nodiscard]] std::vector<Verb> WatchVerbs();     // top, events
+[[nodiscard]] std::vector<Verb> CaVerbs();           // ca
+[[nodiscard]] std::vector<Verb> ClusterVerbs();      // cluster, node
+[[nodiscard]] std::vector<Verb> GpuVerbs();          // gpu, kill
+[[nodiscard]] std::vector<Verb> ChaosVerbs();        // chaos
+[[nodiscard]] std::vector<Verb> DeclarativeVerbs();  // apply, diff, export
+[[nodiscard]] std::vector<Verb> FunctionVerbs();     // function
+[[nodiscard]] std::vector<Verb> SplitVerbs();        // function canary, promote, rollback
+[[nodiscard]] std::vector<Verb> InferVerbs();        // infer
+[[nodiscard]] std::vector<Verb> KeyVerbs();          // key
+[[nodiscard]] std::vector<Verb> SloVerbs();          // slo, why
+[[nodiscard]] std::vector<Verb> WorkflowVerbs();     // workflow
+[[nodiscard]] std::vector<Verb> WatchVerbs();        // top, events
 
 }  // namespace troupe::shell

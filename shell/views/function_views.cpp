@@ -83,6 +83,20 @@ std::string ComputeLines(const proto::FunctionRecord& record, const proto::Admin
   return out;
 }
 
+// Nothing for a version without a share, unless a roll back returns to it.
+std::string ShareLine(const proto::FunctionRecord& record) {
+  switch (record.role()) {
+    case proto::VERSION_STABLE:
+      return Cat("\nrequests   ", record.share_percent(), " % of those that name no version (stable)");
+    case proto::VERSION_CANARY:
+      return Cat("\nrequests   ", record.share_percent(), " % of those that name no version (canary)");
+    case proto::VERSION_FORMER:
+      return "\nrequests   those that name it (stable before; rollback returns to it)";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string DescribeKey(const proto::FunctionKey& key) {
@@ -139,7 +153,7 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
          record.tenant().empty() ? "-" : Printable(record.tenant()), IsolationLine(record.isolation()),
          ComputeLines(record, gpus), "\nweights    ", FormatBytes(Bytes(record.weights_bytes())),
-         "\ndeployed   ", FormatUnixTime(record.deployed_unix_ns()), "\nadopted by ",
+         ShareLine(record), "\ndeployed   ", FormatUnixTime(record.deployed_unix_ns()), "\nadopted by ",
          Printable(Join(function.adopted_by())), "\nresident   ", Printable(Join(function.resident_on())),
          "\nONNX       ", Printable(record.onnx_digest()), "\nmodel      ", Printable(record.model_digest()),
          "\n");

@@ -203,7 +203,7 @@ CIRCLES = {
     "cluster": {".", "admin", "copies", "members", "records", "requests", "runs"},  # as in node/, by parts.hpp
     "node": {".", "models", "requests", "runtimes", "scheduling", "state"},  # parts.hpp names every part to every part
     "actors": {"core", "interfaces", "seams"},
-    "shell": {".", "inputs", "verbs"},
+    "shell": {".", "inputs"},
 }
 
 

@@ -1,0 +1,194 @@
+#include "shell/declarative/settings.hpp"
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.hpp"
+#include "proto/precision.hpp"
+#include "shell/cat.hpp"
+
+namespace troupe::shell {
+
+namespace {
+
+constexpr std::pair<proto::Isolation, const char*> kIsolations[] = {{proto::ISOLATION_SHARED, "shared"},
+                                                                    {proto::ISOLATION_TENANT, "tenant"},
+                                                                    {proto::ISOLATION_WORKFLOW, "workflow"},
+                                                                    {proto::ISOLATION_FUNCTION, "function"}};
+
+absl::Status ReadObjective(const YamlMap& map, proto::DeployRequest& deploy) {
+  if (map.Has("deadline")) {
+    TROUPE_ASSIGN_OR_RETURN(const auto deadline, map.Time("deadline"));
+    deploy.mutable_slo()->set_deadline_ns(deadline.count());
+  }
+  if (map.Has("percentile")) {
+    TROUPE_ASSIGN_OR_RETURN(const auto percentile, map.Number("percentile"));
+    if (!(percentile > 1 && percentile <= 100))
+      return map.Wrong("percentile", "percent above 1 and up to 100 are expected, like 98");
+    deploy.mutable_slo()->set_percentile(percentile);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadComputeSettings(const YamlMap& map, proto::DeployRequest& deploy) {
+  if (map.Has("precision")) {
+    TROUPE_ASSIGN_OR_RETURN(const auto name, map.Text("precision"));
+    const auto precision = proto::ParsePrecision(name);
+    if (!precision) return map.Wrong("precision", Cat("it is one of ", std::string(proto::kPrecisionNames)));
+    deploy.set_precision(*precision);
+  }
+  if (map.Has("sm_partition")) {
+    TROUPE_ASSIGN_OR_RETURN(const auto percent, map.Percent("sm_partition", 1));
+    deploy.set_sm_partition(percent);
+  }
+  if (map.Has("run_limit")) {
+    TROUPE_ASSIGN_OR_RETURN(const auto limit, map.Time("run_limit"));
+    if (limit < std::chrono::milliseconds(1) || limit > std::chrono::hours(1))
+      return map.Wrong("run_limit", "a time from 1ms to 1h is expected, like 5s");
+    deploy.set_run_limit_ns(limit.count());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadIsolationSettings(const YamlMap& map, proto::DeployRequest& deploy) {
+  if (map.Has("tenant")) {
+    TROUPE_ASSIGN_OR_RETURN(*deploy.mutable_tenant(), map.Text("tenant"));
+  }
+  if (!map.Has("isolation")) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const auto name, map.Text("isolation"));
+  for (const auto& [isolation, known] : kIsolations)
+    if (name == known) return deploy.set_isolation(isolation), absl::OkStatus();
+  return map.Wrong("isolation", "it is one of shared, tenant, workflow, function");
+}
+
+absl::Status ReadStateSetting(const YamlMap& map, proto::DeployRequest& deploy) {
+  if (!map.Has("state")) return absl::OkStatus();
+  const auto node = map.Node("state");
+  if (!node.IsMap())
+    return map.Wrong("state", "a mapping of inputs to outputs is expected, like past: present");
+  deploy.clear_state();
+  for (const auto& entry : node) {
+    if (!entry.first.IsScalar() || !entry.second.IsScalar() || entry.second.Scalar().empty())
+      return map.Wrong("state", "a mapping of inputs to outputs is expected, like past: present");
+    auto& tensor = *deploy.add_state();
+    tensor.set_input(entry.first.Scalar());
+    tensor.set_output(entry.second.Scalar());
+  }
+  return absl::OkStatus();
+}
+
+std::string ShortestNumber(double number) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  return {text.data(), end};
+}
+
+// By key, as YAML has them; without those that are as without a setting.
+std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& record) {
+  std::map<std::string, std::string> settings;
+  if (record.slo().deadline_ns() > 0) settings["deadline"] = ExactTime(record.slo().deadline_ns());
+  if (record.slo().percentile() > 0) settings["percentile"] = ShortestNumber(record.slo().percentile());
+  if (!record.tenant().empty()) settings["tenant"] = YamlText(record.tenant());
+  for (const auto& [isolation, name] : kIsolations)
+    if (record.isolation() == isolation) settings["isolation"] = name;
+  if (record.precision() != proto::PRECISION_FP32)
+    settings["precision"] = std::string(proto::Name(record.precision()));
+  if (record.sm_partition() > 0) settings["sm_partition"] = Cat(record.sm_partition(), "%");
+  if (record.run_limit_ns() > 0) settings["run_limit"] = ExactTime(record.run_limit_ns());
+  if (!record.state().empty())
+    settings["state"] =
+        Cat("{",
+            absl::StrJoin(record.state(), ", ",
+                          [](std::string* out, const proto::StateTensor& tensor) {
+                            Append(out, YamlText(tensor.input()), ": ", YamlText(tensor.output()));
+                          }),
+            "}");
+  return settings;
+}
+
+}  // namespace
+
+const std::vector<std::string>& SettingKeys() {
+  static const std::vector<std::string> kKeys = {"deadline",  "percentile",   "tenant",    "isolation",
+                                                 "precision", "sm_partition", "run_limit", "state"};
+  return kKeys;
+}
+
+absl::Status ReadSettings(const YamlMap& map, proto::DeployRequest& deploy) {
+  TROUPE_RETURN_IF_ERROR(ReadObjective(map, deploy));
+  TROUPE_RETURN_IF_ERROR(ReadComputeSettings(map, deploy));
+  TROUPE_RETURN_IF_ERROR(ReadIsolationSettings(map, deploy));
+  return ReadStateSetting(map, deploy);
+}
+
+proto::FunctionRecord RecordOf(const proto::DeployRequest& wish) {
+  proto::FunctionRecord record;
+  *record.mutable_slo() = wish.slo();
+  record.set_tenant(wish.tenant());
+  record.set_isolation(wish.isolation());
+  record.set_precision(wish.precision());
+  record.set_sm_partition(wish.sm_partition());
+  record.set_run_limit_ns(wish.run_limit_ns());
+  *record.mutable_state() = wish.state();
+  return record;
+}
+
+std::vector<std::string> DifferencesOf(const proto::FunctionRecord& record,
+                                       const proto::DeployRequest& wish) {
+  auto wanted = RecordOf(wish);
+  if (wish.slo().deadline_ns() == 0) wanted.mutable_slo()->set_deadline_ns(record.slo().deadline_ns());
+  if (wish.slo().percentile() == 0) wanted.mutable_slo()->set_percentile(record.slo().percentile());
+  auto before = SettingsOf(record);
+  auto after = SettingsOf(wanted);
+  std::vector<std::string> differences;
+  for (const auto& key : SettingKeys()) {
+    auto& from = before[key];
+    auto& to = after[key];
+    if (from != to)
+      differences.push_back(Cat(key, ": ", from.empty() ? "-" : from, " -> ", to.empty() ? "-" : to));
+  }
+  return differences;
+}
+
+std::vector<std::string> SettingLines(const proto::FunctionRecord& record) {
+  std::vector<std::string> lines;
+  auto settings = SettingsOf(record);
+  for (const auto& key : SettingKeys())
+    if (const auto found = settings.find(key); found != settings.end())
+      lines.push_back(Cat(key, ": ", found->second));
+  return lines;
+}
+
+std::string YamlText(const std::string& text) {
+  constexpr char kUnquoted[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/";
+  const bool plain =
+      !text.empty() && text.front() != '-' && text.find_first_not_of(kUnquoted) == std::string::npos;
+  if (plain) return text;
+  std::string quoted = "\"";
+  for (const char one : text) {
+    if (one == '"' || one == '\\') {
+      quoted += '\\';
+      quoted += one;
+    } else if (static_cast<unsigned char>(one) < 0x20 || one == 0x7f) {
+      absl::StrAppendFormat(&quoted, "\\x%02x", static_cast<unsigned>(one));
+    } else {
+      quoted += one;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string ExactTime(std::int64_t nanoseconds) {
+  constexpr std::pair<std::int64_t, const char*> kTimeUnits[] = {
+      {3'600'000'000'000, "h"}, {60'000'000'000, "m"}, {1'000'000'000, "s"},
+      {1'000'000, "ms"},        {1'000, "us"},         {1, "ns"}};
+  for (const auto& [size, unit] : kTimeUnits)
+    if (nanoseconds % size == 0) return Cat(nanoseconds / size, unit);
+  return {};
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,17 @@
+#include "shell/verbs/all_verbs.hpp"
+
+namespace troupe::shell {
+
+const std::vector<Verb>& Verbs() {
+  static const std::vector<Verb> kVerbs = [] {
+    std::vector<Verb> all;
+    for (const auto& part :
+         {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(), SplitVerbs(),
+          InferVerbs(), KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), WatchVerbs()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
+  return kVerbs;
+}
+
+}  // namespace troupe::shell
