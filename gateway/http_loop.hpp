@@ -17,8 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "gateway/http_charges.hpp"
 #include "gateway/http_server.hpp"
-#include "gateway/transfer_budget.hpp"
 
 namespace troupe::gateway {
 
@@ -29,19 +29,11 @@ inline constexpr std::string_view kTooManyConnections =
 
 // What all loops share.
 struct HttpShared {
-  HttpShared(const HttpServerOptions& o, HttpHandler& h)
-      : options(o),
-        handler(h),
-        bodies({o.max_inflight, o.max_inflight_client}),
-        answers({o.max_answers, o.max_answers_client}),
-        handshakes({Bytes(o.max_handshakes), Bytes(o.max_handshakes_client)}) {}
+  HttpShared(const HttpServerOptions& o, HttpHandler& h) : options(o), handler(h), budgets(o) {}
   const HttpServerOptions options;
   HttpHandler& handler;
   std::atomic<std::uint64_t> connections{0};
-  TransferBudget bodies;   // of the requests under way
-  TransferBudget answers;  // that wait for their readers
-  // Of TLS under way: one unit each.
-  TransferBudget handshakes;
+  HttpBudgets budgets;
   std::atomic<std::uint64_t> handshakes_done{0};
   TlsRefusals refused_tls;
   std::atomic<std::uint64_t> requests{0};

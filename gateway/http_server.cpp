@@ -66,8 +66,8 @@ class Server final : public HttpServer {
 
   HttpServerLoad load() const override {
     return {shared_.connections.load(),
-            shared_.bodies.used(),
-            shared_.answers.used(),
+            shared_.budgets.bodies.used(),
+            shared_.budgets.answers.used(),
             shared_.requests.load(),
             {shared_.crowded_out.load(), shared_.slow.load(), shared_.broken.load()},
             shared_.handshakes_done.load(),

@@ -3,7 +3,7 @@
 // in steps, and returns it at the end of its request; so a length that a client merely claims takes nothing.
 //
 // When bytes were refused, the budget is short for a second. Slow transfers are then given up much sooner
-// than otherwise (http_connection.cpp), so that the memory goes to clients that send or read.
+// than otherwise (http_pace.hpp), so that the memory goes to clients that send or read.
 #pragma once
 
 #include <atomic>

@@ -87,8 +87,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   close(ends[0]);
   for (int turn = 0; turn < 1000 && world.shared.connections.load() > 0; ++turn) context.poll();
   TROUPE_CHECK(world.shared.connections.load() == 0, "a connection ends with its client");
-  TROUPE_CHECK(world.shared.bodies.used().count() == 0 && world.shared.answers.used().count() == 0,
-               "a connection that has ended holds no bytes");
+  TROUPE_CHECK(
+      world.shared.budgets.bodies.used().count() == 0 && world.shared.budgets.answers.used().count() == 0,
+      "a connection that has ended holds no bytes");
   TROUPE_CHECK(world.service.open_places() == 0, "a connection that has ended holds no inputs");
   return 0;
 }
