@@ -17,6 +17,25 @@ Bytes SizeOf(const IdempotencyTable::Answer& answer) {
 
 }  // namespace
 
+IdempotencyTable::Decision IdempotencyClaim::Begin(std::string key, const std::string& fingerprint, Time now,
+                                                   IdempotencyTable::Waiter waiter) {
+  key_ = std::move(key);
+  waits_ = true;  // the answer of the first may come, on another thread, before this returns
+  auto decision = table_.Begin(key_, fingerprint, now, std::move(waiter));
+  waits_ = decision.verdict != IdempotencyTable::Verdict::kRun;
+  if (waits_) {
+    waiter_ = decision.waiter;
+  } else {
+    run_ = decision.run;
+  }
+  return decision;
+}
+
+bool IdempotencyClaim::Abandon() {
+  if (waits_) table_.Leave(key_, waiter_);
+  return !waits_ && (run_ == 0 || table_.Abandon(key_, run_));
+}
+
 absl::Status CheckIdempotencyKey(std::string_view key) {
   const bool good = !key.empty() && key.size() <= kLongestKey &&
                     std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < '\x7f'; });

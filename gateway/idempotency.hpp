@@ -96,6 +96,29 @@ class IdempotencyTable {
   std::uint64_t next_number_ = 1;  // of runs and of waiters
 };
 
+// What one request has of the table: it runs as the first with its key, or waits for the first one's answer.
+// A request without a key has nothing of it.
+class IdempotencyClaim {
+ public:
+  explicit IdempotencyClaim(IdempotencyTable& table) : table_(table) {}
+
+  // At most once; as IdempotencyTable::Begin.
+  IdempotencyTable::Decision Begin(std::string key, const std::string& fingerprint, Time now,
+                                   IdempotencyTable::Waiter waiter);
+  // The request is the first with its key: others may wait for its answer.
+  [[nodiscard]] bool runs() const { return run_ != 0; }
+  void Finish(const IdempotencyTable::AnswerPtr& answer, Time now) { table_.Finish(key_, run_, answer, now); }
+  // The client has gone. True when its request need not run, if it does.
+  [[nodiscard]] bool Abandon();
+
+ private:
+  IdempotencyTable& table_;
+  std::string key_;
+  std::uint64_t run_ = 0;     // 0: it does not run as the first
+  bool waits_ = false;        // or has been answered instead of running
+  std::uint64_t waiter_ = 0;  // as which it waits; 0: it does not
+};
+
 // OK for a key that a client may choose: 1 to 128 printable characters of ASCII without spaces.
 [[nodiscard]] absl::Status CheckIdempotencyKey(std::string_view key);
 

@@ -35,6 +35,28 @@ class IdempotencyTableTest : public testing::Test {
   std::vector<std::string> heard_;
 };
 
+TEST_F(IdempotencyTableTest, AClaimIsForgottenWithTheClientOfTheOnlyRequest) {
+  IdempotencyTable table;
+  IdempotencyClaim none(table);
+  EXPECT_TRUE(none.Abandon()) << "a request without a key need not run any more";
+  const auto hear = [this](const IdempotencyTable::AnswerPtr& answer) { heard_.push_back(answer->body); };
+  IdempotencyClaim first(table);
+  EXPECT_EQ(first.Begin("k", "body", kStart, hear).verdict, Verdict::kRun);
+  EXPECT_TRUE(first.runs());
+  IdempotencyClaim second(table);
+  EXPECT_EQ(second.Begin("k", "body", kStart, hear).verdict, Verdict::kWait);
+  EXPECT_FALSE(second.runs());
+  EXPECT_FALSE(first.Abandon()) << "the second waits for its answer";
+  EXPECT_FALSE(second.Abandon()) << "it did not run";
+  first.Finish(AnswerOf("answer"), kStart);
+  EXPECT_TRUE(heard_.empty()) << "the client of the second has gone";
+  IdempotencyClaim third(table);
+  EXPECT_EQ(third.Begin("k", "body", kStart, hear).verdict, Verdict::kKept);
+  IdempotencyClaim alone(table);
+  EXPECT_EQ(alone.Begin("other", "body", kStart, hear).verdict, Verdict::kRun);
+  EXPECT_TRUE(alone.Abandon());
+}
+
 TEST_F(IdempotencyTableTest, TheSecondWaitsForTheFirstAndTheThirdGetsWhatIsKept) {
   IdempotencyTable table;
   const auto first = Begin(table, "k");
