@@ -24,7 +24,7 @@ LayerLoad::LayerLoad(std::shared_ptr<const WeightWindow> window, HostModel host,
       deadline_(deadline),
       calls_(std::move(calls)),
       load_(std::make_shared<ModelLoad>(GroupsOf(*window_))),
-      arrivals_(window_->parts.size()) {}
+      arrivals_(load_, window_->parts.size()) {}
 
 void LayerLoad::Send(std::size_t step, LinkPort& port) {
   TransferRequest request;
@@ -49,13 +49,14 @@ void LayerLoad::Send(std::size_t step, LinkPort& port) {
   port.Put(std::move(request));
 }
 
+void PartArrivals::Arrived(std::size_t part, Time at) {
+  const std::lock_guard lock(mutex_);
+  arrivals_[part] = at;
+  for (; counted_ < arrivals_.size() && arrivals_[counted_]; ++counted_) load_->Arrived(*arrivals_[counted_]);
+}
+
 void LayerLoad::Arrived(std::size_t part, Time at) {
-  {
-    const std::lock_guard lock(mutex_);
-    arrivals_[part] = at;
-    for (; counted_ < arrivals_.size() && arrivals_[counted_]; ++counted_)
-      load_->Arrived(*arrivals_[counted_]);
-  }
+  arrivals_.Arrived(part, at);
   if (part == 0) calls_.begun();
 }
 

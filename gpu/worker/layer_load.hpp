@@ -16,6 +16,21 @@
 
 namespace troupe::gpu {
 
+// The parts of a model that have come. Transfers may overtake each other; the parts are counted in order. Any
+// thread.
+class PartArrivals {
+ public:
+  PartArrivals(std::shared_ptr<ModelLoad> load, std::size_t parts)
+      : load_(std::move(load)), arrivals_(parts) {}
+  void Arrived(std::size_t part, Time at);
+
+ private:
+  const std::shared_ptr<ModelLoad> load_;  // hears of each part, in order
+  std::mutex mutex_;
+  std::vector<std::optional<Time>> arrivals_;  // guarded by mutex_
+  std::size_t counted_ = 0;                    // guarded by mutex_
+};
+
 // Parts are sent in the order of their first use, each when its place in the window is free; the steps of the
 // launch wait for theirs. Made by the runner, shared with what is on its way; the main loop's thread, but for
 // what the link calls.
@@ -59,10 +74,7 @@ class LayerLoad : public std::enable_shared_from_this<LayerLoad> {
   std::size_t sent_ = 0;
   std::size_t transfers_ = 0;
   bool stopped_ = false;
-  std::mutex mutex_;
-  // Transfers may overtake each other, the parts are counted in order.
-  std::vector<std::optional<Time>> arrivals_;  // guarded by mutex_
-  std::size_t counted_ = 0;                    // guarded by mutex_
+  PartArrivals arrivals_;
 };
 
 }  // namespace troupe::gpu

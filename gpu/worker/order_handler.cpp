@@ -69,25 +69,26 @@ proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
 }  // namespace
 
 OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options)
-    : device_(std::move(device)),
-      lanes_(lanes),
+    : lanes_(lanes),
       options_(std::move(options)),
-      links_(*device_, options_.swap),
-      memory_(*device_, options_.memory),
-      residency_(memory_, queue, links_, options_.limits, {options_.meetings, Bytes(), options_.refusals}),
-      states_(memory_, queue, links_, residency_, options_.limits),
-      preparer_(*device_, queue, lanes, options_.limits),
-      runner_(memory_, queue, lanes, options_.limits, links_, residency_, preparer_),
-      consolidator_(memory_, residency_.table(), queue),
-      pins_(*device_, residency_, options_.limits) {
-  residency_.Connect(
-      [this](const std::string& digest, const absl::Status& status) { runner_.ModelChanged(digest, status); },
-      [this](const std::string& digest) { return runner_.Wants(digest); });
+      device_(std::move(device), options_.swap, options_.memory),
+      residency_(device_.memory, queue, device_.links, options_.limits,
+                 {options_.meetings, Bytes(), options_.refusals}),
+      states_(device_.memory, queue, device_.links, residency_, options_.limits),
+      preparer_(*device_.device, queue, lanes, options_.limits),
+      runner_(device_, queue, lanes, options_.limits, residency_, preparer_),
+      consolidator_(device_.memory, residency_.table(), queue),
+      pins_(*device_.device, residency_, options_.limits) {
+  residency_.Connect({[this](const std::string& digest, const absl::Status& status) {
+                        runner_.ModelChanged(digest, status);
+                      },
+                      [this](const std::string& digest) { return runner_.Wants(digest); }});
   states_.Connect([this] { runner_.StatesChanged(); });
 }
 
 void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
-  lanes_.page().orders.store(++orders_, std::memory_order_relaxed);
+  std::atomic<std::uint64_t>& orders = lanes_.page().orders;
+  orders.store(orders.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Reply reply = ReplyTo(session, record.sequence, lanes_);
   proto::WorkerOrder order;
   absl::Status status;
@@ -227,10 +228,10 @@ void OrderHandler::Fault(const proto::FaultOrder& order, Reply reply) {
       return;
     case proto::FaultOrder::HANG:
       lanes_.At(Lane::kCompute, reply.sequence());
-      (void)device_->HangCompute();
+      (void)device_.device->HangCompute();
       return reply.Done();
     case proto::FaultOrder::STALL_LINK:
-      (void)device_->StallCopies();
+      (void)device_.device->StallCopies();
       return reply.Done();
     default:
       return reply.Fail(
@@ -246,7 +247,7 @@ void OrderHandler::Abandon() {
 
 void OrderHandler::Tick(Time now) {
   if (runner_.NextExpiry() <= now) runner_.Expire(now);
-  memory_.pool().Follow(now);
+  device_.memory.pool().Follow(now);
   consolidator_.Tick(now, idle() && !shutting_down_);
   runner_.ShowCompute(now);
   ShowLinks();
@@ -255,18 +256,19 @@ void OrderHandler::Tick(Time now) {
 // While a port has transfers, what counts is whether their blocks pass: an engine that waits for its link may
 // look alive.
 void OrderHandler::ShowLinks() {
-  for (const auto& [lane, engine, port] : {std::tuple(Lane::kCopyIn, Engine::kCopyIn, &links_.in()),
-                                           std::tuple(Lane::kCopyOut, Engine::kCopyOut, &links_.out())}) {
+  for (const auto& [lane, engine, port] :
+       {std::tuple(Lane::kCopyIn, Engine::kCopyIn, &device_.links.in()),
+        std::tuple(Lane::kCopyOut, Engine::kCopyOut, &device_.links.out())}) {
     const LinkPort::State sent = port->state();
     if (sent.busy) {
       lanes_.At(lane, sent.order);
       lanes_.Show(lane, true, sent.progress);
     } else {
-      const EngineState state = device_->engine(engine);
+      const EngineState state = device_.device->engine(engine);
       lanes_.Show(lane, state.busy, state.progress);
     }
   }
-  const LinkPort::State peer = links_.from_others();
+  const LinkPort::State peer = device_.links.from_others();
   if (peer.busy) lanes_.At(Lane::kCopyPeer, peer.order);
   lanes_.Show(Lane::kCopyPeer, peer.busy, peer.progress);
 }
@@ -282,7 +284,7 @@ void OrderHandler::FinishShutdown() {
 
 proto::WorkerDescription OrderHandler::Describe() const {
   proto::WorkerDescription description;
-  description.set_device(device_->info().name);
+  description.set_device(device_.device->info().name);
   for (const auto& [digest, size] : residency_.table().Resident()) {
     proto::ResidentModel& resident = *description.add_resident();
     resident.set_digest(digest);
@@ -291,26 +293,27 @@ proto::WorkerDescription OrderHandler::Describe() const {
   for (proto::PlanKey& key : preparer_.cache().Keys()) *description.add_prepared() = std::move(key);
   description.set_pid(getpid());
   description.set_runs(runner_.runs_done());
-  description.set_swaps(residency_.swaps());
-  description.set_busy_ns(device_->compute_busy().count());
-  description.set_link_bytes_per_second(device_->info().link.value);
-  description.set_copy_in_bytes((residency_.swapped() + runner_.bytes_in() + states_.bytes_in()).count());
+  description.set_swaps(residency_.swapped().models);
+  description.set_busy_ns(device_.device->compute_busy().count());
+  description.set_link_bytes_per_second(device_.device->info().link.value);
+  description.set_copy_in_bytes(
+      (residency_.swapped().bytes + runner_.bytes_in() + states_.bytes_in()).count());
   description.set_copy_out_bytes((runner_.bytes_out() + states_.bytes_out()).count());
-  description.set_copy_in_busy_ns(device_->engine(Engine::kCopyIn).busy_time.count());
-  description.set_copy_out_busy_ns(device_->engine(Engine::kCopyOut).busy_time.count());
+  description.set_copy_in_busy_ns(device_.device->engine(Engine::kCopyIn).busy_time.count());
+  description.set_copy_out_busy_ns(device_.device->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);
-  description.set_concurrency(static_cast<std::uint32_t>(device_->info().concurrency));
+  description.set_concurrency(static_cast<std::uint32_t>(device_.device->info().concurrency));
   description.set_isolation_key(isolation_key_);
-  description.set_sms(device_->info().shares.sms());
-  for (const std::uint32_t sms : device_->info().shares.shares()) description.add_share_sms(sms);
-  DescribeMemory(memory_, description);
-  description.set_swap(links_.options().swap);
-  description.set_link_sharing(links_.options().sharing);
-  description.set_peer_copies(device_->info().peer_copies);
+  description.set_sms(device_.device->info().shares.sms());
+  for (const std::uint32_t sms : device_.device->info().shares.shares()) description.add_share_sms(sms);
+  DescribeMemory(device_.memory, description);
+  description.set_swap(device_.links.options().swap);
+  description.set_link_sharing(device_.links.options().sharing);
+  description.set_peer_copies(device_.device->info().peer_copies);
   description.set_broadcasts(residency_.broadcasts().able());
   description.set_broadcast_socket(residency_.broadcasts().socket());
-  description.set_group_bytes(links_.curve().elbow.count());
-  for (const LinkPoint& point : links_.curve().points) {
+  description.set_group_bytes(device_.links.curve().elbow.count());
+  for (const LinkPoint& point : device_.links.curve().points) {
     proto::LinkPoint& measured = *description.add_link_curve();
     measured.set_bytes(point.size.count());
     measured.set_bytes_per_second(point.bandwidth.value);

@@ -7,8 +7,6 @@
 #include <string>
 
 #include "gpu/device/device.hpp"
-#include "gpu/memory/device_memory.hpp"
-#include "gpu/swap/device_links.hpp"
 #include "gpu/worker/consolidator.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
@@ -20,6 +18,7 @@
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/state_handler.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/worker_device.hpp"
 
 namespace troupe::gpu {
 
@@ -55,7 +54,8 @@ class OrderHandler {
   [[nodiscard]] bool idle() const { return runner_.in_flight() == 0 && residency_.table().loading() == 0; }
   // It has, or has had, models or plans.
   [[nodiscard]] bool used() const {
-    return runner_.runs_done() > 0 || residency_.swaps() > 0 || preparer_.cache().size() > 0 || !idle();
+    return runner_.runs_done() > 0 || residency_.swapped().models > 0 || preparer_.cache().size() > 0 ||
+           !idle();
   }
   // Whom this worker serves, for its description.
   void Serve(const std::string& key) { isolation_key_ = key; }
@@ -63,8 +63,8 @@ class OrderHandler {
   void FinishShutdown();
 
   [[nodiscard]] proto::WorkerDescription Describe() const;
-  [[nodiscard]] Device& device() { return *device_; }
-  [[nodiscard]] DeviceLinks& links() { return links_; }
+  [[nodiscard]] Device& device() { return *device_.device; }
+  [[nodiscard]] DeviceLinks& links() { return device_.links; }
 
  private:
   void Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply);
@@ -74,11 +74,9 @@ class OrderHandler {
   void ShowLinks();
   void Fault(const proto::FaultOrder& order, Reply reply);
 
-  std::unique_ptr<Device> device_;  // ends last
   Lanes lanes_;
   const Options options_;
-  DeviceLinks links_;  // probes the link while the device is empty
-  DeviceMemory memory_;
+  WorkerDevice device_;  // ends after what uses it
   Residency residency_;
   StateHandler states_;
   Preparer preparer_;
@@ -88,7 +86,6 @@ class OrderHandler {
   bool shutting_down_ = false;
   std::string isolation_key_;
   std::optional<Reply> shutdown_reply_;
-  std::uint64_t orders_ = 0;
 };
 
 }  // namespace troupe::gpu

@@ -36,11 +36,6 @@ Residency::~Residency() {
   links_.Close();
 }
 
-void Residency::Connect(Changed changed, Wanted wanted) {
-  changed_ = std::move(changed);
-  wanted_ = std::move(wanted);
-}
-
 void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
                        std::optional<PinnedModel> source, std::uint64_t address,
                        const std::optional<BroadcastPart>& part) {
@@ -166,7 +161,7 @@ void Residency::Send(const HostModel& host, DeviceRange range, std::uint64_t ord
 void Residency::FirstGroupThere() {
   if (!links_.policy().overlap) return;
   queue_.Post([this] {
-    if (changed_) changed_({}, absl::OkStatus());
+    if (runs_.changed) runs_.changed({}, absl::OkStatus());
   });
 }
 
@@ -268,8 +263,8 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
                                                               : table_.SizeOf(digest).count());
     const Bytes moved = table_.SizeOf(digest) - (loading.broadcast ? broadcast : Bytes(0));
     outcome = SwapOutcome(*loading.load, moved);
-    ++swaps_;
-    if (!loading.source) swapped_ += moved;
+    ++swapped_.models;
+    if (!loading.source) swapped_.bytes += moved;
   } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
     memory_.Free(*range);
   }
@@ -278,11 +273,12 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
     outcome.set_bytes(0);  // moved once, for the first that asked
   }
   for (const auto& then : loading.deferred) then();
-  if (changed_) changed_(digest, !status.ok() && loading.source ? DidNotCome(digest, status) : status);
+  if (runs_.changed)
+    runs_.changed(digest, !status.ok() && loading.source ? DidNotCome(digest, status) : status);
 }
 
 absl::Status Residency::MayEvict(const std::string& digest) const {
-  if (wanted_ && wanted_(digest)) {
+  if (runs_.wanted && runs_.wanted(digest)) {
     return absl::FailedPreconditionError(
         absl::StrCat("runs wait for model ", digest, ": evict it afterwards"));
   }

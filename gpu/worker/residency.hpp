@@ -30,15 +30,23 @@ namespace troupe::gpu {
 // main loop's thread.
 class Residency {
  public:
-  // Told when runs of a model that is on its way may begin, when it has become resident, or has failed to.
-  using Changed = std::function<void(const std::string& digest, const absl::Status& status)>;
-  // Whether runs wait for this model: it is not evicted from under them.
-  using Wanted = std::function<bool(const std::string& digest)>;
+  // What the runs hear, and are asked; may be empty.
+  struct Runs {
+    // Runs of a model that is on its way may begin; it has become resident, or has failed to.
+    std::function<void(const std::string& digest, const absl::Status& status)> changed;
+    // Whether runs wait for this model: it is not evicted from under them.
+    std::function<bool(const std::string& digest)> wanted;
+  };
+  // What has come to the device since the start.
+  struct Swapped {
+    std::uint64_t models = 0;
+    Bytes bytes;  // from the host
+  };
   // `broadcasts`: where others meet for what this worker broadcasts; its pieces are chosen here.
   Residency(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, const WorkerLimits& limits,
             BroadcastHandler::Setup broadcasts = {});
   ~Residency();
-  void Connect(Changed changed, Wanted wanted);
+  void Connect(Runs runs) { runs_ = std::move(runs); }
 
   // Answers when the whole model is there; at once when it was. NoFit with ResourceExhausted when memory is
   // short. A deadline makes a swap that is on its way more urgent, never less. `source`: the weights come
@@ -70,8 +78,7 @@ class Residency {
   [[nodiscard]] StateTable& states() { return states_; }
   [[nodiscard]] ModelTable& table() { return table_; }
   [[nodiscard]] const ModelTable& table() const { return table_; }
-  [[nodiscard]] std::uint64_t swaps() const { return swaps_; }
-  [[nodiscard]] Bytes swapped() const { return swapped_; }  // from the host
+  [[nodiscard]] const Swapped& swapped() const { return swapped_; }
 
  private:
   struct Loading {
@@ -110,11 +117,9 @@ class Residency {
   ModelTable table_;
   RoomMaker room_;
   StateTable states_;
-  Changed changed_;
-  Wanted wanted_;
+  Runs runs_;
   std::map<std::string, Loading> loading_;
-  std::uint64_t swaps_ = 0;
-  Bytes swapped_;
+  Swapped swapped_;
   PeerClient peers_;             // its thread ends loads, as does that of
   BroadcastHandler broadcasts_;  // ends first
 };

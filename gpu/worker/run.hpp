@@ -20,6 +20,9 @@
 
 namespace troupe::gpu {
 
+// The worker's own number of a run: the sequences of orders begin anew with each daemon.
+using RunId = std::uint64_t;
+
 // What the order asked for, checked as far as it can be without the plan.
 struct RunRequest {
   std::uint64_t sequence = 0;

@@ -1,10 +1,9 @@
-// Runs that read and advance a state of their function.
+#include "gpu/worker/run_state.hpp"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/device/tensor_bytes.hpp"
-#include "gpu/worker/run.hpp"
-#include "gpu/worker/runner.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -54,10 +53,10 @@ absl::Status PlaceState(Run& run) {
   return absl::OkStatus();
 }
 
-absl::Status Runner::TakeTurn(Id id, Run& run) {
+absl::Status JoinState(StateTable& states, RunId id, Run& run) {
   const proto::RunOrder& order = run.request.order;
   if (order.stateful().empty()) return absl::OkStatus();
-  const StateTable::StatePtr state = residency_.states().Find(order.stateful());
+  const StateTable::StatePtr state = states.Find(order.stateful());
   // A state never begins with zeros by mistake: the order that swaps it in says what it is.
   if (state == nullptr || state->digest != order.digest()) {
     return absl::NotFoundError(absl::StrCat("the state of '", order.stateful(),
@@ -71,23 +70,12 @@ absl::Status Runner::TakeTurn(Id id, Run& run) {
                                                    order.stateful(), "' has on this device"));
   }
   run.state = state;
-  residency_.states().Join(*state, {id, nullptr});
+  states.Join(*state, {id, nullptr});
   return absl::OkStatus();
 }
 
-void Runner::LeaveTurn(Id id, Run& run) {
-  if (run.state != nullptr) residency_.states().Leave(*run.state, id);
-}
-
-void Runner::StatesChanged() {
-  std::vector<std::pair<Id, absl::Status>> hopeless;
-  for (const auto& [id, run] : runs_) {
-    if (run->state != nullptr && !run->state->failed.ok()) hopeless.emplace_back(id, run->state->failed);
-  }
-  for (const auto& [id, why] : hopeless) {
-    if (Find(id) != nullptr) GiveUp(id, why);
-  }
-  Advance();
+void LeaveState(StateTable& states, RunId id, Run& run) {
+  if (run.state != nullptr) states.Leave(*run.state, id);
 }
 
 }  // namespace troupe::gpu

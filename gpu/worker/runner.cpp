@@ -4,95 +4,88 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/worker/run_state.hpp"
+#include "gpu/worker/run_weights.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 
 using transport::SteadyNow;
 
-Runner::Runner(DeviceMemory& memory, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
-               DeviceLinks& links, Residency& residency, Preparer& preparer)
-    : memory_(memory),
-      queue_(queue),
-      lanes_(lanes),
-      limits_(limits),
-      sharing_(FindLinkSharing(links.options().sharing).value_or(LinkSharing::kDeadline)),
-      links_(links),
+Runner::Runner(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
+               Residency& residency, Preparer& preparer)
+    : limits_(limits),
+      sharing_(FindLinkSharing(device.links.options().sharing).value_or(LinkSharing::kDeadline)),
       residency_(residency),
       preparer_(preparer),
-      needs_(limits.plans),
-      shares_(memory.device().info().shares),
-      in_(memory.device().MakeStream()),
-      slots_(memory.device().info().concurrency),
-      out_(memory.device().MakeStream()) {
-  for (Slot& slot : slots_) slot.stream = memory.device().MakeStream();
-}
+      memory_(device.memory, device.device->info().concurrency, limits.plans, device.links.curve().elbow),
+      slots_(
+          *device.device, queue, lanes,
+          {.ended = [this](
+                        RunId id, const Completion& completion,
+                        const std::vector<proto::TensorSpec>& outputs) { Computed(id, completion, outputs); },
+           .reached = [this](RunId id, std::size_t step) { Reached(id, step); }}),
+      copies_(*device.device, queue, lanes, limits, device.links,
+              {.fetched = [this](RunId id, RunCopies::Inputs inputs) { InputsHere(id, std::move(inputs)); },
+               .staged = [this](RunId id, const absl::Status& status) { Staged(id, status); },
+               .left = [this](RunId id, const absl::Status& status) { Left(id, status); },
+               .landed = [this](RunId id, const absl::Status& status) { LayersLanded(id, status); },
+               .begun = [this] { Advance(); }}),
+      chooser_(runs_, memory_, slots_, residency, limits) {}
 
 Runner::~Runner() {
-  // The streams first: what they still do uses the runs' memory. What computes may wait for groups that come
-  // in.
-  for (const auto& [id, run] : runs_) {
-    if (run->layers != nullptr) run->layers->Stop(absl::CancelledError("the worker ends"));
-  }
-  in_.reset();
-  for (Slot& slot : slots_) slot.stream.reset();
-  out_.reset();
-  links_.Close();
+  // What the streams still do uses the runs' memory. What computes may wait for groups that come in.
+  runs_.ForEach([](Run& run) {
+    if (run.layers != nullptr) run.layers->Stop(absl::CancelledError("the worker ends"));
+  });
+  slots_.Close();
+  copies_.Close();
 }
 
-Run* Runner::Find(Id id) {
-  const auto found = runs_.find(id);
-  return found == runs_.end() ? nullptr : found->second.get();
-}
-
-std::unique_ptr<Run> Runner::Take(Id id) {
-  std::unique_ptr<Run> run = std::move(runs_.extract(id).mapped());
-  const auto found = by_sequence_.find(run->request.sequence);
-  if (found != by_sequence_.end() && found->second == id) by_sequence_.erase(found);
-  LeaveTurn(id, *run);
-  layered_ -= run->by_layer ? 1 : 0;
+std::unique_ptr<Run> Runner::Take(RunId id) {
+  std::unique_ptr<Run> run = runs_.Take(id);
+  LeaveState(residency_.states(), id, *run);
   return run;
 }
 
 void Runner::Submit(RunRequest request, Reply reply) {
-  if (waiting_.size() >= limits_.waiting_runs) {
+  if (runs_.waiting() >= limits_.waiting_runs) {
     reply.Fail(
-        absl::ResourceExhaustedError(absl::StrCat(waiting_.size(), " runs wait at this worker already")));
+        absl::ResourceExhaustedError(absl::StrCat(runs_.waiting(), " runs wait at this worker already")));
     return;
   }
-  const Id id = next_++;
-  if (!by_sequence_.emplace(request.sequence, id).second) {
-    reply.Fail(
-        absl::InvalidArgumentError(absl::StrCat("sequence ", request.sequence, " is that of another run")));
+  const std::uint64_t sequence = request.sequence;
+  const Urgency urgency = UrgencyOf(sharing_, request.received, request.deadline);
+  const std::optional<RunId> id = runs_.Add(std::move(request), reply, urgency);
+  if (!id) {
+    reply.Fail(absl::InvalidArgumentError(absl::StrCat("sequence ", sequence, " is that of another run")));
     return;
   }
-  Run& run = *runs_.emplace(id, std::make_unique<Run>(std::move(request), std::move(reply))).first->second;
-  run.urgency = UrgencyOf(sharing_, run.request.received, run.request.deadline);
-  waiting_.Add(id, run.request.order.priority(), run.urgency, run.Expires());
-  if (const absl::Status status = Accept(id, run); !status.ok()) {
-    GiveUp(id, status);
+  if (const absl::Status status = Accept(*id, *runs_.Find(*id)); !status.ok()) {
+    GiveUp(*id, status);
     return;
   }
   Advance();
 }
 
-absl::Status Runner::Accept(Id id, Run& run) {
+absl::Status Runner::Accept(RunId id, Run& run) {
   const std::string& digest = run.request.order.digest();
   if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent && run.request.order.by_layer()) {
-    TROUPE_RETURN_IF_ERROR(AcceptByLayer(run));
+    TROUPE_RETURN_IF_ERROR(CheckByLayer(run.request));
+    runs_.MarkByLayer(run);
   } else if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
     return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device: swap it in first"));
   }
   if (run.request.deadline) residency_.Hurry(digest, *run.request.deadline);
-  TROUPE_RETURN_IF_ERROR(TakeTurn(id, run));
+  TROUPE_RETURN_IF_ERROR(JoinState(residency_.states(), id, run));
   TROUPE_RETURN_IF_ERROR(FindPlan(id, run));
-  if (Find(id) != nullptr) FetchInputs(id, run);  // preparation may have been refused, and the run with it
+  // Preparation may have been refused, and the run with it.
+  if (runs_.Find(id) != nullptr) copies_.Fetch(id, run);
   return absl::OkStatus();
 }
 
-absl::Status Runner::FindPlan(Id id, Run& run) {
+absl::Status Runner::FindPlan(RunId id, Run& run) {
   const proto::RunOrder& order = run.request.order;
   const std::string key = PlanKeyOf(order.digest(), InputSpecs(run), order.precision());
   run.plan = preparer_.Find(key);
@@ -114,8 +107,8 @@ absl::Status Runner::FindPlan(Id id, Run& run) {
   return absl::OkStatus();
 }
 
-void Runner::PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
-  Run* run = Find(id);
+void Runner::PlanHere(RunId id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& plan) {
+  Run* run = runs_.Find(id);
   if (run == nullptr) return;
   run->preparing = false;
   if (!run->failed.ok() || !plan.ok()) {
@@ -126,52 +119,40 @@ void Runner::PlanHere(Id id, const absl::StatusOr<std::shared_ptr<DevicePlan>>& 
   Advance();
 }
 
-Runner::Model Runner::ModelOf(const Run& run) const {
-  if (run.by_layer) return Model::kComing;
-  const std::string& digest = run.request.order.digest();
-  switch (residency_.table().StateOf(digest)) {
-    case ModelTable::State::kAbsent:
-      return Model::kAway;
-    case ModelTable::State::kLoading:
-      return residency_.Pipelined(digest) != nullptr ? Model::kComing : Model::kAway;
-    case ModelTable::State::kResident:
-    case ModelTable::State::kRunning:
-      return Model::kHere;
+void Runner::InputsHere(RunId id, RunCopies::Inputs inputs) {
+  Run* run = runs_.Find(id);
+  if (run == nullptr) return;
+  if (!inputs.ok()) {
+    GiveUp(id, inputs.status());
+    return;
   }
-  return Model::kAway;
+  run->inputs = *std::move(inputs);
+  run->inputs_here = true;
+  copies_.Remember(run->request.order);
+  Advance();
 }
 
-std::optional<Runner::Id> Runner::NextToStage(Model model) const {
-  return waiting_.First(SteadyNow(), [&](Id id) {
-    const Run& run = *runs_.at(id);
-    return run.plan != nullptr && run.inputs_here && ModelOf(run) == model && HasTurn(id, run) &&
-           StagedOf(run, model == Model::kComing) < limits_.staged_runs;
-  });
-}
-
-// Not re-entered: what it starts may end at once and call back. Runs whose models are on their way have slots
-// of their own, so that they never keep a run that could compute now from being staged.
+// Not re-entered: what it starts may end at once and call back.
 void Runner::Advance() {
   again_ = true;
   if (std::exchange(advancing_, true)) return;
   while (std::exchange(again_, false)) {
-    StageSome(Model::kHere, staged_);
-    if (residency_.table().loading() + layered_ > 0) StageSome(Model::kComing, staged_ahead_);
+    StageSome(ModelPlace::kHere);
+    if (residency_.table().loading() + runs_.by_layer() > 0) StageSome(ModelPlace::kComing);
     LaunchSome();
   }
   advancing_ = false;
 }
 
-void Runner::StageSome(Model model, const std::size_t& staged) {
-  while (staged < limits_.staged_runs * slots_.size()) {
-    const auto next = NextToStage(model);
-    if (!next || !Stage(*next)) break;
+void Runner::StageSome(ModelPlace place) {
+  while (const auto next = chooser_.NextToStage(place, SteadyNow())) {
+    if (!Stage(*next)) break;
   }
 }
 
 // False when the run has to wait for device memory that other runs hold.
-bool Runner::Stage(Id id) {
-  Run& run = *Find(id);
+bool Runner::Stage(RunId id) {
+  Run& run = *runs_.Find(id);
   const std::string& digest = run.request.order.digest();
   const Bytes weights =
       run.by_layer ? Bytes(run.request.host->weights.size()) : residency_.table().SizeOf(digest);
@@ -182,34 +163,32 @@ bool Runner::Stage(Id id) {
                    weights.count())));
     return true;
   }
-  if (const absl::Status taken = TakeMemory(run); !taken.ok()) {
-    if (on_device_ > 0 || (ModelOf(run) == Model::kComing && !run.by_layer)) return false;
-    GiveUp(id, taken, NoFitOutcome(memory_));
+  if (const absl::Status taken = memory_.Take(run); !taken.ok()) {
+    if (memory_.SomeHold() || (chooser_.PlaceOf(run) == ModelPlace::kComing && !run.by_layer)) return false;
+    GiveUp(id, taken, memory_.NoFit());
     return true;
   }
   if (const absl::Status reserved = ReserveOutputs(run, limits_.inline_outputs); !reserved.ok()) {
-    FreeBlock(run);
-    Promise();
+    memory_.GiveBack(run);
     GiveUp(id, reserved);
     return true;
   }
   if (run.by_layer) {
-    BeginLayers(id, run);
+    copies_.SendLayers(id, run, memory_.WindowOf(run));
   } else {
     run.model = residency_.table().Acquire(digest);
     run.arguments.weights = run.model->weights;
     run.load = residency_.Pipelined(digest);
   }
+  runs_.LeaveQueue(id);
   run.stage = Run::Stage::kStaging;
-  ++on_device_;
-  EnterStaging(run);
-  waiting_.Remove(id);
-  CopyInputs(id, run);
+  memory_.Stage(run);
+  copies_.CopyIn(id, run);
   return true;
 }
 
-void Runner::Staged(Id id, const absl::Status& status) {
-  Run& run = *Find(id);
+void Runner::Staged(RunId id, const absl::Status& status) {
+  Run& run = *runs_.Find(id);
   run.copy_in = SteadyNow() - run.copy_in_begin;
   run.stage = Run::Stage::kReady;
   if (run.failed.ok()) run.failed = status;
@@ -217,14 +196,83 @@ void Runner::Staged(Id id, const absl::Status& status) {
     GiveUp(id, absl::Status(run.failed));
     return;
   }
-  ready_.Add(id, run.request.order.priority(), run.urgency, run.Expires());
+  runs_.Ready(id);
   Advance();
 }
 
-void Runner::Left(Id id, const absl::Status& status) {
-  if (Run& done = *Find(id); status.ok() && done.state != nullptr && !done.unheard) done.state->Commit();
+// Not in order beyond the first: no slot stays free while a run could have it.
+void Runner::LaunchSome() {
+  while (slots_.HasFree()) {
+    const std::optional<RunId> next = chooser_.NextToLaunch(SteadyNow());
+    if (!next) return;
+    Run& run = *runs_.Find(*next);
+    if (!slots_.TakeShare(run)) return;  // until one ends that computes
+    if (const absl::Status taken = memory_.TakeActivations(run); !taken.ok()) {
+      slots_.GiveShare(run);
+      // In order: what it waits for comes back when those end that compute or leave, and others would take
+      // it.
+      if (memory_.SomeCompute()) return;
+      GiveUp(*next, taken, memory_.NoFit());
+      return;
+    }
+    runs_.LeaveQueue(*next);
+    memory_.Unstage(run);
+    slots_.Launch(*next, run);
+    again_ = true;  // there is room to stage one more
+  }
+}
+
+// What only the steps before this one used goes back, or is taken by weights that come.
+void Runner::Reached(RunId id, std::size_t step) {
+  Run* run = runs_.Find(id);
+  if (run == nullptr || run->stage != Run::Stage::kComputing) return;
+  if (run->layers != nullptr) copies_.SendLayersOf(*run, step);
+  memory_.Reached(*run, step);
+  Advance();  // a run may wait for the memory
+}
+
+void Runner::Computed(RunId id, const Completion& completion, const std::vector<proto::TensorSpec>& outputs) {
+  Run& run = *runs_.Find(id);
+  slots_.Leave(run);
+  run.compute = completion.end - completion.begin;
+  run.cut_after = completion.cut_after;
+  run.outputs = outputs;
+  run.stage = Run::Stage::kLeaving;
+  NoteGroups(run, completion);
+  run.arguments.gate = nullptr;
+  run.arguments.reached = nullptr;
+  // A run that was cut says nothing about how long its plan takes.
+  if (run.cut_after == Duration::zero())
+    memory_.needs().Measured(run.plan, run.compute, run.last_group != Time());
+  ReleaseModel(run);
+  memory_.FreeActivations(run);
+  if (run.layers != nullptr && run.load->complete()) memory_.FreeWindow(run);
+  run.inputs.clear();
+  Advance();  // before the outputs leave: the next run may compute meanwhile
+  absl::Status status = completion.status;
+  if (status.ok()) status = copies_.CopyOut(id, run);
+  if (!status.ok() && !StopLayers(run, status)) Left(id, status);
+}
+
+void Runner::LayersLanded(RunId id, const absl::Status& status) {
+  Run* run = runs_.Find(id);
+  if (run == nullptr) return;  // it has had all its weights, and is answered
+  run->layers->Landed();
+  // The gate of a run that computes tells it.
+  const bool computing = run->stage == Run::Stage::kComputing;
+  if (!status.ok() && run->failed.ok() && !computing) run->failed = status;
+  if (run->failed.ok() || !run->layers->quiet()) return;
+  const absl::Status why = run->failed;
+  if (run->stage == Run::Stage::kLeaving) return Left(id, why);
+  if (run->stage == Run::Stage::kReady) GiveUp(id, why);
+}
+
+void Runner::Left(RunId id, const absl::Status& status) {
+  if (Run& done = *runs_.Find(id); status.ok() && done.state != nullptr && !done.unheard)
+    done.state->Commit();
   std::unique_ptr<Run> run = Take(id);
-  FreeDevice(*run);
+  ReleaseModel(*run);
+  memory_.Free(*run);
   ++runs_done_;
   proto::WorkerOutcome outcome;
   if (status.ok()) outcome = OutcomeOf(*run, SteadyNow());
@@ -238,15 +286,8 @@ void Runner::ReleaseModel(Run& run) {
   if (run.model) residency_.Release(run.request.order.digest(), *std::exchange(run.model, std::nullopt));
 }
 
-void Runner::FreeDevice(Run& run) {
-  ReleaseModel(run);
-  FreeActivations(run);
-  FreeBlock(run);
-  --on_device_;
-}
-
-void Runner::GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outcome) {
-  Run& run = *Find(id);
+void Runner::GiveUp(RunId id, const absl::Status& status, proto::WorkerOutcome outcome) {
+  Run& run = *runs_.Find(id);
   if (run.stage == Run::Stage::kStaging || run.preparing) {
     // Its inputs are on their way, or its plan is being made from the host copy, which may leave the region
     // with the answer: answered then.
@@ -254,20 +295,25 @@ void Runner::GiveUp(Id id, const absl::Status& status, proto::WorkerOutcome outc
     return;
   }
   if (run.stage == Run::Stage::kComputing || run.stage == Run::Stage::kLeaving) return;
-  if (LayersComing(run, status)) {
-    ready_.Remove(id);  // answered when nothing reads its host copy any more
+  if (StopLayers(run, status)) {
+    runs_.LeaveQueue(id);  // answered when nothing reads its host copy any more
     return;
   }
   std::unique_ptr<Run> taken = Take(id);
   if (taken->stage == Run::Stage::kReady) {
-    ready_.Remove(id);
-    LeaveStaging(*taken);
-    FreeDevice(*taken);
-  } else {
-    waiting_.Remove(id);
+    memory_.Unstage(*taken);
+    ReleaseModel(*taken);
+    memory_.Free(*taken);
   }
   Answer(std::move(taken), status, std::move(outcome));
   Advance();
+}
+
+// One that is given up may take others with it.
+void Runner::GiveUpAll(const std::vector<RunId>& ids, const absl::Status& status) {
+  for (const RunId id : ids) {
+    if (runs_.Find(id) != nullptr) GiveUp(id, status);
+  }
 }
 
 // The node, which plans the memory of this device, must not hear of a run before it hears what became of its
@@ -284,55 +330,48 @@ void Runner::Answer(std::unique_ptr<Run> run, absl::Status status, proto::Worker
 }
 
 void Runner::Cancel(std::uint64_t sequence) {
-  const auto found = by_sequence_.find(sequence);
-  if (found == by_sequence_.end()) return;
-  GiveUp(found->second, absl::CancelledError("the request of this run was cancelled"));
+  if (const auto id = runs_.OfSequence(sequence))
+    GiveUp(*id, absl::CancelledError("the request of this run was cancelled"));
 }
 
 void Runner::Expire(Time now) {
-  for (RunQueue* queue : {&waiting_, &ready_}) {
-    if (queue->NextExpiry() > now) continue;
-    for (const Id id : queue->TakeExpired(now)) {
-      GiveUp(id, absl::DeadlineExceededError("the run did not begin within its timeout"));
-    }
-  }
-}
-
-Time Runner::NextExpiry() const {
-  return std::min(waiting_.NextExpiry(), ready_.NextExpiry());
+  runs_.Expire(now, [this](RunId id) {
+    GiveUp(id, absl::DeadlineExceededError("the run did not begin within its timeout"));
+  });
 }
 
 void Runner::FailAll(const absl::Status& status) {
   advancing_ = true;  // no run begins while the others fall
-  std::vector<Id> all;
-  for (const auto& [id, run] : runs_) all.push_back(id);
-  for (const Id id : all) GiveUp(id, status);
-  for (const auto& [id, run] : runs_) run->unheard = true;
+  for (const RunId id : runs_.All([](const Run&) { return true; })) GiveUp(id, status);
+  runs_.ForEach([](Run& run) { run.unheard = true; });
   advancing_ = false;
-  by_sequence_.clear();
-  known_arenas_.clear();
+  runs_.ForgetSequences();
+  copies_.ForgetArenas();
 }
 
 void Runner::ModelChanged(const std::string& digest, const absl::Status& status) {
   if (!status.ok()) {
     // Runs that compute learn it at the gate of their next step.
-    std::vector<Id> hopeless;
-    for (const auto& [id, run] : runs_) {
-      if (run->request.order.digest() == digest && !run->by_layer) hopeless.push_back(id);
-    }
-    for (const Id id : hopeless) {
-      if (Find(id) != nullptr) GiveUp(id, status);
-    }
+    GiveUpAll(
+        runs_.All([&](const Run& run) { return run.request.order.digest() == digest && !run.by_layer; }),
+        status);
   }
   Advance();
 }
 
 bool Runner::Wants(const std::string& digest) const {
-  for (const auto& [id, run] : runs_) {
-    if (run->stage == Run::Stage::kWaiting && !run->by_layer && run->request.order.digest() == digest)
-      return true;
+  return runs_.Any([&](const Run& run) {
+    return run.stage == Run::Stage::kWaiting && !run.by_layer && run.request.order.digest() == digest;
+  });
+}
+
+void Runner::StatesChanged() {
+  const auto hopeless =
+      runs_.All([](const Run& run) { return run.state != nullptr && !run.state->failed.ok(); });
+  for (const RunId id : hopeless) {
+    if (Run* run = runs_.Find(id)) GiveUp(id, absl::Status(run->state->failed));
   }
-  return false;
+  Advance();
 }
 
 }  // namespace troupe::gpu

@@ -40,18 +40,15 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(transport::UnixConnection
   TROUPE_ASSIGN_OR_RETURN(auto orders, transport::RingReader::Attach(order_ring));
   TROUPE_ASSIGN_OR_RETURN(auto outcomes, transport::RingWriter::Attach(outcome_ring));
   return std::shared_ptr<Session>(new Session(std::move(control), std::move(region), std::move(channel),
-                                              std::move(order_ring), std::move(outcome_ring),
-                                              std::move(orders), std::move(outcomes)));
+                                              OrderRing{std::move(order_ring), std::move(orders)},
+                                              OutcomeRing{std::move(outcome_ring), std::move(outcomes)}));
 }
 
 Session::Session(transport::UnixConnection control, RegionPtr region, std::shared_ptr<LocalChannel> channel,
-                 std::shared_ptr<RingMemory> order_ring, std::shared_ptr<RingMemory> outcome_ring,
-                 transport::RingReader orders, transport::RingWriter outcomes)
+                 OrderRing orders, OutcomeRing outcomes)
     : control_(std::move(control)),
       region_(std::move(region)),
       channel_(std::move(channel)),
-      order_ring_(std::move(order_ring)),
-      outcome_ring_(std::move(outcome_ring)),
       orders_(std::move(orders)),
       outcomes_(std::move(outcomes)) {}
 
@@ -61,10 +58,10 @@ absl::Status Session::Welcome(const proto::WorkerDescription& description, int c
   *reply.mutable_description() = description;
   *reply.mutable_output_arena() = channel_->ArenaAddress();
   std::vector<int> descriptors(kAdoptionDescriptors);
-  descriptors[kOrderRing] = order_ring_->memory_fd();
-  descriptors[kOrderDoorbell] = order_ring_->doorbell_fd();
-  descriptors[kOutcomeRing] = outcome_ring_->memory_fd();
-  descriptors[kOutcomeDoorbell] = outcome_ring_->doorbell_fd();
+  descriptors[kOrderRing] = orders_.memory->memory_fd();
+  descriptors[kOrderDoorbell] = orders_.memory->doorbell_fd();
+  descriptors[kOutcomeRing] = outcomes_.memory->memory_fd();
+  descriptors[kOutcomeDoorbell] = outcomes_.memory->doorbell_fd();
   descriptors[kOutputArena] = channel_->arena()->fd();
   descriptors[kControlPage] = control_page;
   if (device_memory >= 0) descriptors.push_back(device_memory);
@@ -79,16 +76,16 @@ absl::Status Session::Welcome(const proto::WorkerDescription& description, int c
 }
 
 absl::StatusOr<bool> Session::Read(transport::RingRecord& record) {
-  return orders_.TryRead(record);
+  return orders_.end.TryRead(record);
 }
 
 absl::StatusOr<bool> Session::Write(const std::string& outcome, std::uint64_t sequence) {
-  return outcomes_.TryWrite(kOutcomeOp, 0, sequence, std::as_bytes(std::span(outcome)));
+  return outcomes_.end.TryWrite(kOutcomeOp, 0, sequence, std::as_bytes(std::span(outcome)));
 }
 
 void Session::Answer(const proto::WorkerOutcome& outcome) {
   std::string bytes = outcome.SerializeAsString();
-  if (Bytes(bytes.size()) > outcome_ring_->largest_payload()) {
+  if (Bytes(bytes.size()) > outcomes_.memory->largest_payload()) {
     proto::WorkerOutcome instead;
     instead.set_sequence(outcome.sequence());
     instead.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));

@@ -33,7 +33,7 @@ class Session {
 
   // False when there is none now; DataLoss when the ring makes no sense (any more).
   absl::StatusOr<bool> Read(transport::RingRecord& record);
-  [[nodiscard]] transport::RingReader& orders() { return orders_; }
+  [[nodiscard]] transport::RingReader& orders() { return orders_.end; }
 
   // Writes the outcome, or keeps it until the daemon has made room.
   void Answer(const proto::WorkerOutcome& outcome);
@@ -49,19 +49,23 @@ class Session {
   [[nodiscard]] const std::shared_ptr<transport::LocalChannel>& channel() const { return channel_; }
 
  private:
+  // A ring, and our end of it.
+  template <class End>
+  struct Ring {
+    std::shared_ptr<transport::RingMemory> memory;
+    End end;
+  };
+  using OrderRing = Ring<transport::RingReader>;
+  using OutcomeRing = Ring<transport::RingWriter>;
   Session(transport::UnixConnection control, RegionPtr region,
-          std::shared_ptr<transport::LocalChannel> channel, std::shared_ptr<transport::RingMemory> order_ring,
-          std::shared_ptr<transport::RingMemory> outcome_ring, transport::RingReader orders,
-          transport::RingWriter outcomes);
+          std::shared_ptr<transport::LocalChannel> channel, OrderRing orders, OutcomeRing outcomes);
   absl::StatusOr<bool> Write(const std::string& outcome, std::uint64_t sequence);
 
   transport::UnixConnection control_;
   RegionPtr region_;
   std::shared_ptr<transport::LocalChannel> channel_;
-  std::shared_ptr<transport::RingMemory> order_ring_;
-  std::shared_ptr<transport::RingMemory> outcome_ring_;
-  transport::RingReader orders_;
-  transport::RingWriter outcomes_;
+  OrderRing orders_;
+  OutcomeRing outcomes_;
   std::deque<std::pair<std::uint64_t, std::string>> kept_;
   bool broken_ = false;
 };

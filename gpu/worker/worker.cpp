@@ -14,7 +14,6 @@
 #include "base/status.hpp"
 #include "gpu/worker/exit_codes.hpp"
 #include "gpu/worker/last_words.hpp"
-#include "transport/host_id.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -27,8 +26,6 @@ constexpr Duration kBeat = std::chrono::milliseconds(50);
 constexpr Duration kPollWhileBusy = std::chrono::milliseconds(1);
 // Orders often follow an outcome within microseconds: look again for this long before sleeping.
 constexpr Duration kSpin = std::chrono::microseconds(20);
-// The daemon that started this worker is about to come, whatever the lease.
-constexpr Duration kFirstAdoption = std::chrono::seconds(10);
 // How soon a full outcome ring is tried again: its reader does not ring when it makes room.
 constexpr Duration kRetryOutcomes = std::chrono::milliseconds(1);
 // Orders taken before the loop looks at what has finished.
@@ -62,11 +59,11 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Create(WorkerOptions options) {
 Worker::Worker(WorkerOptions options, std::shared_ptr<transport::SocketRefusals> refusals,
                transport::UnixAcceptor acceptor, transport::MemoryFile page, std::unique_ptr<TaskQueue> queue)
     : options_(std::move(options)),
-      generation_(absl::StrCat(absl::Hex(transport::UniqueId()))),
       refusals_(std::move(refusals)),
-      acceptor_(std::move(acceptor)),
       page_(std::move(page)),
-      queue_(std::move(queue)) {}
+      queue_(std::move(queue)),
+      handshakes_(std::move(acceptor), refusals_, options_.limits.handshakes, options_.limits.handshake),
+      ownership_(options_.lease) {}
 
 Worker::~Worker() {
   // Kept open until the process ends: a device takes a while to be given up, and a daemon that saw its socket
@@ -77,7 +74,9 @@ Worker::~Worker() {
 
 int Worker::Run(int signals) {
   signals_ = signals;
-  waiting_since_ = next_beat_ = next_poll_ = idle_since_ = SteadyNow();
+  const Time now = SteadyNow();
+  ownership_.Wait(now);
+  pace_ = {now, now, now};
   for (;;) {
     if (const std::optional<int> code = Step(SteadyNow())) return *code;
   }
@@ -87,12 +86,12 @@ std::optional<int> Worker::Step(Time now) {
   bool worked = queue_->Run();
   if (session_ != nullptr) worked |= ReadOrders();
   if (handler_ != nullptr && handler_->NextDue() <= now) handler_->Tick(now);
-  if (now >= next_beat_ || terminated_ || (handler_ != nullptr && handler_->shutting_down())) {
+  if (now >= pace_.next_beat || ending_.terminated || (handler_ != nullptr && handler_->shutting_down())) {
     if (const std::optional<int> code = Beat(now)) return code;
   }
-  if (worked) idle_since_ = now;
-  if (worked || now - idle_since_ < kSpin) {
-    if (now >= next_poll_) Poll(now);
+  if (worked) pace_.idle_since = now;
+  if (worked || now - pace_.idle_since < kSpin) {
+    if (now >= pace_.next_poll) Poll(now);
     return std::nullopt;
   }
   if (Arm()) Poll(NextDue());
@@ -121,40 +120,39 @@ bool Worker::ReadOrders() {
 }
 
 std::optional<int> Worker::Beat(Time now) {
-  next_beat_ = now + kBeat;
+  pace_.next_beat = now + kBeat;
   PageOf(page_).heartbeat.fetch_add(1, std::memory_order_relaxed);
-  EndSilentHandshakes(now);
+  handshakes_.EndSilent(now);
   PageOf(page_).refused.store(refusals_->total(), std::memory_order_relaxed);
   if (handler_ == nullptr) {
-    if (terminated_) return kExitClean;
+    if (ending_.terminated) return kExitClean;
   } else {
     handler_->Tick(now);
     if (const absl::Status health = handler_->device().Health(); !health.ok()) {
       Say(absl::StrCat("device lost: ", health.message()));
-      stuck_ = true;
+      ending_.stuck = true;
       return kExitDeviceLost;
     }
-    if (terminated_ && !handler_->shutting_down()) handler_->BeginShutdown();
+    if (ending_.terminated && !handler_->shutting_down()) handler_->BeginShutdown();
   }
   if (handler_ != nullptr && handler_->shutting_down()) {
-    if (!shutdown_deadline_) shutdown_deadline_ = now + options_.limits.shutdown;
-    stuck_ = !handler_->idle();
-    if (stuck_ && now < *shutdown_deadline_) return std::nullopt;
-    Say(stuck_ ? "shut down while a run was still computing" : "shut down");
+    if (!ending_.deadline) ending_.deadline = now + options_.limits.shutdown;
+    ending_.stuck = !handler_->idle();
+    if (ending_.stuck && now < *ending_.deadline) return std::nullopt;
+    Say(ending_.stuck ? "shut down while a run was still computing" : "shut down");
     handler_->FinishShutdown();
     return kExitClean;
   }
-  const Duration lease = sessions_ == 0 ? std::max(options_.lease, kFirstAdoption) : options_.lease;
-  if (session_ == nullptr && now - waiting_since_ >= lease) {
-    Say(absl::StrCat("no daemon came within the lease of ", FormatDuration(lease)));
-    stuck_ = handler_ != nullptr && !handler_->idle();
+  if (session_ == nullptr && ownership_.LeaseIsOver(now)) {
+    Say(absl::StrCat("no daemon came within the lease of ", FormatDuration(ownership_.lease())));
+    ending_.stuck = handler_ != nullptr && !handler_->idle();
     return kExitLeaseExpired;
   }
   return std::nullopt;
 }
 
 Time Worker::NextDue() const {
-  Time due = next_beat_;
+  Time due = pace_.next_beat;
   if (handler_ != nullptr) due = std::min(due, handler_->NextDue());
   if (session_ != nullptr && !session_->Flush()) due = std::min(due, SteadyNow() + kRetryOutcomes);
   return due;
@@ -173,34 +171,32 @@ void Worker::Disarm() {
 }
 
 void Worker::Poll(Time until) {
-  next_poll_ = SteadyNow() + kPollWhileBusy;
+  pace_.next_poll = SteadyNow() + kPollWhileBusy;
   enum : std::size_t { kQueue, kSignals, kListener, kDoorbell, kControl, kHandshakes };
   std::vector<pollfd> fds(kHandshakes + handshakes_.size(), pollfd{-1, POLLIN, 0});
   fds[kQueue].fd = queue_->fd();
   fds[kSignals].fd = signals_;
-  fds[kListener].fd = acceptor_.fd(SteadyNow());
+  fds[kListener].fd = handshakes_.listener(SteadyNow());
   if (session_ != nullptr) {
     fds[kDoorbell].fd = session_->orders().doorbell();
     fds[kControl].fd = session_->control_fd();
   }
-  for (std::size_t i = 0; i < handshakes_.size(); ++i)
-    fds[kHandshakes + i].fd = handshakes_[i].connection.fd();
+  for (std::size_t i = 0; i < handshakes_.size(); ++i) fds[kHandshakes + i].fd = handshakes_.fd(i);
   const auto wait = std::max<std::int64_t>(0, (until - SteadyNow()).count());
   const timespec timeout{wait / 1'000'000'000, wait % 1'000'000'000};
   if (ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return;
   if (fds[kSignals].revents != 0) {
     signalfd_siginfo info{};
-    terminated_ |= read(signals_, &info, sizeof(info)) == sizeof(info);
+    ending_.terminated |= read(signals_, &info, sizeof(info)) == sizeof(info);
   }
   if (fds[kControl].revents != 0 && session_ != nullptr && !session_->StillThere())
     DropSession("the daemon is gone");
   for (std::size_t i = handshakes_.size(); i-- > 0;) {
     if (fds[kHandshakes + i].revents == 0) continue;
-    Handshake handshake = std::move(handshakes_[i]);
-    handshakes_.erase(handshakes_.begin() + static_cast<std::ptrdiff_t>(i));
-    Greet(handshake);
+    if (auto hello = handshakes_.Take(i))
+      (void)Adopt(std::move(hello->connection), std::move(hello->message));
   }
-  if (fds[kListener].revents != 0) Accept();
+  if (fds[kListener].revents != 0) handshakes_.Accept(SteadyNow());
 }
 
 void Worker::Say(const std::string& words) {

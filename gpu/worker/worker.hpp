@@ -19,9 +19,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu/worker/adoption.hpp"
 #include "gpu/worker/control_page.hpp"
+#include "gpu/worker/handshakes.hpp"
 #include "gpu/worker/order_handler.hpp"
+#include "gpu/worker/ownership.hpp"
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "gpu/worker/worker_options.hpp"
@@ -40,12 +41,19 @@ class Worker {
   // signalfd).
   int Run(int signals);
   // The device did not finish: destructors would wait for it for ever, so the process just exits.
-  [[nodiscard]] bool stuck() const { return stuck_; }
+  [[nodiscard]] bool stuck() const { return ending_.stuck; }
 
  private:
-  struct Handshake {
-    transport::UnixConnection connection;
-    Time deadline;
+  // When the loop looks again at what does not wake it.
+  struct Pace {
+    Time next_beat;
+    Time next_poll;
+    Time idle_since;
+  };
+  struct Ending {
+    bool terminated = false;  // a signal came
+    bool stuck = false;
+    std::optional<Time> deadline{};  // for what computes
   };
   Worker(WorkerOptions options, std::shared_ptr<transport::SocketRefusals> refusals,
          transport::UnixAcceptor acceptor, transport::MemoryFile page, std::unique_ptr<TaskQueue> queue);
@@ -56,9 +64,6 @@ class Worker {
   bool Arm();
   void Disarm();
   void Poll(Time until);
-  void Accept();
-  void EndSilentHandshakes(Time now);
-  void Greet(Handshake& handshake);
   void Refuse(transport::UnixConnection& connection, const absl::Status& status);
   absl::Status Adopt(transport::UnixConnection connection, transport::SocketMessage message);
   absl::Status OpenOrKeepDevice(const proto::AdoptHello& hello,
@@ -69,27 +74,18 @@ class Worker {
   void Say(const std::string& words);
 
   WorkerOptions options_;
-  const std::string generation_;
   const std::shared_ptr<transport::SocketRefusals> refusals_;  // at all sockets of this process
-  transport::UnixAcceptor acceptor_;
   transport::MemoryFile page_;
   std::unique_ptr<TaskQueue> queue_;
-  AdoptionGate gate_;
-  ServedKey serves_;
-  std::vector<Handshake> handshakes_;
+  Handshakes handshakes_;
+  Ownership ownership_;
   transport::UniqueFd device_memory_;      // a virtual device's, handed back at each adoption
   std::unique_ptr<OrderHandler> handler_;  // from the first adoption on
   std::shared_ptr<Session>
       session_;  // ends before the order handler: its region is registered with the device
   int signals_ = -1;
-  bool terminated_ = false;
-  bool stuck_ = false;
-  std::uint64_t sessions_ = 0;
-  Time waiting_since_;
-  Time next_beat_;
-  Time next_poll_;
-  Time idle_since_;
-  std::optional<Time> shutdown_deadline_;
+  Pace pace_;
+  Ending ending_;
 };
 
 }  // namespace troupe::gpu

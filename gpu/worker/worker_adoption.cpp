@@ -8,6 +8,7 @@
 #include "base/wire_status.hpp"
 #include "gpu/worker/worker.hpp"
 #include "gpu/worker/worker_process.hpp"
+#include "transport/host_id.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -37,34 +38,10 @@ absl::Status ReadHello(const transport::SocketMessage& message, const WorkerOpti
 
 }  // namespace
 
-void Worker::Accept() {
-  const Time now = transport::SteadyNow();
-  std::optional<transport::UnixConnection> connection = acceptor_.Accept(now);
-  if (!connection) return;
-  // A daemon says hello as it connects, so the oldest connection has had the longest time for it.
-  if (handshakes_.size() >= options_.limits.handshakes) {
-    refusals_->Count(transport::SocketRefusal::kCrowdedOut);
-    handshakes_.erase(handshakes_.begin());
-  }
-  handshakes_.push_back({*std::move(connection), now + options_.limits.handshake});
-}
-
-void Worker::EndSilentHandshakes(Time now) {
-  const auto ended = std::erase_if(handshakes_, [now](const Handshake& one) { return one.deadline <= now; });
-  for (std::size_t i = 0; i < ended; ++i) refusals_->Count(transport::SocketRefusal::kSilent);
-}
-
-void Worker::Greet(Handshake& handshake) {
-  absl::StatusOr<transport::SocketMessage> message = handshake.connection.Receive(Duration(0));
-  if (absl::IsUnavailable(message.status())) return;  // closed without a word
-  if (!message.ok()) return refusals_->Count(transport::SocketRefusal::kBrokenMessage);
-  (void)Adopt(std::move(handshake.connection), *std::move(message));
-}
-
 void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& status) {
   proto::AdoptReply reply;
   SetStatus(status, reply);
-  reply.mutable_description()->set_isolation_key(serves_.key());
+  reply.mutable_description()->set_isolation_key(ownership_.key());
   // The first message on a connection always has room: nothing waits here for a peer that does not read.
   connection.Send(reply.SerializeAsString(), {}, Duration(0)).IgnoreError();
 }
@@ -73,8 +50,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   proto::AdoptHello hello;
   const auto prepare = [&]() -> absl::StatusOr<RegionPtr> {
     TROUPE_RETURN_IF_ERROR(ReadHello(message, options_, hello));
-    TROUPE_RETURN_IF_ERROR(gate_.Admit(hello.daemon_epoch(), serves_.Assigns(hello.isolation_key())));
-    TROUPE_RETURN_IF_ERROR(serves_.Admit(hello.isolation_key(), handler_ != nullptr && handler_->used()));
+    TROUPE_RETURN_IF_ERROR(ownership_.Admit(hello, handler_ != nullptr && handler_->used()));
     if (handler_ != nullptr && handler_->shutting_down())
       return absl::UnavailableError("this worker is shutting down");
     TROUPE_RETURN_IF_ERROR(OpenOrKeepDevice(hello, message.descriptors));
@@ -86,12 +62,11 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
     Refuse(connection, region.status());
     return region.status();
   }
-  if (session_ != nullptr)
-    DropSession(serves_.Assigns(hello.isolation_key()) ? "it was assigned" : "a newer daemon came");
-  serves_.Serve(hello.isolation_key());
-  handler_->Serve(serves_.key());
+  if (session_ != nullptr) DropSession(ownership_.Assigns(hello) ? "it was assigned" : "a newer daemon came");
+  const std::uint64_t number = ownership_.Begin(hello);
+  handler_->Serve(ownership_.key());
   Session::Options options;
-  options.arena_socket = absl::StrCat(options_.socket, ".a", ++sessions_);
+  options.arena_socket = absl::StrCat(options_.socket, ".a", number);
   options.arena = options_.arena;
   options.refusals = refusals_;
   absl::StatusOr<std::shared_ptr<Session>> session =
@@ -103,7 +78,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
     return status;
   }
   session_ = *std::move(session);
-  gate_.Adopted(hello.daemon_epoch());
+  ownership_.Adopted(hello);
   return absl::OkStatus();
 }
 
@@ -132,7 +107,7 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, options_.open_device(std::move(parts)));
   device_memory_ = std::move(kept);
   OrderHandler::Options handling;
-  handling.generation = generation_;
+  handling.generation = absl::StrCat(absl::Hex(transport::UniqueId()));
   handling.allow_faults = options_.allow_faults;
   handling.limits = options_.limits;
   handling.memory = options_.memory;
@@ -170,8 +145,7 @@ absl::StatusOr<RegionPtr> Worker::OpenRegion(transport::UniqueFd descriptor) {
 
 void Worker::DropSession(const std::string& why) {
   session_.reset();
-  gate_.Lost();
-  waiting_since_ = transport::SteadyNow();
+  ownership_.Lost(transport::SteadyNow());
   handler_->Abandon();
   Say(why);
 }

@@ -119,7 +119,7 @@ class LayersTest : public RunnerTest {
     EXPECT_EQ(memory_->memory().free, memory_->memory().total);
     EXPECT_EQ(memory_->pool().held(), Bytes(0));
   }
-  HeldDevice* const held_ = static_cast<HeldDevice*>(device_.get());
+  HeldDevice* const held_ = static_cast<HeldDevice*>(device_);
 };
 
 TEST_F(LayersTest, GivesWhatAResidentRunGivesInAFractionOfTheMemory) {

@@ -90,7 +90,7 @@ class PipelineTest : public RunnerTest {
     EvictAll();
     EXPECT_EQ(memory_->memory().free, memory_->memory().total);
   }
-  HeldDevice* const held_ = static_cast<HeldDevice*>(device_.get());
+  HeldDevice* const held_ = static_cast<HeldDevice*>(device_);
 };
 
 TEST_F(PipelineTest, ARunBeginsWithTheFirstGroupAndWaitsForEachOther) {

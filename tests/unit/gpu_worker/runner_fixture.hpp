@@ -74,16 +74,17 @@ class RunnerTest : public testing::Test {
       if (model.name() == "broken") return absl::UnimplementedError("no such operator");
       return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
     };
-    device_ = make(std::move(options));
-    links_ = std::make_unique<DeviceLinks>(*device_, swap);
-    memory_ = std::make_unique<DeviceMemory>(*device_, memory);
+    worker_device_ = std::make_unique<WorkerDevice>(make(std::move(options)), swap, memory);
+    device_ = worker_device_->device.get();
+    links_ = &worker_device_->links;
+    memory_ = &worker_device_->memory;
     residency_ = std::make_unique<Residency>(*memory_, *queue_, *links_, limits_);
     preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
-    runner_ = std::make_unique<Runner>(*memory_, *queue_, Lanes(PageOf(page_)), limits_, *links_, *residency_,
+    runner_ = std::make_unique<Runner>(*worker_device_, *queue_, Lanes(PageOf(page_)), limits_, *residency_,
                                        *preparer_);
     residency_->Connect(
-        [this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
-        [this](const auto& digest) { return runner_->Wants(digest); });
+        {[this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
+         [this](const auto& digest) { return runner_->Wants(digest); }});
     transport::LocalChannel::Options channel;
     channel.socket = directory_ / "arena";
     channel.capacity = MiB(4);
@@ -184,9 +185,10 @@ class RunnerTest : public testing::Test {
   std::unique_ptr<transport::HostRegion> host_;
   RegionPtr region_;
   std::shared_ptr<transport::LocalChannel> channel_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<DeviceLinks> links_;
-  std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<WorkerDevice> worker_device_;
+  Device* device_ = nullptr;
+  DeviceLinks* links_ = nullptr;
+  DeviceMemory* memory_ = nullptr;
   std::unique_ptr<Residency> residency_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Runner> runner_;

@@ -1,16 +1,30 @@
-// How a run's tensors come and go.
-#include <utility>
+#include "gpu/worker/run_copies.hpp"
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
-#include "gpu/worker/runner.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 
 using transport::SteadyNow;
 
-void Runner::FetchInputs(Id id, Run& run) {
+RunCopies::RunCopies(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
+                     DeviceLinks& links, Calls calls)
+    : queue_(queue),
+      lanes_(lanes),
+      limits_(limits),
+      links_(links),
+      calls_(std::move(calls)),
+      in_(device.MakeStream()),
+      out_(device.MakeStream()) {}
+
+void RunCopies::Close() {
+  in_.reset();
+  out_.reset();
+  links_.Close();
+}
+
+void RunCopies::Fetch(RunId id, const Run& run) {
   bool blocks = false;
   for (const proto::Tensor& tensor : run.request.order.inputs()) {
     const proto::ArenaRef& arena = tensor.data().arena();
@@ -38,32 +52,23 @@ void Runner::FetchInputs(Id id, Run& run) {
     return inputs;
   };
   if (!blocks) {
-    InputsHere(id, fetch(&run.request.order));
+    calls_.fetched(id, fetch(&run.request.order));
     return;
   }
   fetcher_.Post([this, id, fetch = std::move(fetch)] {
-    queue_.Post([this, id, inputs = fetch(nullptr)] { InputsHere(id, inputs); });
+    queue_.Post([this, id, inputs = fetch(nullptr)] { calls_.fetched(id, inputs); });
   });
 }
 
-void Runner::InputsHere(Id id, absl::StatusOr<std::vector<transport::TensorData>> inputs) {
-  Run* run = Find(id);
-  if (run == nullptr) return;
-  if (!inputs.ok()) {
-    GiveUp(id, inputs.status());
-    return;
-  }
-  run->inputs = *std::move(inputs);
-  run->inputs_here = true;
+void RunCopies::Remember(const proto::RunOrder& order) {
   if (known_arenas_.size() > limits_.known_arenas) known_arenas_.clear();  // the fetcher meets them again
-  for (int i = 0; i < run->request.order.inputs_size(); ++i) {
-    const proto::TensorRef& ref = run->request.order.inputs(i).data();
+  for (const proto::Tensor& input : order.inputs()) {
+    const proto::TensorRef& ref = input.data();
     if (ref.has_arena()) known_arenas_.emplace(ref.arena().socket(), ref.arena().arena());
   }
-  Advance();
 }
 
-void Runner::CopyInputs(Id id, Run& run) {
+void RunCopies::CopyIn(RunId id, Run& run) {
   run.copy_in_begin = SteadyNow();
   const proto::RunOrder& order = run.request.order;
   std::vector<InputBytes> bytes;
@@ -90,13 +95,13 @@ void Runner::CopyInputs(Id id, Run& run) {
     const bool last = i + 1 == bytes.size();
     in_->CopyIn(bytes[i].to, bytes[i].from, [this, id, failed, last](const Completion& completion) {
       if (failed->ok()) *failed = completion.status;
-      if (last) queue_.Post([this, id, failed] { Staged(id, *failed); });
+      if (last) queue_.Post([this, id, failed] { calls_.staged(id, *failed); });
     });
   }
-  if (bytes.empty()) queue_.Post([this, id] { Staged(id, absl::OkStatus()); });
+  if (bytes.empty()) queue_.Post([this, id] { calls_.staged(id, absl::OkStatus()); });
 }
 
-void Runner::SendInputs(Id id, Run& run, const std::vector<InputBytes>& bytes) {
+void RunCopies::SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes) {
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
@@ -104,12 +109,12 @@ void Runner::SendInputs(Id id, Run& run, const std::vector<InputBytes>& bytes) {
   for (const InputBytes& input : bytes)
     transfer.pieces.push_back({input.to, const_cast<std::byte*>(input.from.data())});
   transfer.done = [this, id](const Completion& completion) {
-    queue_.Post([this, id, status = completion.status] { Staged(id, status); });
+    queue_.Post([this, id, status = completion.status] { calls_.staged(id, status); });
   };
   links_.in().Put(std::move(transfer));
 }
 
-absl::Status Runner::CopyOutputs(Id id, Run& run) {
+absl::Status RunCopies::CopyOut(RunId id, Run& run) {
   const std::uint64_t before = run.bytes;
   TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
   bytes_out_ += Bytes(run.bytes - before);
@@ -129,14 +134,14 @@ absl::Status Runner::CopyOutputs(Id id, Run& run) {
     out_->CopyOut(run.rooms[i].bytes().first(size.count()), run.arguments.outputs[i].Part(Bytes(0), size),
                   [this, id, failed, last](const Completion& completion) {
                     if (failed->ok()) *failed = completion.status;
-                    if (last) queue_.Post([this, id, failed] { Left(id, *failed); });
+                    if (last) queue_.Post([this, id, failed] { calls_.left(id, *failed); });
                   });
   }
-  if (leaving.empty()) queue_.Post([this, id] { Left(id, absl::OkStatus()); });
+  if (leaving.empty()) queue_.Post([this, id] { calls_.left(id, absl::OkStatus()); });
   return absl::OkStatus();
 }
 
-void Runner::SendOutputs(Id id, Run& run, const std::vector<std::size_t>& leaving) {
+void RunCopies::SendOutputs(RunId id, Run& run, const std::vector<std::size_t>& leaving) {
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
@@ -145,9 +150,25 @@ void Runner::SendOutputs(Id id, Run& run, const std::vector<std::size_t>& leavin
         {run.arguments.outputs[i].Part(Bytes(0), run.output_sizes[i]), run.rooms[i].bytes().data()});
   }
   transfer.done = [this, id](const Completion& completion) {
-    queue_.Post([this, id, status = completion.status] { Left(id, status); });
+    queue_.Post([this, id, status = completion.status] { calls_.left(id, status); });
   };
   links_.out().Put(std::move(transfer));
+}
+
+void RunCopies::SendLayers(RunId id, Run& run, std::shared_ptr<const WeightWindow> window) {
+  LayerLoad::Calls calls;
+  calls.begun = [this] { queue_.Post([this] { calls_.begun(); }); };
+  calls.landed = [this, id](const absl::Status& status) {
+    queue_.Post([this, id, status] { calls_.landed(id, status); });
+  };
+  run.layers = std::make_shared<LayerLoad>(std::move(window), *run.request.host, *run.window,
+                                           run.request.sequence, run.request.deadline, calls);
+  run.load = run.layers->load();
+  run.arguments.pieces = run.layers->Pieces();
+  const Bytes bytes = run.layers->window().bytes;
+  run.bytes += bytes.count();
+  bytes_in_ += bytes;
+  SendLayersOf(run, 0);
 }
 
 }  // namespace troupe::gpu

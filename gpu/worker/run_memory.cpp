@@ -1,32 +1,36 @@
-// What runs take of the device's memory: room for inputs and outputs when they are staged, for activations
-// when they are launched. A staged run can always be launched: its memory is reserved.
+#include "gpu/worker/run_memory.hpp"
+
 #include <algorithm>
 #include <functional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
-#include "gpu/worker/runner.hpp"
+#include "gpu/worker/residency.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
 
 using transport::SteadyNow;
 
+proto::WorkerOutcome RunMemory::NoFit() const {
+  return NoFitOutcome(memory_);
+}
+
 // Runs of one plan compute one after the other: they leave room for others that could compute beside them.
-std::size_t Runner::StagedOf(const Run& run, bool ahead) const {
+std::size_t RunMemory::StagedOf(const Run& run, bool ahead) const {
   const auto found = staged_plans_.find({run.plan.get(), ahead});
   return found == staged_plans_.end() ? 0 : found->second;
 }
 
-void Runner::EnterStaging(const Run& run) {
+void RunMemory::Stage(const Run& run) {
+  ++on_device_;
   ++(run.load != nullptr ? staged_ahead_ : staged_);
   ++staged_plans_[{run.plan.get(), run.load != nullptr}];
   staged_activations_.insert(run.plan->activation_bytes());
   Promise();
 }
 
-void Runner::LeaveStaging(const Run& run) {
+void RunMemory::Unstage(const Run& run) {
   --(run.load != nullptr ? staged_ahead_ : staged_);
   const auto found = staged_plans_.find({run.plan.get(), run.load != nullptr});
   if (--found->second == 0) staged_plans_.erase(found);
@@ -37,47 +41,43 @@ void Runner::LeaveStaging(const Run& run) {
 // When every slot computes, they hold the activations of as many runs as there are slots. The runs that may
 // do so are the runs that compute, the staged runs, and `candidate`, which is about to be staged. A run that
 // needs no more than a run that computes has its place where that run ends.
-void Runner::Promise(Bytes candidate) {
+void RunMemory::Promise(Bytes candidate) {
   std::vector<Bytes> wanted;
   Bytes held;
   Bytes longest_held;
-  for (const Slot& slot : slots_) {
-    if (slot.run == nullptr || !slot.run->activations) continue;
-    wanted.push_back(slot.run->activations->size);
+  for (const Run* run : computing_) {
+    wanted.push_back(run->activations->size);
     held += wanted.back();
     longest_held = std::max(longest_held, wanted.back());
   }
   Bytes longest = candidate;
   if (!staged_activations_.empty()) longest = std::max(longest, *staged_activations_.rbegin());
   auto staged = staged_activations_.rbegin();
-  for (std::size_t i = 0; i < slots_.size() && staged != staged_activations_.rend(); ++i, ++staged)
+  for (std::size_t i = 0; i < slots_ && staged != staged_activations_.rend(); ++i, ++staged)
     wanted.push_back(*staged);
   wanted.push_back(candidate);
   std::ranges::sort(wanted, std::greater<>());
   Bytes most;
-  for (std::size_t i = 0; i < std::min(slots_.size(), wanted.size()); ++i) most += wanted[i];
+  for (std::size_t i = 0; i < std::min(slots_, wanted.size()); ++i) most += wanted[i];
   memory_.Promise(most - held, longest > longest_held ? longest : Bytes(0));
 }
 
-// All that it needs to be staged, and the promise of what it needs later; or nothing.
-absl::Status Runner::TakeMemory(Run& run) {
+absl::Status RunMemory::Take(Run& run) {
   const RunLayout layout(run);
   const Bytes activations = run.plan->activation_bytes();
   const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
   TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
   if (run.by_layer) {
-    const absl::StatusOr<DeviceRange> window =
-        memory_.Allocate(user, needs_.WindowOf(run.plan, links_.curve().elbow)->size);
+    const absl::StatusOr<DeviceRange> window = memory_.Allocate(user, WindowOf(run)->size);
     if (!window.ok()) {
-      FreeBlock(run);
+      memory_.Free(run.block);
       return window.status();
     }
     run.window = *window;
   }
   Promise(activations);
   if (!memory_.KeepsPromise()) {
-    FreeBlock(run);
-    Promise();
+    GiveBack(run);
     return absl::ResourceExhaustedError(
         absl::StrCat(FormatBytes(layout.total), " for inputs and outputs would leave no range of ",
                      FormatBytes(activations), " for what the run computes between"));
@@ -87,11 +87,18 @@ absl::Status Runner::TakeMemory(Run& run) {
   return absl::OkStatus();
 }
 
-absl::Status Runner::TakeActivations(Id id, Run& run) {
+void RunMemory::GiveBack(Run& run) {
+  FreeWindow(run);
+  memory_.Free(run.block);
+  Promise();
+}
+
+absl::Status RunMemory::TakeActivations(Run& run) {
   TROUPE_ASSIGN_OR_RETURN(
       run.activations,
       memory_.Allocate({MemoryUser::Kind::kRun, run.request.order.digest()}, run.plan->activation_bytes()));
   run.arguments.activations = *run.activations;
+  computing_.push_back(&run);
   const RunNeeds::Needs& needs = needs_.Of(run.plan);
   RunPool& pool = memory_.pool();
   run.pool = pool.Began(needs.profile, SteadyNow());
@@ -101,41 +108,35 @@ absl::Status Runner::TakeActivations(Id id, Run& run) {
   if (run.layers != nullptr) {
     for (const std::size_t step : run.layers->Marks()) marks.insert(step);
   }
-  if (marks.empty()) return absl::OkStatus();
   run.arguments.marks.assign(marks.begin(), marks.end());
-  run.arguments.reached = [this, id](std::size_t step) {
-    queue_.Post([this, id, step] { Reached(id, step); });
-  };
   return absl::OkStatus();
 }
 
-// What only the steps before this one used goes back, or is taken by weights that come.
-void Runner::Reached(Id id, std::size_t step) {
-  Run* run = Find(id);
-  if (run == nullptr || run->stage != Run::Stage::kComputing) return;
-  if (run->layers != nullptr) run->layers->Send(step, links_.in());
-  memory_.Trim(*run->activations, run->plan->activation_extent(step));
-  memory_.pool().Reached(*run->pool, step, SteadyNow());
+void RunMemory::Reached(Run& run, std::size_t step) {
+  memory_.Trim(*run.activations, run.plan->activation_extent(step));
+  memory_.pool().Reached(*run.pool, step, SteadyNow());
   memory_.pool().Follow(SteadyNow());
   Promise();
-  Advance();  // a run may wait for the memory
 }
 
-void Runner::FreeActivations(Run& run) {
+void RunMemory::FreeActivations(Run& run) {
   if (!run.activations) return;
+  std::erase(computing_, &run);
   memory_.Free(*std::exchange(run.activations, std::nullopt));
   memory_.pool().Ended(*std::exchange(run.pool, std::nullopt));
   memory_.pool().Follow(SteadyNow());
   Promise();
 }
 
-void Runner::FreeWindow(Run& run) {
+void RunMemory::FreeWindow(Run& run) {
   if (run.window) memory_.Free(*std::exchange(run.window, std::nullopt));
 }
 
-void Runner::FreeBlock(Run& run) {
+void RunMemory::Free(Run& run) {
+  FreeActivations(run);
   FreeWindow(run);
   memory_.Free(run.block);
+  --on_device_;
 }
 
 }  // namespace troupe::gpu

@@ -1,0 +1,80 @@
+// RUN COPIES: how runs' tensors come to the device and leave it, and weights that come by layer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/device/device.hpp"
+#include "gpu/swap/device_links.hpp"
+#include "gpu/worker/lanes.hpp"
+#include "gpu/worker/limits.hpp"
+#include "gpu/worker/run.hpp"
+#include "gpu/worker/task_queue.hpp"
+
+namespace troupe::gpu {
+
+// The main loop's thread.
+class RunCopies {
+ public:
+  using Inputs = absl::StatusOr<std::vector<transport::TensorData>>;
+  // Called on the main loop's thread, once for each call that asks for it.
+  struct Calls {
+    std::function<void(RunId, Inputs)> fetched;              // by Fetch, before it returns where it can
+    std::function<void(RunId, const absl::Status&)> staged;  // by CopyIn
+    std::function<void(RunId, const absl::Status&)> left;    // by CopyOut
+    std::function<void(RunId, const absl::Status&)> landed;  // by each sending of layers
+    std::function<void()> begun;                             // the first part of some run's layers is there
+  };
+  RunCopies(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, DeviceLinks& links,
+            Calls calls);
+
+  // Finds the inputs that the run's order names.
+  void Fetch(RunId id, const Run& run);
+  // Reading from the arenas of this order does not block any more.
+  void Remember(const proto::RunOrder& order);
+  void ForgetArenas() { known_arenas_.clear(); }
+  void CopyIn(RunId id, Run& run);
+  // An error: the outputs do not leave, and `left` is not called.
+  absl::Status CopyOut(RunId id, Run& run);
+  // Begins to send the weights through the run's window.
+  void SendLayers(RunId id, Run& run, std::shared_ptr<const WeightWindow> window);
+  // The steps before `step` have ended: their places in the window are free.
+  void SendLayersOf(Run& run, std::size_t step) { run.layers->Send(step, links_.in()); }
+  // Waits for what is on its way.
+  void Close();
+
+  [[nodiscard]] Bytes bytes_in() const { return bytes_in_; }
+  [[nodiscard]] Bytes bytes_out() const { return bytes_out_; }
+
+ private:
+  // One input: where it is, and where it goes.
+  struct InputBytes {
+    DeviceRange to;
+    std::span<const std::byte> from;
+  };
+  void SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes);
+  void SendOutputs(RunId id, Run& run, const std::vector<std::size_t>& leaving);
+
+  TaskQueue& queue_;
+  Lanes lanes_;
+  const WorkerLimits& limits_;
+  DeviceLinks& links_;
+  const Calls calls_;
+  // Mapped before: reading from them does not block.
+  std::set<std::pair<std::string, std::uint64_t>> known_arenas_;
+  Bytes bytes_in_;
+  Bytes bytes_out_;
+  std::unique_ptr<Stream> in_;
+  std::unique_ptr<Stream> out_;
+  TaskThread fetcher_;  // ends first: meets arenas for the first time
+};
+
+}  // namespace troupe::gpu
