@@ -9,7 +9,10 @@
 namespace troupe::gpu {
 
 LinkPort::LinkPort(Device& device, Direction direction, Options options)
-    : direction_(direction), options_(options), stream_(device.MakeStream()) {
+    : direction_(direction),
+      options_(options),
+      transfers_(options.block, options.batch),
+      stream_(device.MakeStream()) {
   TROUPE_CHECK(options_.block > Bytes(0) && options_.batch > 0, "a port sends blocks in batches");
 }
 
@@ -40,11 +43,8 @@ LinkPort::Id LinkPort::Put(TransferRequest request) {
   Id id = 0;
   {
     const std::lock_guard lock(mutex_);
-    id = next_++;
-    Transfer& transfer = transfers_[id];
-    transfer.urgency = UrgencyOf(options_.sharing, transport::SteadyNow(), request.deadline);
-    transfer.request = std::move(request);
-    queue_.Add(id, transfer.urgency);
+    const Urgency urgency = UrgencyOf(options_.sharing, transport::SteadyNow(), request.deadline);
+    id = transfers_.Add(std::move(request), urgency);
     ShowDemand();
   }
   Refill();
@@ -53,12 +53,8 @@ LinkPort::Id LinkPort::Put(TransferRequest request) {
 
 void LinkPort::Raise(Id id, Time deadline) {
   const std::lock_guard lock(mutex_);
-  const auto found = transfers_.find(id);
-  if (found == transfers_.end() || options_.sharing != LinkSharing::kDeadline) return;
-  Transfer& transfer = found->second;
-  transfer.urgency = std::min(transfer.urgency, UrgencyOf(options_.sharing, deadline, deadline));
-  queue_.Raise(id, transfer.urgency);
-  ShowDemand();
+  if (options_.sharing != LinkSharing::kDeadline) return;
+  if (transfers_.Raise(id, UrgencyOf(options_.sharing, deadline, deadline))) ShowDemand();
 }
 
 // Copies may end within the call that submits them, and the callback of their end may put more: one thread
@@ -68,46 +64,13 @@ void LinkPort::Refill() {
   again_ = true;
   if (std::exchange(refilling_, true)) return;
   while (std::exchange(again_, false) && !closing_) {
-    const std::vector<Block> blocks = Choose();
+    const std::vector<Block> blocks = transfers_.Choose();
     lock.unlock();
     for (const Block& block : blocks) Submit(block);
     lock.lock();
   }
   refilling_ = false;
   refilled_.notify_all();
-}
-
-std::vector<LinkPort::Block> LinkPort::Choose() {
-  std::vector<Block> blocks;
-  if (flying_.size() > options_.batch / 2) return blocks;
-  while (flying_.size() < options_.batch) {
-    const std::optional<Id> next = queue_.Next();
-    if (!next) break;
-    Transfer& transfer = transfers_.at(*next);
-    blocks.push_back(Cut(*next, transfer));
-    ++transfer.in_flight;
-    flying_.emplace(sent_++, *next);
-    if (Sent(transfer)) queue_.Remove(*next);
-  }
-  return blocks;
-}
-
-LinkPort::Block LinkPort::Cut(Id id, Transfer& transfer) {
-  const Piece& piece = transfer.request.pieces[transfer.piece];
-  const std::uint64_t size = piece.device.size.count();
-  const std::uint64_t length = std::min(options_.block.count(), size - transfer.offset);
-  const Block block{.transfer = id,
-                    .device = piece.device.Part(Bytes(transfer.offset), Bytes(length)),
-                    .host = piece.host == nullptr ? nullptr : piece.host + transfer.offset,
-                    .peer = transfer.request.peer,
-                    .at_peer = piece.at_peer + Bytes(transfer.offset),
-                    .last = transfer.offset + length == size};
-  transfer.offset += length;
-  if (block.last) {
-    ++transfer.piece;
-    transfer.offset = 0;
-  }
-  return block;
 }
 
 void LinkPort::Submit(const Block& block) {
@@ -126,36 +89,14 @@ void LinkPort::Submit(const Block& block) {
 }
 
 void LinkPort::Passed(const Block& block, const Completion& completion) {
-  std::function<void(std::size_t, Time)> landed;
-  OnComplete done;
-  std::size_t piece = 0;
-  Completion whole = completion;
+  TransferQueue::Passing passing;
   {
     const std::lock_guard lock(mutex_);
-    ++passed_;
-    flying_.erase(flying_.begin());  // one stream: they pass in the order of sending
-    const auto found = transfers_.find(block.transfer);
-    Transfer& transfer = found->second;
-    --transfer.in_flight;
-    if (!transfer.begin) transfer.begin = completion.begin;
-    if (!completion.status.ok() && transfer.failed.ok()) {
-      transfer.failed = completion.status;
-      queue_.Remove(block.transfer);
-    }
-    if (transfer.failed.ok() && block.last) {
-      piece = transfer.landed++;
-      landed = transfer.request.landed;
-    }
-    const bool ended = transfer.in_flight == 0 && (Sent(transfer) || !transfer.failed.ok());
-    if (ended) {
-      whole = {transfer.failed, *transfer.begin, completion.end};
-      done = std::move(transfer.request.done);
-      transfers_.erase(found);
-    }
-    if (ended) ShowDemand();
+    passing = transfers_.Passed(block, completion);
+    if (passing.ended) ShowDemand();
   }
-  if (landed) landed(piece, completion.end);
-  if (done) done(whole);
+  if (passing.landed) passing.landed(passing.piece, completion.end);
+  if (passing.done) passing.done(passing.whole);
   Refill();
 }
 
@@ -166,24 +107,12 @@ void LinkPort::Announce(std::function<void(const Demand&)> announce) {
 }
 
 void LinkPort::ShowDemand() {
-  if (!announce_) return;
-  Demand demand;
-  demand.transfers = static_cast<std::uint32_t>(transfers_.size());
-  for (const auto& [id, transfer] : transfers_) {
-    demand.urgency = std::min(demand.urgency.value_or(transfer.urgency), transfer.urgency);
-  }
-  announce_(demand);
+  if (announce_) announce_(transfers_.demand());
 }
 
 LinkPort::State LinkPort::state() const {
   const std::lock_guard lock(mutex_);
-  State state{!transfers_.empty(), passed_, 0};
-  const Id at = !flying_.empty()      ? flying_.begin()->second
-                : !transfers_.empty() ? transfers_.begin()->first
-                                      : 0;
-  if (const auto found = transfers_.find(at); found != transfers_.end())
-    state.order = found->second.request.order;
-  return state;
+  return transfers_.state();
 }
 
 }  // namespace troupe::gpu
