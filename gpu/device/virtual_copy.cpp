@@ -87,10 +87,25 @@ transport::LinkTurn CopyPath::TurnOf(Time now) {
   return turn;
 }
 
+SpanCursor::SpanCursor(std::vector<CopySpan> spans) : spans_(std::move(spans)), size_(SizeOf(spans_)) {}
+
+CopySpan SpanCursor::Next(std::size_t most) const {
+  const CopySpan span = span_ < spans_.size() ? spans_[span_] : CopySpan();
+  return {span.to + within_, span.from + within_, std::min(most, span.size - within_)};
+}
+
+void SpanCursor::Moved(std::size_t count) {
+  moved_ += count;
+  within_ += count;
+  if (span_ < spans_.size() && within_ == spans_[span_].size) {
+    ++span_;
+    within_ = 0;
+  }
+}
+
 CopyOperation::CopyOperation(std::vector<CopySpan> spans, bool staged, CopyPath& path, OnComplete done,
                              std::shared_ptr<const void> keeps)
-    : spans_(std::move(spans)),
-      size_(SizeOf(spans_)),
+    : cursor_(std::move(spans)),
       staged_(staged),
       path_(path),
       done_(std::move(done)),
@@ -108,7 +123,7 @@ bool CopyOperation::Turn(VirtualEngine& engine) {
   transport::LinkTurn turn;
   if (!small() && Yields(now, turn)) return Again(now + kLookAgain);
   if (absl::Status moved = MoveBlock(turn, engine); !moved.ok()) return End(moved);
-  all_moved_ = moved_ == size_;
+  all_moved_ = cursor_.AtEnd();
   const Duration ahead = due_ - SteadyNow();
   if (all_moved_) return ahead <= kWaitHere ? End(engine.SleepUntil(due_)) : Again(due_);
   if (staged_) return Again(due_);
@@ -129,24 +144,18 @@ bool CopyOperation::Yields(Time now, transport::LinkTurn& turn) {
 }
 
 absl::Status CopyOperation::MoveBlock(const transport::LinkTurn& turn, VirtualEngine& engine) {
-  const CopySpan span = span_ < spans_.size() ? spans_[span_] : CopySpan();
-  const std::size_t block = std::min(kBlock, span.size - within_);
-  const std::byte* from = span.from + within_;
+  const CopySpan span = cursor_.Next(kBlock);
+  const std::byte* from = span.from;
   Time ready = pushed;
   if (staged_) {
     static thread_local std::vector<std::byte> buffer(kBlock);
-    std::memcpy(buffer.data(), from, block);
+    std::memcpy(buffer.data(), from, span.size);
     from = buffer.data();
     ready = SteadyNow();
   }
-  due_ = path_.Pass(Bytes(block), ready, turn, SteadyNow());
-  if (block > 0) std::memcpy(span.to + within_, from, block);
-  moved_ += block;
-  within_ += block;
-  if (within_ == span.size) {
-    ++span_;
-    within_ = 0;
-  }
+  due_ = path_.Pass(Bytes(span.size), ready, turn, SteadyNow());
+  if (span.size > 0) std::memcpy(span.to, from, span.size);
+  cursor_.Moved(span.size);
   return engine.Tick();
 }
 

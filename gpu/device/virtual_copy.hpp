@@ -46,6 +46,24 @@ struct CopySpan {
   std::size_t size = 0;
 };
 
+// Where a copy is in its spans.
+class SpanCursor {
+ public:
+  explicit SpanCursor(std::vector<CopySpan> spans);
+  [[nodiscard]] std::size_t size() const { return size_; }  // of all
+  [[nodiscard]] bool AtEnd() const { return moved_ == size_; }
+  // The next bytes, at most `most`, of one span; an empty one without any.
+  [[nodiscard]] CopySpan Next(std::size_t most) const;
+  void Moved(std::size_t count);
+
+ private:
+  const std::vector<CopySpan> spans_;
+  const std::size_t size_;
+  std::size_t moved_ = 0;
+  std::size_t span_ = 0;  // the span that is being moved
+  std::size_t within_ = 0;
+};
+
 class CopyOperation final : public VirtualOperation {
  public:
   // How many bytes are moved before another copy may move some.
@@ -58,7 +76,7 @@ class CopyOperation final : public VirtualOperation {
   CopyOperation(std::vector<CopySpan> spans, bool staged, CopyPath& path, OnComplete done,
                 std::shared_ptr<const void> keeps = nullptr);
   bool Turn(VirtualEngine& engine) override;
-  [[nodiscard]] bool small() const override { return size_ <= kSmall; }
+  [[nodiscard]] bool small() const override { return cursor_.size() <= kSmall; }
   void Report() override;
 
  private:
@@ -67,15 +85,11 @@ class CopyOperation final : public VirtualOperation {
   bool Again(Time when);
   bool End(absl::Status status);
 
-  const std::vector<CopySpan> spans_;
-  const std::size_t size_;  // of all
+  SpanCursor cursor_;
   const bool staged_;
   CopyPath& path_;
   OnComplete done_;
   const std::shared_ptr<const void> keeps_;
-  std::size_t moved_ = 0;
-  std::size_t span_ = 0;  // the span that is being moved
-  std::size_t within_ = 0;
   bool begun_ = false;
   bool all_moved_ = false;
   Time due_;                            // when the link has passed what was moved

@@ -52,6 +52,42 @@ std::vector<CopySpan> Spans(const std::vector<DeviceRange>& to, const std::vecto
   return spans;
 }
 
+// Host memory that the device knows. Thread-safe.
+class RegisteredMemory {
+ public:
+  void Add(std::span<const std::byte> memory) {
+    const std::lock_guard lock(mutex_);
+    ranges_.insert({memory.data(), memory.size()});
+  }
+  void Remove(std::span<const std::byte> memory) {
+    const std::lock_guard lock(mutex_);
+    const auto found = ranges_.find({memory.data(), memory.size()});
+    if (found != ranges_.end()) ranges_.erase(found);
+  }
+  [[nodiscard]] bool Has(std::span<const std::byte> host) const {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& known) {
+      return host.data() >= known.first && host.data() + host.size() <= known.first + known.second;
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::multiset<std::pair<const std::byte*, std::size_t>> ranges_;  // guarded by mutex_
+};
+
+// The ways and the engines of the device's copies.
+struct CopyPaths {
+  CopyPath in;
+  CopyPath out;
+  CopyPath within;  // no link
+};
+struct CopyEngines {
+  VirtualEngine in{nullptr};
+  VirtualEngine out{nullptr};
+  VirtualEngine peer{nullptr};
+};
+
 class VirtualDevice final : public Device {
  public:
   VirtualDevice(VirtualDeviceOptions options, transport::MemoryFile memory)
@@ -67,9 +103,6 @@ class VirtualDevice final : public Device {
               {},
               {}},
         peers_(options_.link_from),
-        copy_in_(nullptr),
-        copy_out_(nullptr),
-        copy_peer_(nullptr),
         compute_(options_.concurrency, options_.threads) {
     info_.shares = ShareLadder(options_.sms, kShareUnit, options_.sms / kShareUnit);
   }
@@ -99,16 +132,16 @@ class VirtualDevice final : public Device {
     factory.copy_in = [this, device](DeviceRange to, std::span<const std::byte> from, OnComplete done) {
       to.size = Bytes(from.size());
       return std::make_shared<CopyOperation>(Spans(device(to), {Outside(from.data(), from.size())}),
-                                             Staged(from), path_in_, std::move(done));
+                                             Staged(from), paths_.in, std::move(done));
     };
     factory.copy_out = [this, device](std::span<std::byte> to, DeviceRange from, OnComplete done) {
       from.size = Bytes(to.size());
       return std::make_shared<CopyOperation>(Spans({Outside(to.data(), to.size())}, device(from)), Staged(to),
-                                             path_out_, std::move(done));
+                                             paths_.out, std::move(done));
     };
     factory.copy_within = [this, device](DeviceRange to, DeviceRange from, OnComplete done) {
       to.size = from.size;
-      return std::make_shared<CopyOperation>(Spans(device(to), device(from)), false, path_within_,
+      return std::make_shared<CopyOperation>(Spans(device(to), device(from)), false, paths_.within,
                                              std::move(done));
     };
     factory.copy_peer = [device](DeviceRange to, const std::shared_ptr<const PeerMemory>& from, Bytes offset,
@@ -117,28 +150,25 @@ class VirtualDevice final : public Device {
       return std::make_shared<CopyOperation>(Spans(device(to), peer.At(offset, to.size)), false, peer.path(),
                                              std::move(done), from);
     };
-    factory.in = &copy_in_;
-    factory.out = &copy_out_;
+    factory.in = &copies_.in;
+    factory.out = &copies_.out;
     factory.compute = &compute_;
-    factory.peer = &copy_peer_;
+    factory.peer = &copies_.peer;
     return std::make_unique<VirtualStream>(std::move(factory));
   }
 
   absl::Status RegisterHost(std::span<const std::byte> memory) override {
-    const std::lock_guard lock(mutex_);
-    registered_.insert({memory.data(), memory.size()});
+    registered_.Add(memory);
     return absl::OkStatus();
   }
   void UnregisterHost(std::span<const std::byte> memory) override {
-    const std::lock_guard lock(mutex_);
-    const auto found = registered_.find({memory.data(), memory.size()});
-    if (found != registered_.end()) registered_.erase(found);
+    registered_.Remove(memory);
   }
 
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
-    TROUPE_RETURN_IF_ERROR(path_in_.Use(links, options_.link_in));
+    TROUPE_RETURN_IF_ERROR(paths_.in.Use(links, options_.link_in));
     peers_.UseLinks(links);
-    return path_out_.Use(std::move(links), options_.link_out);
+    return paths_.out.Use(std::move(links), options_.link_out);
   }
 
   [[nodiscard]] Bytes MappingUnit() const override { return KiB(4); }
@@ -181,13 +211,13 @@ class VirtualDevice final : public Device {
   [[nodiscard]] EngineState engine(Engine which) const override {
     switch (which) {
       case Engine::kCopyIn:
-        return copy_in_.state();
+        return copies_.in.state();
       case Engine::kCopyOut:
-        return copy_out_.state();
+        return copies_.out.state();
       case Engine::kCompute:
         return compute_.state();
       case Engine::kCopyPeer:
-        return copy_peer_.state();
+        return copies_.peer.state();
     }
     return {};
   }
@@ -199,20 +229,16 @@ class VirtualDevice final : public Device {
     return absl::OkStatus();
   }
   absl::Status StallCopies() override {
-    copy_in_.Freeze(false);
-    copy_out_.Freeze(false);
-    copy_peer_.Freeze(false);
+    copies_.in.Freeze(false);
+    copies_.out.Freeze(false);
+    copies_.peer.Freeze(false);
     return absl::OkStatus();
   }
 
  private:
   // Small copies are staged by every driver within the call; they cost nothing more here.
   [[nodiscard]] bool Staged(std::span<const std::byte> host) const {
-    if (host.size() <= CopyOperation::kSmall) return false;
-    const std::lock_guard lock(mutex_);
-    return std::none_of(registered_.begin(), registered_.end(), [&](const auto& known) {
-      return host.data() >= known.first && host.data() + host.size() <= known.first + known.second;
-    });
+    return host.size() > CopyOperation::kSmall && !registered_.Has(host);
   }
   [[nodiscard]] RunCost CostOf(const proto::Model& model) const {
     return options_.timed->CostOf(model.weights_digest(), model.onnx_digest());
@@ -221,19 +247,14 @@ class VirtualDevice final : public Device {
   const VirtualDeviceOptions options_;
   const std::shared_ptr<const transport::MemoryFile> memory_;
   DeviceRanges ranges_;
-  mutable std::mutex mutex_;
-  std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
+  RegisteredMemory registered_;
   DeviceInfo info_;
-  CopyPath path_in_;
-  CopyPath path_out_;
-  CopyPath path_within_;  // no link
+  CopyPaths paths_;
   VirtualMappings mappings_{memory_};
   VirtualPeers peers_;
   transport::LocalBroadcaster broadcaster_{[this](std::uint32_t from) { return peers_.WayFrom(from); },
                                            options_.broadcast_socket};
-  VirtualEngine copy_in_;  // the engines' threads end before what they use
-  VirtualEngine copy_out_;
-  VirtualEngine copy_peer_;
+  CopyEngines copies_;  // the engines' threads end before what they use
   ComputeLanes compute_;
   MemoryWarmer warmer_{memory_};
 };
