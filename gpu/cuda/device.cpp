@@ -19,6 +19,57 @@
 namespace troupe::gpu::cuda {
 namespace {
 
+// Host memory that the GPU knows. Thread-safe.
+class HostPins {
+ public:
+  explicit HostPins(Context& context) : context_(context) {}
+
+  // Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any
+  // other may be copied to as well.
+  absl::Status Register(std::span<const std::byte> memory) {
+    context_.Enter();
+    void* const address = const_cast<std::byte*>(memory.data());
+    const std::lock_guard lock(mutex_);
+    if (!ranges_.contains({memory.data(), memory.size()})) {
+      const auto pin = [&](unsigned flags) {
+        return context_.driver().cuMemHostRegister(address, memory.size(),
+                                                   CU_MEMHOSTREGISTER_PORTABLE | flags);
+      };
+      CUresult result = pin(0);
+      if (result != CUDA_SUCCESS &&
+          context_.Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0)
+        result = pin(CU_MEMHOSTREGISTER_READ_ONLY);
+      TROUPE_RETURN_IF_ERROR(context_.Check(
+          result, absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
+    }
+    ranges_.insert({memory.data(), memory.size()});
+    return absl::OkStatus();
+  }
+
+  void Unregister(std::span<const std::byte> memory) {
+    context_.Enter();
+    const std::lock_guard lock(mutex_);
+    const auto found = ranges_.find({memory.data(), memory.size()});
+    if (found == ranges_.end()) return;
+    ranges_.erase(found);
+    if (!ranges_.contains({memory.data(), memory.size()}))
+      (void)context_.driver().cuMemHostUnregister(const_cast<std::byte*>(memory.data()));
+  }
+
+  [[nodiscard]] bool Has(std::span<const std::byte> host) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [begin, size] : ranges_) {
+      if (host.data() >= begin && host.data() + host.size() <= begin + size) return true;
+    }
+    return host.empty();
+  }
+
+ private:
+  Context& context_;
+  mutable std::mutex mutex_;
+  std::multiset<std::pair<const std::byte*, std::size_t>> ranges_;  // guarded by mutex_
+};
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<Context> context, std::unique_ptr<GreenContexts> shares,
@@ -27,6 +78,7 @@ class CudaDevice final : public Device {
         shares_(std::move(shares)),
         memory_(std::move(memory)),
         ranges_(options.name, memory_->home()),
+        pins_(*context_),
         form_(options.persistent_kernels ? KernelForm::kPersistent : KernelForm::kWhole),
         tools_{*context_,
                nullptr,
@@ -65,13 +117,13 @@ class CudaDevice final : public Device {
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {
     auto stream = CudaStream::Make(*context_, meters_, *shares_,
-                                   [this](std::span<const std::byte> host) { return Registered(host); });
+                                   [this](std::span<const std::byte> host) { return pins_.Has(host); });
     TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
     return *std::move(stream);
   }
 
-  absl::Status RegisterHost(std::span<const std::byte> memory) override;
-  void UnregisterHost(std::span<const std::byte> memory) override;
+  absl::Status RegisterHost(std::span<const std::byte> memory) override { return pins_.Register(memory); }
+  void UnregisterHost(std::span<const std::byte> memory) override { pins_.Unregister(memory); }
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets>) override { return absl::OkStatus(); }
 
   [[nodiscard]] Bytes MappingUnit() const override { return memory_->unit(); }
@@ -114,13 +166,6 @@ class CudaDevice final : public Device {
   [[nodiscard]] const Meter& MeterOf(Engine engine) const {
     return meters_[static_cast<std::size_t>(engine)];
   }
-  [[nodiscard]] bool Registered(std::span<const std::byte> host) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [begin, size] : registered_) {
-      if (host.data() >= begin && host.data() + host.size() <= begin + size) return true;
-    }
-    return host.empty();
-  }
 
   // Under preparing_.
   absl::Status LoadKernels() {
@@ -133,8 +178,7 @@ class CudaDevice final : public Device {
   const std::unique_ptr<GreenContexts> shares_;
   const std::unique_ptr<Memory> memory_;
   DeviceRanges ranges_;
-  mutable std::mutex mutex_;
-  std::multiset<std::pair<const std::byte*, std::size_t>> registered_;  // guarded by mutex_
+  HostPins pins_;
   DeviceInfo info_;
   Meters meters_;
   const KernelForm form_;
@@ -142,38 +186,6 @@ class CudaDevice final : public Device {
   Tools tools_;                                   // its kernels from the first Prepare on
   std::unique_ptr<NcclBroadcaster> broadcaster_;  // null: no other GPU can be reached
 };
-
-// Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any
-// other may be copied to as well.
-absl::Status CudaDevice::RegisterHost(std::span<const std::byte> memory) {
-  context_->Enter();
-  void* const address = const_cast<std::byte*>(memory.data());
-  const std::lock_guard lock(mutex_);
-  if (!registered_.contains({memory.data(), memory.size()})) {
-    const auto pin = [&](unsigned flags) {
-      return context_->driver().cuMemHostRegister(address, memory.size(),
-                                                  CU_MEMHOSTREGISTER_PORTABLE | flags);
-    };
-    CUresult result = pin(0);
-    if (result != CUDA_SUCCESS &&
-        context_->Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0)
-      result = pin(CU_MEMHOSTREGISTER_READ_ONLY);
-    TROUPE_RETURN_IF_ERROR(context_->Check(
-        result, absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
-  }
-  registered_.insert({memory.data(), memory.size()});
-  return absl::OkStatus();
-}
-
-void CudaDevice::UnregisterHost(std::span<const std::byte> memory) {
-  context_->Enter();
-  const std::lock_guard lock(mutex_);
-  const auto found = registered_.find({memory.data(), memory.size()});
-  if (found == registered_.end()) return;
-  registered_.erase(found);
-  if (!registered_.contains({memory.data(), memory.size()}))
-    (void)context_->driver().cuMemHostUnregister(const_cast<std::byte*>(memory.data()));
-}
 
 }  // namespace
 

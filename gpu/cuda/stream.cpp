@@ -101,44 +101,32 @@ CudaStream::CudaStream(Context& context, Meters& meters, const GreenContexts& sh
       shares_(shares),
       pinned_(std::move(pinned)),
       stream_(stream),
-      submitter_([this] { SubmitAll(); }),
-      teller_([this] { TellAll(); }) {}
+      pipeline_({.enter = [this] { context_.Enter(); },
+                 .submit = [this](Operation operation) { return Submit(std::move(operation)); },
+                 .tell = [this](Flying& flying) { Tell(flying); }}) {}
 
 CudaStream::~CudaStream() {
-  {
-    std::unique_lock lock(mutex_);
-    empty_.wait(lock, [this] { return queue_.empty() && !submitting_ && flying_.empty() && !telling_; });
-    stopping_ = true;
-  }
-  pushed_.notify_all();
-  flew_.notify_all();
-  submitter_.join();
-  teller_.join();
+  pipeline_.Close();
   context_.Enter();
   (void)context_.driver().cuStreamDestroy(stream_);
 }
 
 void CudaStream::Wait(EventPtr event) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(pushing_);
   waits_.push_back(std::move(event));
 }
 
 EventPtr CudaStream::Push(Operation operation) {
   EventPtr event = operation.event;
-  std::unique_lock lock(mutex_);
+  const std::lock_guard lock(pushing_);
   operation.waits = std::exchange(waits_, {});
   const auto ready = [](const EventPtr& wait) {
     const auto* const ours = dynamic_cast<const CudaEvent*>(wait.get());
     TROUPE_CHECK(ours != nullptr, "a stream was told to wait for another device's event");
     return ours->submitted();
   };
-  if (operation.at_once && queue_.empty() && !submitting_ && std::ranges::all_of(operation.waits, ready)) {
-    flying_.push_back(Submit(std::move(operation)));
-    flew_.notify_one();
-    return event;
-  }
-  queue_.push_back(std::move(operation));
-  pushed_.notify_one();
+  const bool at_once = operation.at_once && std::ranges::all_of(operation.waits, ready);
+  pipeline_.Push(std::move(operation), at_once);
   return event;
 }
 
@@ -189,42 +177,6 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   if (flying.status.ok()) operation.event->Submitted(flying.end);
   flying.operation = std::move(operation);
   return flying;
-}
-
-void CudaStream::SubmitAll() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    pushed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    Operation operation = std::move(queue_.front());
-    queue_.pop_front();
-    submitting_ = true;
-    lock.unlock();
-    Flying flying = Submit(std::move(operation));
-    lock.lock();
-    submitting_ = false;
-    flying_.push_back(std::move(flying));
-    flew_.notify_one();
-  }
-}
-
-void CudaStream::TellAll() {
-  context_.Enter();
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    flew_.wait(lock, [this] { return stopping_ || !flying_.empty(); });
-    if (flying_.empty()) return;
-    telling_ = true;
-    {
-      Flying flying = std::move(flying_.front());
-      flying_.pop_front();
-      lock.unlock();
-      Tell(flying);
-    }  // what it owned is gone before its stream is
-    lock.lock();
-    telling_ = false;
-    if (queue_.empty() && !submitting_ && flying_.empty()) empty_.notify_all();
-  }
 }
 
 void CudaStream::Tell(Flying& flying) {

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +14,7 @@
 #include "gpu/cuda/event.hpp"
 #include "gpu/cuda/green_contexts.hpp"
 #include "gpu/cuda/meter.hpp"
+#include "gpu/cuda/stream_pipeline.hpp"
 #include "gpu/device/device.hpp"
 
 namespace troupe::gpu::cuda {
@@ -82,7 +81,7 @@ class CudaPlan : public DevicePlan {
                               const std::function<void(std::uint64_t)>& moved) = 0;
 };
 
-//   pushed (queue_) -> submitted (flying_) -> reported
+//   pushed -> submitted -> reported
 // A launch with a share of the SMs is on the stream of its green context, behind all before it and before all
 // behind it. What can be submitted without waiting is, on the thread that pushes it. The order of the CUDA
 // stream is the order of the operations; an error of the GPU's work ends the context, so what waits for
@@ -133,8 +132,6 @@ class CudaStream final : public Stream {
   Flying Submit(Operation operation);
   // `later` goes on when `earlier` has come to where it is now.
   absl::Status Follow(CUstream later, CUstream earlier) const;
-  void SubmitAll();
-  void TellAll();
   void Tell(Flying& flying);
   Meter& meter(Engine engine) { return meters_[static_cast<std::size_t>(engine)]; }
 
@@ -144,18 +141,9 @@ class CudaStream final : public Stream {
   const Pinned pinned_;
   const CUstream stream_;
   Meter own_;  // of its launches
-  std::mutex mutex_;
-  std::condition_variable pushed_;
-  std::condition_variable flew_;
-  std::condition_variable empty_;
-  std::deque<Operation> queue_;  // guarded by mutex_, as all below
-  bool submitting_ = false;
-  std::deque<Flying> flying_;
-  bool telling_ = false;
-  std::vector<EventPtr> waits_;  // for the next operation
-  bool stopping_ = false;
-  std::thread submitter_;
-  std::thread teller_;
+  std::mutex pushing_;
+  std::vector<EventPtr> waits_;                 // for the next operation; guarded by pushing_
+  StreamPipeline<Operation, Flying> pipeline_;  // ends first
 };
 
 }  // namespace troupe::gpu::cuda
