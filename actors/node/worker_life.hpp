@@ -1,0 +1,42 @@
+// Which worker of a GPU is meant, whom it serves, and what its node hears of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.hpp"
+#include "proto/local.pb.h"
+#include "proto/worker.pb.h"
+
+namespace troupe::actors {
+
+//   Starting or Adopting -> Ready -> Assigned -> Starting or Adopting ...
+// Each worker that is started, and each connection to a worker for another key, has an incarnation of its own:
+// what an earlier incarnation still says is dropped.
+class WorkerLife {
+ public:
+  explicit WorkerLife(std::uint32_t gpu) : gpu_(gpu) {}
+
+  void Starting();
+  void Adopting();
+  void Ready(proto::WorkerDescription description) { worker_ = std::move(description); }
+  // The worker is given to another key. `fresh`: a new worker is; else the present worker is connected anew.
+  void Assign(const std::string& key, bool fresh, Time now);
+
+  [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
+  [[nodiscard]] const std::string& serves() const { return serves_; }  // or will; empty: no particular key
+
+  // To be sent. The time for which there is no worker begins with DOWN, or an assignment, and ends with READY.
+  [[nodiscard]] proto::ExecutorReport Report(proto::ExecutorReport::State state, const std::string& why,
+                                             std::uint64_t restarts, Time now);
+
+ private:
+  const std::uint32_t gpu_;
+  std::uint64_t incarnation_ = 0;
+  std::string serves_;
+  bool assigned_ = false;  // the next one to be started was asked for
+  proto::WorkerDescription worker_;
+  Time down_since_{};
+};
+
+}  // namespace troupe::actors
