@@ -45,7 +45,7 @@ void Trials::Begin() {
   while (const auto copy = queue_.Begin()) {
     const auto* model = parts_.models.Find(*copy);
     // No runtime is assigned for a trial, nor taken from another key: it comes when one is, for a request.
-    const bool served = parts_.scheduler.gpus().Served(KeyOf(*copy), std::nullopt);
+    const bool served = Served(parts_.scheduler.gpus().gpus(), KeyOf(*copy), std::nullopt);
     const bool wanted = model != nullptr && model->adopted && served && parts_.copies.Usable(*copy) &&
                         !parts_.scheduler.costs().Measured(DigestOf(*copy));
     if (wanted && Run(*copy, model->function, false)) return;

@@ -58,7 +58,7 @@ bool Prefetcher::PrefetchForeseen(ModelId id, std::optional<GpuList>& quiet, Tim
   const Time due = model.forecast.Due();
   if (!MayHaveCopies(id) || now >= due) return true;
   model.kept_until = due + model.forecast.Grace();
-  if (tables_.gpus.HolderCount(id) > 0) return true;
+  if (tables_.gpus.holders().Count(id) > 0) return true;
   if (!quiet) quiet = QuietGpus();
   const auto plan = PlanForeseen(id, *quiet, now);
   if (!plan) return false;

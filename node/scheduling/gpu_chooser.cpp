@@ -11,9 +11,10 @@ namespace troupe::node {
 bool GpuChooser::AnySlot(bool hits_only) const {
   // With one runtime a device the least busy one stands first.
   if (!tables_.limits.isolated)
-    return tables_.gpus.LeastInFlight() < (hits_only ? tables_.places.most : tables_.places.depth);
+    return tables_.gpus.loads().Least() < (hits_only ? tables_.places.most : tables_.places.depth);
   for (const auto& [index, gpu] : tables_.gpus.gpus()) {
-    if (gpu.worker == WorkerState::kReady && tables_.gpus.InFlightOn(gpu.device) < tables_.places.depth)
+    if (gpu.worker == WorkerState::kReady &&
+        tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.depth)
       return true;
   }
   return false;
@@ -23,7 +24,7 @@ bool GpuChooser::AnySlot(bool hits_only) const {
 // meanwhile, and can still be in time, would have to wait for it.
 bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
   return tables_.Yields(entry.key) &&
-         tables_.gpus.InFlightOn(gpu.device) >= tables_.limits.concurrency + gpu.coming_models;
+         tables_.gpus.loads().InFlightOn(gpu.device) >= tables_.limits.concurrency + gpu.coming_models;
 }
 
 bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const {
@@ -33,7 +34,7 @@ bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Reside
   const RequestEntry* const holder = tables_.held.HolderOf(gpu.index);
   if (holder != nullptr && holder->model != entry.model) return false;
   const bool is_hit = resident != nullptr && resident->state != ResidentState::kLoading;
-  if (tables_.gpus.InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
+  if (tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
       tables_.places.Of(gpu.coming_models, is_hit))
     return false;
   if (gpu.in_flight == 0) return true;
@@ -57,7 +58,7 @@ GpuList GpuChooser::SomeHolders(ModelId model, std::uint64_t draw) const {
 // The GPUs with fewer requests than `below`, the least busy first.
 GpuList GpuChooser::LeastBusy(std::uint32_t below) const {
   GpuList out;
-  if (tables_.gpus.LeastInFlight() >= below) return out;
+  if (tables_.gpus.loads().Least() >= below) return out;
   tables_.gpus.ready().InOrder([&](const GpuPlace& place) {
     if (place.in_flight() >= below) return false;
     out.push_back(place.gpu);
@@ -71,7 +72,7 @@ GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) cons
   GpuList out;
   // One without a place matters only if it has the model: it may be worth to wait for it.
   const auto matters = [&](const Gpu& gpu) {
-    return tables_.gpus.InFlightOn(gpu.device) < tables_.places.depth ||
+    return tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.depth ||
            std::ranges::binary_search(holders, gpu.index);
   };
   if (tables_.LooksAtAll(look.model)) {
@@ -93,7 +94,7 @@ GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) cons
 bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
   const auto takes = [&](GpuIndex index) {
     const Gpu& gpu = tables_.gpus.at(index);
-    return tables_.gpus.InFlightOn(gpu.device) < tables_.places.Of(gpu.coming_models, true) &&
+    return tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.Of(gpu.coming_models, true) &&
            CanTake(look, gpu, gpu.Find(look.entry.model));
   };
   const std::vector<GpuIndex>& holders = tables_.gpus.Holders(look.entry.model);
@@ -120,13 +121,13 @@ bool GpuChooser::CanTake(const RequestLook& look, const Gpu& gpu, const Resident
 bool GpuChooser::MayChoose(const RequestEntry& entry, const Gpu& gpu) const {
   if (tables_.Serves(entry, gpu)) return true;
   const std::string& key = tables_.models[entry.model].key;
-  if (gpu.assigned || tables_.held.HeldByOther(entry, gpu.index) || !tables_.gpus.Takeable(gpu)) return false;
-  if (tables_.gpus.Coming(key) || tables_.gpus.Served(key, gpu.device)) return false;
+  if (gpu.assigned || tables_.held.HeldByOther(entry, gpu.index) || !Takeable(gpu)) return false;
+  if (Coming(tables_.gpus.gpus(), key) || Served(tables_.gpus.gpus(), key, gpu.device)) return false;
   const auto& all = tables_.gpus.gpus();
   return std::none_of(all.begin(), all.end(), [&](const auto& other) {
     const Gpu& before = other.second;
     return before.device == gpu.device && before.index < gpu.index && !before.assigned &&
-           !tables_.held.HeldByOther(entry, before.index) && tables_.gpus.Takeable(before);
+           !tables_.held.HeldByOther(entry, before.index) && Takeable(before);
   });
 }
 
@@ -139,7 +140,7 @@ bool GpuChooser::IsOccupied(const Gpu& gpu) const {
 Duration GpuChooser::QueuedFor(ModelId model) const {
   const std::size_t waiting = tables_.WaitingFor(model);
   if (waiting < 2) return {};
-  const auto holders = std::max<std::uint32_t>(tables_.gpus.HolderCount(model), 1);
+  const auto holders = std::max<std::uint32_t>(tables_.gpus.holders().Count(model), 1);
   return tables_.costs.RunTime(tables_.models[model].cost) * static_cast<Duration::rep>(waiting - 1) /
          holders;
 }
@@ -160,7 +161,7 @@ bool GpuChooser::AddOption(const RequestLook& look, const Gpu& gpu, Time now, Op
                 .has_model = resident != nullptr,
                 .has_slot = has_slot,
                 .fits = fits,
-                .in_flight = tables_.gpus.InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
+                .in_flight = tables_.gpus.loads().InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
                 .free = free,
                 .evicts = need > free,
                 .backlog = gpu.work.Left(now)});

@@ -9,11 +9,12 @@ bool GpuHolds::MayHold(const RequestEntry& entry, const Gpu& gpu) const {
   if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
   if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
   // Where its key has a runtime it waits for that one.
-  return tables_.Serves(entry, gpu) || !tables_.gpus.Served(tables_.models[entry.model].key, gpu.device);
+  return tables_.Serves(entry, gpu) ||
+         !Served(tables_.gpus.gpus(), tables_.models[entry.model].key, gpu.device);
 }
 
 void GpuHolds::HoldFor(RequestEntry& entry) {
-  if (!tables_.OneForAll() && tables_.gpus.Coming(tables_.models[entry.model].key)) return;
+  if (!tables_.OneForAll() && Coming(tables_.gpus.gpus(), tables_.models[entry.model].key)) return;
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
     return std::tuple(!tables_.Serves(entry, gpu), gpu.Find(entry.model) == nullptr, gpu.in_flight,
@@ -43,7 +44,7 @@ void GpuHolds::LeaveUseless(RequestEntry& entry) {
   const Gpu& gpu = tables_.gpus.at(entry.hold);
   const bool fits = tables_.CanEverFit(entry.model, gpu) && tables_.StateAllows(entry, gpu);
   const bool has_other =
-      !tables_.Serves(entry, gpu) && tables_.gpus.Served(tables_.models[entry.model].key, gpu.device);
+      !tables_.Serves(entry, gpu) && Served(tables_.gpus.gpus(), tables_.models[entry.model].key, gpu.device);
   const bool away = tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model);
   if (!fits || has_other || away) Release(entry);
 }

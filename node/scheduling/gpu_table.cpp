@@ -14,6 +14,14 @@ Bytes Rest(Bytes a, Bytes b) {
   return a > b ? a - b : Bytes();
 }
 
+// Applies `change` to a resident, and counts it among the idle ones or not.
+template <class Change>
+void ChangeResident(Gpu& gpu, Resident& resident, Change change) {
+  if (resident.Idle()) gpu.idle -= resident.WithStates();
+  change(resident);
+  if (resident.Idle()) gpu.idle += resident.WithStates();
+}
+
 }  // namespace
 
 const char* Name(ResidentState state) {
@@ -34,48 +42,17 @@ Bytes Resident::WithEachState() const {
   return sum;
 }
 
-std::optional<GpuPlace> GpuTable::PlaceOf(const Gpu& gpu) {
-  if (gpu.worker != WorkerState::kReady) return std::nullopt;
-  return GpuPlace::Of(gpu.index, gpu.in_flight, gpu.Free());
-}
-
-const PlaceOrder& GpuTable::ready() const {
-  for (const GpuIndex index : changed_) {
-    is_changed_[index] = false;
-    ready_.Set(index, PlaceOf(*by_index_[index]));
-  }
-  changed_.clear();
-  return ready_;
-}
-
-void GpuTable::SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight) {
-  if (gpu.worker == WorkerState::kReady) --ready_with_[gpu.in_flight], --ready_count_;
-  in_flight_[gpu.device] += in_flight - gpu.in_flight;
-  gpu.worker = worker;
-  gpu.in_flight = in_flight;
-  if (ready_with_.size() <= in_flight) ready_with_.resize(in_flight + 1);
-  if (worker == WorkerState::kReady) ++ready_with_[in_flight], ++ready_count_;
-}
-
-template <class Change>
-void GpuTable::ChangeResident(Gpu& gpu, Resident& resident, Change change) {
-  if (resident.Idle()) gpu.idle -= resident.WithStates();
-  change(resident);
-  if (resident.Idle()) gpu.idle += resident.WithStates();
-}
-
 void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned) {
   Gpu gpu;
   gpu.index = index;
   gpu.memory = memory;
   gpu.device = device;
   gpu.assigned = assigned;
-  if (in_flight_.size() <= device) in_flight_.resize(device + 1);
   const auto [it, added] = gpus_.emplace(index, std::move(gpu));
   TROUPE_CHECK(added, "this GPU is in the table already");
   if (by_index_.size() <= index) by_index_.resize(index + 1);
   by_index_[index] = &it->second;
-  is_changed_.resize(by_index_.size());
+  loads_.Add(index, device);
 }
 
 Gpu& GpuTable::Found(GpuIndex index) {
@@ -85,44 +62,18 @@ Gpu& GpuTable::Found(GpuIndex index) {
 
 Gpu& GpuTable::Changing(GpuIndex index) {
   Gpu& gpu = Found(index);
-  if (!is_changed_[index]) changed_.push_back(index);
-  is_changed_[index] = true;
+  loads_.Changed(index);
   return gpu;
 }
 
 std::vector<ModelId> GpuTable::ResidentModels() const {
   std::vector<ModelId> models;
-  for (ModelId model = 0; model < holders_.size(); ++model) {
+  for (ModelId model = 0; model < holders_.end(); ++model) {
     const bool there = std::ranges::any_of(
-        holders_[model], [&](GpuIndex gpu) { return at(gpu).Find(model)->state != ResidentState::kLoading; });
+        Holders(model), [&](GpuIndex gpu) { return at(gpu).Find(model)->state != ResidentState::kLoading; });
     if (there) models.push_back(model);
   }
   return models;
-}
-
-bool GpuTable::Refers(ModelId model) const {
-  return !Holders(model).empty() || (model < evicting_.size() && evicting_[model] > 0);
-}
-
-std::vector<ModelId> GpuTable::WithStates(const Gpu& gpu) {
-  std::vector<ModelId> models;
-  for (const auto& [model, resident] : gpu.residents) {
-    if (!resident.states.empty()) models.push_back(model);
-  }
-  return models;
-}
-
-bool GpuTable::AllUnfit() const {
-  return std::all_of(gpus_.begin(), gpus_.end(),
-                     [](const auto& entry) { return entry.second.worker == WorkerState::kUnfit; });
-}
-
-Bytes GpuTable::LargestMemory() const {
-  Bytes largest;
-  for (const auto& [index, gpu] : gpus_) {
-    if (gpu.worker != WorkerState::kUnfit) largest = std::max(largest, gpu.memory);
-  }
-  return largest;
 }
 
 void GpuTable::Insert(Gpu& gpu, ModelId model, const Resident& resident) {
@@ -130,9 +81,7 @@ void GpuTable::Insert(Gpu& gpu, ModelId model, const Resident& resident) {
   gpu.staying += resident.bytes;
   if (resident.Idle()) gpu.idle += resident.bytes;
   gpu.coming_models += resident.state == ResidentState::kLoading ? 1 : 0;
-  if (holders_.size() <= model) holders_.resize(model + 1);
-  std::vector<GpuIndex>& holders = holders_[model];
-  holders.insert(std::upper_bound(holders.begin(), holders.end(), gpu.index), gpu.index);
+  holders_.Enter(model, gpu.index);
 }
 
 void GpuTable::Drop(Gpu& gpu, ModelId model) {
@@ -141,7 +90,7 @@ void GpuTable::Drop(Gpu& gpu, ModelId model) {
   if (it->second.state == ResidentState::kLoading) LeaveLoad(gpu, model, it->second);
   if (it->second.readers > 0) {
     // A GPU that was copying from here will fail, and holds nothing here any more.
-    for (const GpuIndex holder : holders_[model]) {
+    for (const GpuIndex holder : Holders(model)) {
       Resident& reader = Found(holder).residents.at(model);
       if (reader.source == gpu.index) reader.source = kNoGpu;
     }
@@ -149,7 +98,7 @@ void GpuTable::Drop(Gpu& gpu, ModelId model) {
   gpu.staying -= it->second.WithStates();
   if (it->second.Idle()) gpu.idle -= it->second.WithStates();
   gpu.residents.erase(it);
-  std::erase(holders_[model], gpu.index);
+  holders_.Leave(model, gpu.index);
 }
 
 // A load ends, well or not: its source is free, or the link from the host.
@@ -172,7 +121,7 @@ void GpuTable::ChangeServed(Gpu& gpu, Change change) {
 void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now) {
   WorkerGone(ready.gpu, WorkerState::kAbsent);
   Gpu& gpu = Changing(ready.gpu);
-  SetStanding(gpu, WorkerState::kReady, 0);
+  loads_.Set(gpu, WorkerState::kReady, 0);
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
   gpu.broadcasts = ready.broadcasts;
@@ -202,9 +151,9 @@ void GpuTable::FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time no
 void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   Gpu& gpu = Changing(index);
   while (!gpu.residents.empty()) Drop(gpu, gpu.residents.begin()->first);
-  for (const auto& [model, orders] : gpu.evicting) --evicting_[model];
+  for (const auto& [model, orders] : gpu.evicting) holders_.EndEvict(model);
   gpu.evicting.clear();
-  SetStanding(gpu, state, 0);
+  loads_.Set(gpu, state, 0);
   gpu.overhead = gpu.strange = gpu.promised = Bytes();
   gpu.unread = 0;
   gpu.work = gpu.bringing = {};
@@ -232,8 +181,7 @@ void GpuTable::BeginEvict(GpuIndex index, ModelId model) {
                "only a resident model without users is evicted");
   Drop(gpu, model);
   if (gpu.evicting[model]++ > 0) return;
-  if (evicting_.size() <= model) evicting_.resize(model + 1);
-  ++evicting_[model];
+  holders_.BeginEvict(model);
 }
 
 void GpuTable::EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, Time now) {
@@ -242,7 +190,7 @@ void GpuTable::EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, T
   if (it == gpu.evicting.end()) return;  // ordered in an earlier life of the worker
   if (--it->second == 0) {
     gpu.evicting.erase(it);
-    --evicting_[model];
+    holders_.EndEvict(model);
   }
   if (gone || gpu.Find(model) != nullptr || bytes > gpu.Free()) return;
   Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
@@ -306,7 +254,7 @@ void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration wor
     if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
   });
   gpu.promised += activation;
-  SetStanding(gpu, gpu.worker, gpu.in_flight + 1);
+  loads_.Set(gpu, gpu.worker, gpu.in_flight + 1);
   gpu.work.Add(work, now);
 }
 
@@ -314,7 +262,7 @@ void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
   gpu.promised += bytes;
-  SetStanding(gpu, gpu.worker, gpu.in_flight + 1);
+  loads_.Set(gpu, gpu.worker, gpu.in_flight + 1);
   gpu.work.Add(work, now);
 }
 
@@ -322,7 +270,7 @@ void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activatio
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
   gpu.promised -= activation;
-  SetStanding(gpu, gpu.worker, gpu.in_flight - 1);
+  loads_.Set(gpu, gpu.worker, gpu.in_flight - 1);
   gpu.work.Done(work, now);
   if (gpu.in_flight == 0) gpu.idle_since = now;
   if (!pinned) return;

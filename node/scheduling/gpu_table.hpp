@@ -17,10 +17,7 @@
 // a model as it has readers.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +25,10 @@
 #include "base/check.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/gpu.hpp"
+#include "node/scheduling/gpu_loads.hpp"
+#include "node/scheduling/model_holders.hpp"
 #include "node/scheduling/names.hpp"
-#include "node/scheduling/place_order.hpp"
+#include "node/scheduling/runtime_queries.hpp"
 
 namespace troupe::node {
 
@@ -43,51 +42,23 @@ class GpuTable {
     TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
     return *by_index_[index];
   }
-  [[nodiscard]] const std::map<GpuIndex, Gpu>& gpus() const { return gpus_; }
+  [[nodiscard]] const GpuMap& gpus() const { return gpus_; }
   // The same by index; null where there is none.
   [[nodiscard]] absl::Span<const Gpu* const> by_index() const { return {by_index_.data(), by_index_.size()}; }
+  [[nodiscard]] const ModelHolders& holders() const { return holders_; }
   // The GPUs on which a model is loading, resident or running, in order.
-  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const {
-    return model < holders_.size() ? holders_[model] : kNoHolders;
-  }
-  // Null: it is not there. A table beside it tells which GPUs have a model, so that nothing is read for the
-  // others.
+  [[nodiscard]] const std::vector<GpuIndex>& Holders(ModelId model) const { return holders_.Of(model); }
+  // Null: it is not there.
   [[nodiscard]] const Resident* Find(ModelId model, const Gpu& gpu) const {
-    const std::vector<GpuIndex>& holders = Holders(model);
-    return std::binary_search(holders.begin(), holders.end(), gpu.index) ? gpu.Find(model) : nullptr;
-  }
-  [[nodiscard]] std::uint32_t HolderCount(ModelId model) const {
-    return static_cast<std::uint32_t>(Holders(model).size());
+    return holders_.Has(model, gpu.index) ? gpu.Find(model) : nullptr;
   }
   // Models that are resident or running on some GPU, in no order.
   [[nodiscard]] std::vector<ModelId> ResidentModels() const;
-  // Some GPU has it, or its worker is about to give it up.
-  [[nodiscard]] bool Refers(ModelId model) const;
+  [[nodiscard]] const GpuLoads& loads() const { return loads_; }
   // Those with a living worker.
-  [[nodiscard]] const PlaceOrder& ready() const;
-  // Of the first GPUs, without finding the places of GPUs that have changed; a number above every limit when
-  // there is none.
-  [[nodiscard]] std::uint32_t LeastInFlight() const {
-    std::uint32_t least = 0;
-    while (least < ready_with_.size() && ready_with_[least] == 0) ++least;
-    return least < ready_with_.size() ? least : ~std::uint32_t{0};
-  }
-  [[nodiscard]] std::size_t ReadyCount() const { return ready_count_; }
+  [[nodiscard]] const PlaceOrder& ready() const { return loads_.Ordered(by_index()); }
   // No runtime serves a key, or will.
   [[nodiscard]] bool AllShared() const { return keyed_ == 0; }
-  // Requests in flight on all runtimes of a device.
-  [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return in_flight_.at(device); }
-  // A runtime with this key that is ready, on this device or on any; and a runtime that will be.
-  [[nodiscard]] bool Served(const std::string& key, std::optional<std::uint32_t> device) const;
-  [[nodiscard]] bool Coming(const std::string& key) const;
-  // A worker is being started, for no particular key.
-  [[nodiscard]] bool Starting() const;
-  // Nothing is in flight, on its way or read there: its worker may be taken away.
-  [[nodiscard]] bool Takeable(const Gpu& gpu) const;
-  // Idle models there whose functions have state: that has to be written back before its worker goes.
-  [[nodiscard]] static std::vector<ModelId> WithStates(const Gpu& gpu);
-  [[nodiscard]] bool AllUnfit() const;        // also true without GPUs
-  [[nodiscard]] Bytes LargestMemory() const;  // over GPUs that are not unfit
 
   // `resident`: the models that the worker reports, one number for each report.
   void WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now);
@@ -133,36 +104,20 @@ class GpuTable {
   void Check() const;
 
  private:
-  static std::optional<GpuPlace> PlaceOf(const Gpu& gpu);
-  // Applies `change` to a resident, and counts it among the idle ones or not.
-  template <class Change>
-  static void ChangeResident(Gpu& gpu, Resident& resident, Change change);
-
   Gpu& Found(GpuIndex index);
   // Code that changes a GPU asks for it with this.
   Gpu& Changing(GpuIndex index);
-  void SetStanding(Gpu& gpu, WorkerState worker, std::uint32_t in_flight);
   template <class Change>
   void ChangeServed(Gpu& gpu, Change change);
   void Drop(Gpu& gpu, ModelId model);
   void LeaveLoad(Gpu& gpu, ModelId model, Resident& resident);
-  void CheckSwaps() const;
-  void CheckServed() const;
   void Insert(Gpu& gpu, ModelId model, const Resident& resident);
 
-  std::map<GpuIndex, Gpu> gpus_;
+  GpuMap gpus_;
   std::vector<Gpu*> by_index_;  // of gpus_; null where there is none
-  // A decision changes a GPU several times: its place is found anew when the places are asked for.
-  mutable PlaceOrder ready_;
-  mutable std::vector<GpuIndex> changed_;
-  mutable std::vector<bool> is_changed_;   // by index: in changed_
-  std::size_t keyed_ = 0;                  // runtimes that serve a key, or will
-  std::vector<std::uint32_t> in_flight_;   // by device
-  std::vector<std::uint32_t> ready_with_;  // GPUs with a living worker, by requests in flight
-  std::size_t ready_count_ = 0;            // all of them
-  static inline const std::vector<GpuIndex> kNoHolders{};
-  std::vector<std::vector<GpuIndex>> holders_;  // by model; sorted
-  std::vector<std::uint32_t> evicting_;         // by model: GPUs with orders on their way
+  GpuLoads loads_;
+  ModelHolders holders_;
+  std::size_t keyed_ = 0;  // runtimes that serve a key, or will
 };
 
 }  // namespace troupe::node

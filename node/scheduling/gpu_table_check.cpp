@@ -8,10 +8,11 @@
 #include "node/scheduling/gpu_table.hpp"
 
 namespace troupe::node {
+namespace {
 
-void GpuTable::CheckSwaps() const {
+void CheckSwaps(const GpuMap& gpus) {
   std::map<std::pair<GpuIndex, ModelId>, std::uint32_t> readers;
-  for (const auto& [index, gpu] : gpus_) {
+  for (const auto& [index, gpu] : gpus) {
     std::size_t loads = 0;
     std::uint32_t pieces = gpu.in_flight;
     for (const auto& [model, resident] : gpu.residents) {
@@ -28,7 +29,7 @@ void GpuTable::CheckSwaps() const {
     TROUPE_CHECK(gpu.bringing.pieces() == loads, "loads that ended are a backlog");
     TROUPE_CHECK(gpu.work.pieces() == pieces, "runs that ended are a backlog");
   }
-  for (const auto& [index, gpu] : gpus_) {
+  for (const auto& [index, gpu] : gpus) {
     for (const auto& [model, resident] : gpu.residents) {
       const auto it = readers.find({index, model});
       TROUPE_CHECK(resident.readers == (it == readers.end() ? 0 : it->second),
@@ -39,62 +40,55 @@ void GpuTable::CheckSwaps() const {
   TROUPE_CHECK(readers.empty(), "a swap reads what is not there");
 }
 
-void GpuTable::Check() const {
-  CheckSwaps();
-  const PlaceOrder& places = this->ready();
-  std::vector<std::uint32_t> in_flight(in_flight_.size());
-  for (const auto& [index, gpu] : gpus_) in_flight[gpu.device] += gpu.in_flight;
-  TROUPE_CHECK(in_flight == in_flight_, "the places of a device are counted wrong");
-  std::size_t held = 0, ready = 0;
-  for (const auto& [index, gpu] : gpus_) {
-    Bytes staying, idle;
-    std::uint32_t coming = 0;
-    std::uint32_t pins = 0;
-    for (const auto& [model, resident] : gpu.residents) {
-      staying += resident.WithStates();
-      if (resident.Idle()) idle += resident.WithStates();
-      pins += resident.pins;
-      coming += resident.state == ResidentState::kLoading ? 1 : 0;
-      ++held;
-      TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
-                   "a model runs without a run");
-      TROUPE_CHECK((resident.state == ResidentState::kResident) <= (resident.pins == 0),
-                   "a model in use looks idle");
-    }
-    TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
-    TROUPE_CHECK(idle == gpu.idle, "the sum of the idle residents is wrong");
-    const std::optional<GpuPlace> place = PlaceOf(gpu);
-    TROUPE_CHECK(places.Find(index) == place, "a GPU is not where its load says");
-    ready += place ? 1 : 0;
-    TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is reserved twice");
-    TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
-    TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned without a request");
-  }
-  TROUPE_CHECK(ready == places.size() && ready == ready_count_, "a GPU stands in two places");
-  std::uint32_t least = ~std::uint32_t{0};
-  places.InOrder([&](const GpuPlace& place) {
-    least = place.in_flight();
-    return false;
-  });
-  TROUPE_CHECK(least == LeastInFlight(), "the least busy GPU is another one");
-  for (ModelId model = 0; model < holders_.size(); ++model) {
-    held -= holders_[model].size();
-    for (const GpuIndex gpu : holders_[model])
-      TROUPE_CHECK(at(gpu).Find(model) != nullptr, "the index of models is wrong");
-  }
-  TROUPE_CHECK(held == 0, "the index of models is wrong");
-  CheckServed();
-}
-
-void GpuTable::CheckServed() const {
-  std::size_t keyed = 0;
-  std::vector<std::uint32_t> evicting(evicting_.size());
-  for (const auto& [index, gpu] : gpus_) {
-    keyed += !gpu.key.empty() || !gpu.coming.value_or("").empty() ? 1 : 0;
+void CheckHolders(const GpuMap& gpus, const ModelHolders& holders) {
+  std::size_t held = 0;
+  std::vector<std::uint32_t> evicting(holders.evicting().size());
+  for (const auto& [index, gpu] : gpus) {
+    held += gpu.residents.size();
     for (const auto& [model, orders] : gpu.evicting) ++evicting[model];
   }
+  for (ModelId model = 0; model < holders.end(); ++model) {
+    held -= holders.Count(model);
+    for (const GpuIndex gpu : holders.Of(model))
+      TROUPE_CHECK(gpus.at(gpu).Find(model) != nullptr, "the index of models is wrong");
+  }
+  TROUPE_CHECK(held == 0, "the index of models is wrong");
+  TROUPE_CHECK(evicting == holders.evicting(), "the GPUs that give a model up are counted wrong");
+}
+
+void CheckMemory(const Gpu& gpu) {
+  Bytes staying, idle;
+  std::uint32_t coming = 0;
+  std::uint32_t pins = 0;
+  for (const auto& [model, resident] : gpu.residents) {
+    staying += resident.WithStates();
+    if (resident.Idle()) idle += resident.WithStates();
+    pins += resident.pins;
+    coming += resident.state == ResidentState::kLoading ? 1 : 0;
+    TROUPE_CHECK((resident.state == ResidentState::kRunning) <= (resident.pins > 0),
+                 "a model runs without a run");
+    TROUPE_CHECK((resident.state == ResidentState::kResident) <= (resident.pins == 0),
+                 "a model in use looks idle");
+  }
+  TROUPE_CHECK(staying == gpu.staying, "the sum of the residents is wrong");
+  TROUPE_CHECK(idle == gpu.idle, "the sum of the idle residents is wrong");
+  TROUPE_CHECK(gpu.staying + gpu.promised + gpu.overhead <= gpu.memory, "GPU memory is reserved twice");
+  TROUPE_CHECK(coming == gpu.coming_models, "the models on their way are counted wrong");
+  TROUPE_CHECK(pins <= gpu.in_flight, "a model is pinned without a request");
+}
+
+}  // namespace
+
+void GpuTable::Check() const {
+  CheckSwaps(gpus_);
+  loads_.Check(by_index());
+  CheckHolders(gpus_, holders_);
+  std::size_t keyed = 0;
+  for (const auto& [index, gpu] : gpus_) {
+    CheckMemory(gpu);
+    keyed += !gpu.key.empty() || !gpu.coming.value_or("").empty() ? 1 : 0;
+  }
   TROUPE_CHECK(keyed == keyed_, "the runtimes that serve a key are counted wrong");
-  TROUPE_CHECK(evicting == evicting_, "the GPUs that give a model up are counted wrong");
 }
 
 }  // namespace troupe::node

@@ -37,7 +37,7 @@ GpuIndex LocalityTurns::PlaceFor(const RequestEntry& entry, GpuIndex index, Time
   for (const GpuIndex holder : tables_.gpus.Holders(entry.model)) {
     const Gpu& gpu = tables_.gpus.at(holder);
     if (holder == index || !parts_.chooser.CanTake(look, gpu, gpu.Find(entry.model))) continue;
-    if (tables_.gpus.InFlightOn(gpu.device) == 0) return holder;
+    if (tables_.gpus.loads().InFlightOn(gpu.device) == 0) return holder;
     if (busy == kNoGpu || gpu.work.Left(now) < tables_.gpus.at(busy).work.Left(now)) busy = holder;
   }
   if (busy != kNoGpu && tables_.gpus.at(busy).work.Left(now) < look.load) return busy;
@@ -71,7 +71,8 @@ void LocalityTurns::Decide(Time now) {
   for (const GpuIndex index : IdleGpus()) {
     const Gpu& gpu = tables_.gpus.at(index);
     if (locality.size() == 0) break;
-    if (tables_.gpus.InFlightOn(gpu.device) > 0) continue;  // it was given something for another one's turn
+    if (tables_.gpus.loads().InFlightOn(gpu.device) > 0)
+      continue;  // it was given something for another one's turn
     const auto has = [&](const OrderingKey& key) {
       const RequestEntry& entry = parts_.waiting.At(key);
       const Resident* const resident = gpu.Find(entry.model);

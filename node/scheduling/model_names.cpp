@@ -21,7 +21,8 @@ void ModelNames::ForgetUnused() {
   std::erase_if(passing_, [&](ModelId id) {
     ModelEntry& model = tables_.models[id];
     if (model.adopted) return true;
-    if (model.requests > 0 || tables_.gpus.Refers(id) || !tables_.states.Of(id).empty()) return false;
+    if (model.requests > 0 || tables_.gpus.holders().Refers(id) || !tables_.states.Of(id).empty())
+      return false;
     std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.second == id; });
     tables_.costs.Release(model.cost);
     prefetcher_.ForgetForeseen(id);

@@ -78,7 +78,7 @@ bool Prefetcher::MayHaveCopies(ModelId id) const {
 
 // What part of the time the node's GPUs compute.
 double Prefetcher::BusyGpus(Time now) const {
-  const auto gpus = static_cast<double>(std::max<std::size_t>(tables_.gpus.ReadyCount(), 1));
+  const auto gpus = static_cast<double>(std::max<std::size_t>(tables_.gpus.loads().ReadyCount(), 1));
   return std::min(computing_.At(now) / gpus, 1.0);
 }
 
@@ -86,7 +86,7 @@ double Prefetcher::BusyGpus(Time now) const {
 double Prefetcher::GainOfCopy(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
   if (!MayHaveCopies(id)) return 0;
-  const std::uint32_t copies = tables_.gpus.HolderCount(id);
+  const std::uint32_t copies = tables_.gpus.holders().Count(id);
   if (copies == 0) return 0;
   const ModelDemand demand = DemandOf(id, now);
   if (demand.rate * ToSeconds(demand.run) < kServedWell * copies) return 0;
@@ -108,7 +108,7 @@ double Prefetcher::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, T
     if (IsWanted(victim, gpu)) return std::numeric_limits<double>::infinity();
     if (!tables_.models[victim].adopted) continue;
     const ModelDemand demand = DemandOf(victim, now);
-    const std::uint32_t copies = tables_.gpus.HolderCount(victim);
+    const std::uint32_t copies = tables_.gpus.holders().Count(victim);
     loss += WaitingWith(demand, copies - 1, busy) - WaitingWith(demand, copies, busy);
   }
   return loss;
@@ -167,7 +167,7 @@ void Prefetcher::PrefetchAdopted(Time now, Bring bring) {
     const ModelId id = adopted_.front();
     adopted_.pop_front();
     // What was asked for meanwhile is there, or was taken off a GPU for a reason.
-    if (tables_.models[id].asked != Time::min() || !MayHaveCopies(id) || tables_.gpus.HolderCount(id) > 0)
+    if (tables_.models[id].asked != Time::min() || !MayHaveCopies(id) || tables_.gpus.holders().Count(id) > 0)
       continue;
     if (!tables_.costs.Ran(tables_.models[id].cost)) continue;
     const auto plan = PlanCopy(id, 0, quiet, now);

@@ -10,11 +10,11 @@
 namespace troupe::node {
 
 absl::Status RequestTable::CannotFit(const std::string& function, const ModelEntry& model) const {
-  return absl::FailedPreconditionError(
-      absl::StrCat("function '", function, "' needs ", FormatBytes(model.weights + model.activation),
-                   " of GPU memory (weights ", FormatBytes(model.weights),
-                   "), and the largest GPU of this node has ", FormatBytes(tables_.gpus.LargestMemory()),
-                   " with nothing else on it; give the node a larger GPU or deploy a smaller model"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "function '", function, "' needs ", FormatBytes(model.weights + model.activation),
+      " of GPU memory (weights ", FormatBytes(model.weights), "), and the largest GPU of this node has ",
+      FormatBytes(LargestMemory(tables_.gpus.gpus())),
+      " with nothing else on it; give the node a larger GPU or deploy a smaller model"));
 }
 
 // The answer to a request that may not enter; kServed stands for 'it may'.
@@ -34,7 +34,7 @@ Finished RequestTable::Refuse(const NodeRequest& request, Time now) const {
                 absl::InvalidArgumentError("a request with this identity is here already; number them anew")};
   }
   if (tables_.draining) return bounce(proto::BOUNCE_DRAINING, "this node is draining");
-  if (tables_.gpus.AllUnfit()) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
+  if (AllUnfit(tables_.gpus.gpus())) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
   if (model == nullptr) {
     return bounce(proto::BOUNCE_NOT_ADOPTED,
                   absl::StrCat("function '", request.function, "' is not on this node"));
@@ -254,7 +254,7 @@ void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("the model was taken off this node"),
                                    proto::BOUNCE_NOT_ADOPTED));
-  } else if (tables_.gpus.AllUnfit()) {
+  } else if (AllUnfit(tables_.gpus.gpus())) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("no GPU of this node is fit"),
                                    proto::BOUNCE_NO_GPU));
@@ -276,7 +276,7 @@ void RequestTable::EndUnplaceable(Consequences& effects) {
     for (const auto& [key, entry] : *tables_.queue.Find(model)) ending.push_back(entry);
   }
   for (RequestEntry* const entry : ending) {
-    if (tables_.gpus.AllUnfit()) {
+    if (AllUnfit(tables_.gpus.gpus())) {
       effects.finished.push_back(End(*entry, FinishKind::kBounced,
                                      absl::UnavailableError("no GPU of this node is fit"),
                                      proto::BOUNCE_NO_GPU));

@@ -66,7 +66,7 @@ void RequestTurns::StayWaiting(RequestEntry& entry, const GpuChoice& choice, Tim
   parts_.runtimes.SeekFor(entry, choice, now);
   // A place of its own key's: for another one it waits like everybody.
   if (entry.suspect && entry.hold == kNoGpu &&
-      tables_.gpus.Served(tables_.models[entry.model].key, std::nullopt))
+      Served(tables_.gpus.gpus(), tables_.models[entry.model].key, std::nullopt))
     parts_.holds.HoldFor(entry);
   const bool busy = choice.firm && tables_.gpus.at(choice.gpu).in_flight > 0;
   if (busy && tables_.OneForAll() && !entry.suspect && entry.hold == kNoGpu)

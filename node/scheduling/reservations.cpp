@@ -110,7 +110,7 @@ Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
 void Reservations::Evict(GpuIndex gpu, ModelId model) {
   ++parts_.counts.evictions;
   const Bytes bytes = tables_.gpus.at(gpu).Find(model)->bytes;
-  if (tables_.gpus.HolderCount(model) > 1) {
+  if (tables_.gpus.holders().Count(model) > 1) {
     ++parts_.counts.evicted_replicas;
   } else {
     ++(tables_.costs.Heavy(tables_.models[model].cost, bytes) ? parts_.counts.evicted_heavy

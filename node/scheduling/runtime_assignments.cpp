@@ -27,29 +27,29 @@ bool RuntimeAssignments::Settled(Time since, Time now) {
 // its key waits. A runtime that was held for the request may be taken although others wait for it, so that no
 // request waits for ever.
 bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
-  if (tables_.Serves(entry, gpu) || tables_.held.HeldByOther(entry, gpu.index) || !tables_.gpus.Takeable(gpu))
+  if (tables_.Serves(entry, gpu) || tables_.held.HeldByOther(entry, gpu.index) || !Takeable(gpu))
     return false;
   if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
   if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
   const std::string& key = tables_.models[entry.model].key;
-  if (tables_.gpus.Served(key, gpu.device)) return false;
+  if (Served(tables_.gpus.gpus(), key, gpu.device)) return false;
   if (!gpu.assigned || entry.hold == gpu.index) return true;
   if (KeyWaits(gpu.key)) return false;
   // A key that has a runtime elsewhere takes a second one only from a key that does not need it.
-  if (tables_.gpus.Served(key, std::nullopt)) return Settled(gpu.idle_since, now);
+  if (Served(tables_.gpus.gpus(), key, std::nullopt)) return Settled(gpu.idle_since, now);
   // A runtime that is being started will be warm in a moment, and is taken from no key.
-  return !tables_.gpus.Starting() || Settled(entry.arrival, now);
+  return !Starting(tables_.gpus.gpus()) || Settled(entry.arrival, now);
 }
 
 void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, Time now) {
   const std::string& key = tables_.models[entry.model].key;
-  if ((tables_.OneForAll() && key.empty()) || tables_.gpus.Coming(key) || entry.request.trial) return;
+  if ((tables_.OneForAll() && key.empty()) || Coming(tables_.gpus.gpus(), key) || entry.request.trial) return;
   // To wait for a busy runtime is as good as to start another, unless the wait has lasted.
   if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
   if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(gpu.index != entry.hold, gpu.assigned, tables_.gpus.InFlightOn(gpu.device),
+    return std::tuple(gpu.index != entry.hold, gpu.assigned, tables_.gpus.loads().InFlightOn(gpu.device),
                       gpu.idle_since, gpu.index);
   };
   for (const auto& [index, gpu] : tables_.gpus.gpus()) {
@@ -65,7 +65,7 @@ void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, T
 
 // Its worker may go. False: models with state are sent away first, and it may when they are gone.
 bool RuntimeAssignments::ClearStates(GpuIndex index) {
-  std::vector<ModelId> models = GpuTable::WithStates(tables_.gpus.at(index));
+  std::vector<ModelId> models = WithStates(tables_.gpus.at(index));
   std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
   for (const ModelId model : models) {
     parts_.reservations.Evict(index, model);
@@ -95,7 +95,7 @@ bool RuntimeAssignments::AtHome(const Gpu& gpu) const {
 void RuntimeAssignments::GiveBack(Time now, Duration idle) {
   std::vector<GpuIndex> back;
   for (const auto& [index, gpu] : tables_.gpus.gpus()) {
-    if (AtHome(gpu) || !tables_.gpus.Takeable(gpu) || tables_.held.HolderOf(index) != nullptr) continue;
+    if (AtHome(gpu) || !Takeable(gpu) || tables_.held.HolderOf(index) != nullptr) continue;
     if (now - gpu.idle_since >= idle && !KeyWaits(gpu.key)) back.push_back(index);
   }
   for (const GpuIndex index : back) {

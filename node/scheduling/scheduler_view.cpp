@@ -18,7 +18,7 @@ const Resident* SchedulerView::FindResident(GpuIndex gpu, const std::string& mod
 }
 
 std::uint32_t SchedulerView::HolderCount(const std::string& model) const {
-  return parts_.tables.gpus.HolderCount(parts_.tables.Find(model));
+  return parts_.tables.gpus.holders().Count(parts_.tables.Find(model));
 }
 
 std::vector<std::pair<std::string, const Resident*>> SchedulerView::ResidentsOf(GpuIndex gpu) const {

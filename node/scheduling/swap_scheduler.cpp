@@ -150,7 +150,7 @@ void SwapScheduler::Check() const {
   for (const auto& [gpu, there] : tables.gpus.gpus()) {
     const std::vector<RequestEntry*>& pipeline = tables.pipelines[gpu];
     TROUPE_CHECK(pipeline.size() == there.in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(tables.gpus.InFlightOn(there.device) <= tables.places.most,
+    TROUPE_CHECK(tables.gpus.loads().InFlightOn(there.device) <= tables.places.most,
                  "a pipeline is deeper than its limit");
     for (const RequestEntry* entry : pipeline) {
       TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");

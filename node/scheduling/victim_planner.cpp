@@ -29,7 +29,7 @@ std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time no
     const EvictionCandidate candidate{
         .bytes = resident.WithStates(),
         .last_use = resident.last_use,
-        .replicas = tables_.gpus.HolderCount(id),
+        .replicas = tables_.gpus.holders().Count(id),
         .wanted = tables_.queue.Find(id) != nullptr || model.kept_until > now,
         .heavy = costs.heavy,
         .rate = RateOf(model, now),

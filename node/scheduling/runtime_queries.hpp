@@ -1,0 +1,28 @@
+// What the runtimes of a node are to an isolation key, and as a whole.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "node/scheduling/gpu.hpp"
+
+namespace troupe::node {
+
+using GpuMap = std::map<GpuIndex, Gpu>;
+
+// A runtime with this key that is ready, on this device or on any; and a runtime that will be.
+[[nodiscard]] bool Served(const GpuMap& gpus, const std::string& key, std::optional<std::uint32_t> device);
+[[nodiscard]] bool Coming(const GpuMap& gpus, const std::string& key);
+// A worker is being started, for no particular key.
+[[nodiscard]] bool Starting(const GpuMap& gpus);
+// Nothing is in flight, on its way or read there: its worker may be taken away.
+[[nodiscard]] bool Takeable(const Gpu& gpu);
+// Idle models there whose functions have state: that has to be written back before its worker goes.
+[[nodiscard]] std::vector<ModelId> WithStates(const Gpu& gpu);
+[[nodiscard]] bool AllUnfit(const GpuMap& gpus);        // also true without GPUs
+[[nodiscard]] Bytes LargestMemory(const GpuMap& gpus);  // over GPUs that are not unfit
+
+}  // namespace troupe::node
