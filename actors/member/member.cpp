@@ -1,7 +1,5 @@
 #include "actors/member/member.hpp"
 
-#include <algorithm>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -10,6 +8,8 @@
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
 #include "actors/interfaces/fault_target.hpp"
+#include "actors/member/catch_up.hpp"
+#include "actors/member/missing_notice.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -22,8 +22,14 @@ using MemberSelf =
                         Asks<proto::InjectFault, proto::AdminReply>>;
 using FaultPromise = caf::typed_response_promise<proto::AdminReply>;
 enum : std::uint32_t { kBeat = 1, kRejoin = 2, kMissing = 3 };
-constexpr Duration kFirstMissing = std::chrono::seconds(1);
-constexpr Duration kLongestMissing = std::chrono::minutes(1);  // between two that say so
+// The session with one manager, as far as it has come.
+struct ManagerSession {
+  Duration heartbeat;
+  std::string cluster;
+  std::uint64_t epoch = 0;  // 0: not joined
+  std::uint64_t sequence = 0;
+  std::uint64_t life = 0;  // answers from an earlier one are dropped
+};
 
 // `Subject` is the actor that the member speaks for; the manager gets its handle with each join.
 template <class Subject>
@@ -36,8 +42,7 @@ class Member : public MemberSelf::base {
         subject_(std::move(subject)),
         front_(std::move(front)),
         directory_(directory),
-        heartbeat_(options_.heartbeat),
-        cluster_(options_.cluster) {}
+        session_{.heartbeat = options_.heartbeat, .cluster = options_.cluster} {}
 
   const char* name() const override { return "member"; }
 
@@ -57,8 +62,8 @@ class Member : public MemberSelf::base {
         },
         [this](const proto::PeerLost&) {
           manager_ = ClusterManagerActor();
-          epoch_ = 0;
-          ++life_;
+          session_.epoch = 0;
+          ++session_.life;
           Say("manager-lost", absl::StrCat("the cluster manager at ", options_.manager, " is lost"));
           Miss();
         },
@@ -78,14 +83,14 @@ class Member : public MemberSelf::base {
   // Asks the subject how it is, then joins with that.
   void Join() {
     if (!manager_) return;
-    epoch_ = 0;
+    session_.epoch = 0;
     Miss();
-    const auto life = ++life_;
+    const auto life = ++session_.life;
     proto::DescribeMember ask;
     ask.set_joining(true);
     Call<proto::MemberReport>(this, calls_, subject_, options_.join_timeout, std::move(ask),
                               [this, life](absl::StatusOr<proto::MemberReport> report) {
-                                if (life != life_) return;
+                                if (life != session_.life) return;
                                 if (!report.ok())
                                   return After(this, options_.rejoin_after, MakeTick(kRejoin));
                                 JoinAs(*report, life);
@@ -97,17 +102,17 @@ class Member : public MemberSelf::base {
     *join.mutable_member() = options_.record;
     *join.mutable_member()->mutable_gpus() = report.gpus();
     *join.mutable_adopted() = report.adopted();
-    join.set_cluster(cluster_);
+    join.set_cluster(session_.cluster);
     const auto beside = [&](const auto&... handles) {
       return this->request(manager_, options_.join_timeout, std::move(join), subject_, handles...);
     };
     const auto then = [this, life, sent = Now(this)](auto asked) {
       asked.then(
           [this, life, sent](proto::JoinReply& reply) {
-            if (life == life_) Joined(reply, sent);
+            if (life == session_.life) Joined(reply, sent);
           },
           [this, life](const caf::error&) {
-            if (life == life_) After(this, options_.rejoin_after, MakeTick(kRejoin));
+            if (life == session_.life) After(this, options_.rejoin_after, MakeTick(kRejoin));
           });
     };
     if constexpr (std::is_same_v<Subject, RouterActor>) {
@@ -117,33 +122,30 @@ class Member : public MemberSelf::base {
   }
 
   void Refused(const std::string& why) {
-    if (why != refusal_)
+    if (missing_.Refused(why))
       Say("join-refused", absl::StrCat("the cluster manager refuses this member: ", why, "; it tries on"));
-    refusal_ = why;
     After(this, options_.rejoin_after, MakeTick(kRejoin));
   }
 
   void Joined(proto::JoinReply& reply, Time sent) {
     if (reply.code() != 0) return Refused(reply.message());
-    refusal_.clear();
-    missing_since_.reset();
+    missing_.Joined();
     Say("cluster-joined", absl::StrCat("joined cluster ", reply.cluster(), " at ", options_.manager,
                                        ", epoch ", reply.epoch()));
-    if (std::exchange(cluster_, reply.cluster()) != reply.cluster() && options_.keep_cluster)
-      options_.keep_cluster(cluster_);
+    if (std::exchange(session_.cluster, reply.cluster()) != reply.cluster() && options_.keep_cluster)
+      options_.keep_cluster(session_.cluster);
     options_.lease->Begin(sent, Duration(reply.lease_ns()));
-    epoch_ = reply.epoch();
-    sequence_ = 0;
-    told_ = reminded_ = reply.state().revision();
-    catching_up_ = false;
-    if (reply.heartbeat_ns() > 0) heartbeat_ = Duration(reply.heartbeat_ns());
+    session_.epoch = reply.epoch();
+    session_.sequence = 0;
+    const bool missed = catch_up_.Joined(reply.state().revision());
+    if (reply.heartbeat_ns() > 0) session_.heartbeat = Duration(reply.heartbeat_ns());
     proto::MemberJoined joined;
     joined.set_epoch(reply.epoch());
     joined.set_cluster(reply.cluster());
     *joined.mutable_state() = std::move(*reply.mutable_state());
     this->send(subject_, std::move(joined));
-    if (std::exchange(missed_, false)) CatchUp(told_);
-    After(this, heartbeat_, MakeTick(kBeat, life_));
+    if (missed) CatchUp(catch_up_.told());
+    After(this, session_.heartbeat, MakeTick(kBeat, session_.life));
   }
 
   void Say(const std::string& kind, const std::string& message) {
@@ -151,73 +153,60 @@ class Member : public MemberSelf::base {
   }
   // From now until it has joined, people are told that it has not.
   void Miss() {
-    if (!options_.on_event || missing_since_) return;  // nothing would hear the timer
-    missing_since_ = Now(this);
-    missing_pause_ = kFirstMissing;
-    ++missing_;
-    MissOn();
+    if (!options_.on_event) return;  // nothing would hear the timer
+    if (missing_.Begin(Now(this))) MissOn();
   }
-  void MissOn() {
-    After(this, missing_pause_, MakeTick(kMissing, missing_));
-    missing_pause_ = std::min(missing_pause_ * 2, kLongestMissing);
-  }
+  void MissOn() { After(this, missing_.pause(), MakeTick(kMissing, missing_.number())); }
   void TellMissing() {
-    const auto since = absl::StrCat(" since ", FormatDuration(Now(this) - *missing_since_));
-    if (!manager_) {
-      Say("manager-missing", absl::StrCat("no cluster manager at ", options_.manager, since,
-                                          ": check that it runs, and --manager; this member tries on"));
-    } else if (refusal_.empty()) {
-      Say("manager-missing", absl::StrCat("the cluster manager at ", options_.manager,
-                                          " has not taken this member", since, "; it tries on"));
-    }
+    const auto text = missing_.Tell(Now(this), options_.manager, static_cast<bool>(manager_));
+    if (!text.empty()) Say("manager-missing", text);
     MissOn();
   }
 
   void OnTick(const proto::Tick& tick) {
     if (tick.what() == kMissing) {
-      if (missing_since_ && tick.token() == missing_) TellMissing();
+      if (missing_.IsDue(tick.token())) TellMissing();
       return;
     }
     if (tick.what() == kRejoin) {
-      if (epoch_ == 0) Join();
+      if (session_.epoch == 0) Join();
       return;
     }
-    if (tick.token() != life_ || epoch_ == 0) return;
-    After(this, heartbeat_, tick);
+    if (tick.token() != session_.life || session_.epoch == 0) return;
+    After(this, session_.heartbeat, tick);
     Beat();
   }
 
   void Beat() {
-    const auto life = life_;
+    const auto life = session_.life;
     proto::DescribeMember ask;
-    ask.set_events_heard(events_heard_);
-    Call<proto::MemberReport>(this, calls_, subject_, heartbeat_ * 5, std::move(ask),
+    ask.set_events_heard(events_.heard());
+    Call<proto::MemberReport>(this, calls_, subject_, session_.heartbeat * 5, std::move(ask),
                               [this, life](absl::StatusOr<proto::MemberReport> report) {
                                 // A subject that does not answer is not alive: then neither are we.
-                                if (life == life_ && report.ok()) SendBeat(*report, life);
+                                if (life == session_.life && report.ok()) SendBeat(*report, life);
                               });
   }
 
   void SendBeat(const proto::MemberReport& report, std::uint64_t life) {
     proto::Heartbeat beat;
     beat.set_name(options_.record.name());
-    beat.set_epoch(epoch_);
-    beat.set_sequence(++sequence_);
+    beat.set_epoch(session_.epoch);
+    beat.set_sequence(++session_.sequence);
     *beat.mutable_gpus() = report.gpus();
     *beat.mutable_load() = report.load();
     *beat.mutable_demand() = report.demand();
     std::uint64_t told = 0;
-    if (!telling_ && report.events_size() > 0) {
+    if (events_.MayTell() && report.events_size() > 0) {
       *beat.mutable_events() = report.events();
       told = report.events().rbegin()->sequence();
-      telling_ = true;
+      events_.Telling();
     }
     Call<proto::HeartbeatReply>(
-        this, calls_, manager_, heartbeat_ * 10, std::move(beat),
+        this, calls_, manager_, session_.heartbeat * 10, std::move(beat),
         [this, life, told, sent = Now(this)](const absl::StatusOr<proto::HeartbeatReply>& reply) {
-          if (told > 0) telling_ = false;
-          if (reply.ok() && reply->known()) events_heard_ = std::max(events_heard_, told);
-          if (life != life_ || !reply.ok()) return;
+          if (told > 0) events_.Told(told, reply.ok() && reply->known());
+          if (life != session_.life || !reply.ok()) return;
           if (!reply->known()) return Join();
           options_.lease->Heard(sent);
           Remind(reply->revision());
@@ -226,31 +215,26 @@ class Member : public MemberSelf::base {
 
   // `revision`: what the manager has told by now. What it had told a beat ago has come.
   void Remind(std::uint64_t revision) {
-    if (told_ != reminded_) {
-      proto::ClusterUpdate reminder;
-      reminder.set_since(told_);
-      reminder.set_revision(told_);
-      this->send(subject_, std::move(reminder));
-      reminded_ = told_;
-    }
-    told_ = revision;
+    const auto told = catch_up_.Told(revision);
+    if (!told) return;
+    proto::ClusterUpdate reminder;
+    reminder.set_since(*told);
+    reminder.set_revision(*told);
+    this->send(subject_, std::move(reminder));
   }
 
   // In the life that we have: nothing but the state is asked for.
   void CatchUp(std::uint64_t known) {
-    // What came before the answer to a join, and went beyond what that answer will say.
-    if (epoch_ == 0) missed_ = true;
-    if (epoch_ == 0 || std::exchange(catching_up_, true)) return;
+    if (!catch_up_.Missed(session_.epoch != 0)) return;
     proto::JoinRequest ask;
     *ask.mutable_member() = options_.record;
-    ask.mutable_member()->set_epoch(epoch_);
+    ask.mutable_member()->set_epoch(session_.epoch);
     ask.set_known_revision(known);
     Call<proto::JoinReply>(
         this, calls_, manager_, options_.join_timeout, std::move(ask),
-        [this, life = life_](absl::StatusOr<proto::JoinReply> reply) {
-          if (life != life_) return;
-          catching_up_ = false;
-          reminded_ = 0;  // should something be missing still, the next beat says so
+        [this, life = session_.life](absl::StatusOr<proto::JoinReply> reply) {
+          if (life != session_.life) return;
+          catch_up_.Asked();
           if (reply.ok() && reply->code() == 0) this->send(subject_, std::move(*reply->mutable_state()));
         },
         subject_);
@@ -273,10 +257,10 @@ class Member : public MemberSelf::base {
   }
 
   void Leave() {
-    if (manager_ && epoch_ != 0) {
+    if (manager_ && session_.epoch != 0) {
       proto::LeaveRequest leave;
       leave.set_name(options_.record.name());
-      leave.set_epoch(epoch_);
+      leave.set_epoch(session_.epoch);
       this->send(manager_, std::move(leave));
     }
     this->quit();
@@ -289,21 +273,10 @@ class Member : public MemberSelf::base {
   PeerDirectory& directory_;
   ClusterManagerActor manager_;
   PendingCalls calls_;
-  Duration heartbeat_;
-  std::string cluster_;
-  std::string refusal_;                // the last one
-  std::optional<Time> missing_since_;  // not joined; counted only with a listener
-  Duration missing_pause_{};
-  std::uint64_t missing_ = 0;  // how often that began: ticks of an earlier time are dropped
-  std::uint64_t epoch_ = 0;
-  std::uint64_t sequence_ = 0;
-  std::uint64_t events_heard_ = 0;  // of the subject's events, by a manager
-  std::uint64_t told_ = 0;          // revision that the manager had reached at the last beat
-  std::uint64_t reminded_ = 0;      // the last that the subject was reminded of
-  bool missed_ = false;             // the subject heard of changes before we had joined
-  bool catching_up_ = false;        // the manager is asked for what the subject has missed
-  bool telling_ = false;            // a heartbeat with events is on its way: no second one overtakes it
-  std::uint64_t life_ = 0;  // of the session with one manager: answers from an earlier one are dropped
+  ManagerSession session_;
+  MissingNotice missing_;
+  CatchUpState catch_up_;
+  EventsHeard events_;
 };
 
 }  // namespace

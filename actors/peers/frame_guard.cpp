@@ -76,7 +76,7 @@ absl::StatusOr<std::optional<std::string_view>> TypesIn(std::string_view payload
 }  // namespace
 
 FrameGuard::FrameGuard(Side side, security::Roles roles, const caf::node_id& own)
-    : side_(side), roles_(roles), own_(Written(own)) {}
+    : handshakes_(side), roles_(roles), own_(Written(own)) {}
 
 absl::Status FrameGuard::See(std::span<const char> bytes) {
   while (!bytes.empty()) TROUPE_RETURN_IF_ERROR(payload_left_ > 0 ? SeePayload(bytes) : SeeHeader(bytes));
@@ -120,8 +120,9 @@ absl::Status FrameGuard::SeePayload(std::span<const char>& bytes) {
 absl::Status FrameGuard::JudgeHeader() {
   const auto length = LengthIn(header_);
   const auto kind = static_cast<Kind>(header_[0]);
-  if (kind == Kind::client_handshake || kind == Kind::server_handshake) return JudgeHandshake(length);
-  if (!handshaken_) {
+  if (kind == Kind::client_handshake || kind == Kind::server_handshake)
+    return handshakes_.JudgeHeader(kind == Kind::client_handshake, length);
+  if (!handshaken()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the first frame is of kind ", static_cast<unsigned char>(header_[0]), ", not a handshake"));
   }
@@ -143,13 +144,12 @@ absl::Status FrameGuard::JudgeHeader() {
   }
 }
 
-absl::Status FrameGuard::JudgeHandshake(std::uint32_t length) {
+absl::Status HandshakeGuard::JudgeHeader(bool is_client, std::uint32_t length) {
   const bool accepted = side_ == Side::kAccepted;
-  const bool is_client = static_cast<Kind>(header_[0]) == Kind::client_handshake;
   if (accepted != is_client)
     return absl::InvalidArgumentError("the handshake is the one of the other side of a connection");
   // A client names itself when it has connected, and once more when it has heard the name of the server.
-  if (++handshakes_ > (accepted ? 2 : 1)) return absl::InvalidArgumentError("there are too many handshakes");
+  if (++count_ > (accepted ? 2 : 1)) return absl::InvalidArgumentError("there are too many handshakes");
   return Within("handshake", length, 1,
                 accepted ? FrameLimits::kClientHandshake : FrameLimits::kServerHandshake);
 }
@@ -163,14 +163,13 @@ absl::Status FrameGuard::JudgePayload(std::string_view seen, bool all) {
     case Kind::down_message:
       return JudgeRoute(seen, enough);
     default:
-      return JudgeNode(seen, enough);
+      if (!enough) return absl::OkStatus();
+      judged_ = true;
+      return handshakes_.JudgeNode(seen);
   }
 }
 
-// A handshake begins with the node id of the process that sends it; a client's has nothing else.
-absl::Status FrameGuard::JudgeNode(std::string_view seen, bool all) {
-  if (!all) return absl::OkStatus();
-  judged_ = true;
+absl::Status HandshakeGuard::JudgeNode(std::string_view seen) {
   caf::binary_deserializer source(nullptr, seen.data(), seen.size());
   caf::node_id node;
   const bool read = !source(node) && node;
@@ -178,17 +177,17 @@ absl::Status FrameGuard::JudgeNode(std::string_view seen, bool all) {
     return absl::InvalidArgumentError("a handshake names no process");
   const auto text = seen.substr(0, seen.size() - source.remaining());
   // CAF would file one connection under two nodes, and keep the second when the connection has gone.
-  if (handshaken_ && text != node_text_)
+  if (done_ && text != node_text_)
     return absl::InvalidArgumentError("the second handshake names another node than the first");
   node_text_ = text;
   node_ = std::move(node);
-  handshaken_ = true;
+  done_ = true;
   return absl::OkStatus();
 }
 
 // From the process of this connection to this one: CAF would take it for any other, or pass it on.
 absl::Status FrameGuard::JudgeRoute(std::string_view seen, bool all) {
-  const auto route = node_text_ + own_;
+  const auto route = handshakes_.node_text() + own_;
   if (seen.size() < route.size() && !all) return absl::OkStatus();
   judged_ = true;
   if (seen.starts_with(route)) return absl::OkStatus();

@@ -35,33 +35,56 @@ struct FrameLimits {
   static constexpr std::size_t kLookedAt = 512;
 };
 
+// The handshakes of one connection: who its peer is.
+class HandshakeGuard {
+ public:
+  enum class Side { kAccepted, kDialled };
+  explicit HandshakeGuard(Side side) : side_(side) {}
+
+  // A header claims a handshake of so many bytes; `is_client`: the one that a client sends.
+  absl::Status JudgeHeader(bool is_client, std::uint32_t length);
+  // All that is looked at of its payload: it begins with the node id of the process that sends it; a client's has
+  // nothing else.
+  absl::Status JudgeNode(std::string_view seen);
+
+  [[nodiscard]] bool done() const { return done_; }
+  // The peer's process, once done; and as it is written in frames.
+  [[nodiscard]] const caf::node_id& node() const { return node_; }
+  [[nodiscard]] const std::string& node_text() const { return node_text_; }
+
+ private:
+  const Side side_;
+  int count_ = 0;
+  bool done_ = false;
+  std::string node_text_;
+  caf::node_id node_;
+};
+
 // One connection's; one thread at a time.
 class FrameGuard {
  public:
-  enum class Side { kAccepted, kDialled };
+  using Side = HandshakeGuard::Side;
   // `roles` of the peer; `own`: this process.
   FrameGuard(Side side, security::Roles roles, const caf::node_id& own);
 
   // The next bytes of the connection, in any pieces. InvalidArgument or PermissionDenied for a frame that the
   // other end may not send, with what it is; nothing of the connection may be used after that.
   absl::Status See(std::span<const char> bytes);
-  [[nodiscard]] bool handshaken() const { return handshaken_; }
+  [[nodiscard]] bool handshaken() const { return handshakes_.done(); }
   // The peer's process, once handshaken.
-  [[nodiscard]] const caf::node_id& node() const { return node_; }
+  [[nodiscard]] const caf::node_id& node() const { return handshakes_.node(); }
 
  private:
   absl::Status SeeHeader(std::span<const char>& bytes);
   absl::Status SeePayload(std::span<const char>& bytes);
   absl::Status JudgeHeader();
-  absl::Status JudgeHandshake(std::uint32_t length);
   // `seen` is the beginning of the payload, or with `all` the whole of it. Sets judged_ when it has seen
   // enough.
   absl::Status JudgePayload(std::string_view seen, bool all);
-  absl::Status JudgeNode(std::string_view seen, bool all);
   absl::Status JudgeMessage(std::string_view seen, bool all);
   absl::Status JudgeRoute(std::string_view seen, bool all);
 
-  const Side side_;
+  HandshakeGuard handshakes_;
   const security::Roles roles_;
   const std::string own_;  // as it is written in frames
   std::array<char, 32> header_{};
@@ -70,10 +93,6 @@ class FrameGuard {
   std::string seen_;    // of the payload that is being read, until it is judged
   bool judged_ = true;  // the payload that is being read
   bool first_ = true;   // no header has come yet
-  bool handshaken_ = false;
-  int handshakes_ = 0;
-  std::string node_text_;  // the peer's node id, as it is written in frames
-  caf::node_id node_;
 };
 
 }  // namespace troupe::actors

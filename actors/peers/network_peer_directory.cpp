@@ -33,12 +33,16 @@ constexpr Duration kLongestPause = std::chrono::seconds(2);
 // Keeps one address published in the directory's table while an actor listens there.
 class PeerWatch : public caf::event_based_actor {
  public:
-  PeerWatch(caf::actor_config& config, std::string address, std::string host, std::uint16_t port,
-            WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table, PeerNetwork network)
+  // `host` and `port` are those of `address`.
+  struct Target {
+    std::string address;
+    std::string host;
+    std::uint16_t port = 0;
+  };
+  PeerWatch(caf::actor_config& config, Target target, WorkPool& pool, std::weak_ptr<LocalPeerDirectory> table,
+            PeerNetwork network)
       : caf::event_based_actor(config),
-        address_(std::move(address)),
-        host_(std::move(host)),
-        port_(port),
+        target_(std::move(target)),
         pool_(pool),
         table_(std::move(table)),
         network_(std::move(network)) {}
@@ -70,16 +74,17 @@ class PeerWatch : public caf::event_based_actor {
       if (absl::IsUnauthenticated(line.status())) Refuse("certificate", line.status());
       Pause();
     });
-    const auto status = pool_.Post([done, host = host_, port = port_, credentials = network_.credentials] {
-      auto line = Dial(host, port, kDialLimits, credentials.get());
-      done(line.ok() ? absl::StatusOr<Line>(std::make_shared<Dialled>(*std::move(line)))
-                     : absl::StatusOr<Line>(line.status()));
-    });
+    const auto status =
+        pool_.Post([done, host = target_.host, port = target_.port, credentials = network_.credentials] {
+          auto line = Dial(host, port, kDialLimits, credentials.get());
+          done(line.ok() ? absl::StatusOr<Line>(std::make_shared<Dialled>(*std::move(line)))
+                         : absl::StatusOr<Line>(line.status()));
+        });
     if (!status.ok()) done(status);
   }
 
   void Refuse(const std::string& reason, const absl::Status& why) {
-    network_.connections->Refuse(reason, address_, std::string(why.message()), transport::SteadyNow());
+    network_.connections->Refuse(reason, target_.address, std::string(why.message()), transport::SteadyNow());
   }
 
   void Greet(Dialled dialled) {
@@ -88,7 +93,7 @@ class PeerWatch : public caf::event_based_actor {
     line_ = *std::move(line);
     const auto peer = dialled.peer;
     request(Greeter(home_system()), kGreetLimit, caf::connect_atom::value,
-            GuardedScribe(home_system(), network_, std::move(dialled)), port_)
+            GuardedScribe(home_system(), network_, std::move(dialled)), target_.port)
         .then([this, peer](const caf::node_id&, const caf::strong_actor_ptr& actor,
                            const std::set<std::string>& offered) { Greeted(*peer, actor, offered); },
               [this](const caf::error&) {
@@ -108,7 +113,7 @@ class PeerWatch : public caf::event_based_actor {
     peer_ = actor;
     pause_ = kFirstPause;
     monitor(caf::actor_cast<caf::actor>(peer_));
-    if (const auto table = table_.lock()) table->Publish(address_, peer_, offered);
+    if (const auto table = table_.lock()) table->Publish(target_.address, peer_, offered);
   }
 
   // CAF would wait for the greeting for ever.
@@ -126,15 +131,13 @@ class PeerWatch : public caf::event_based_actor {
     if (!peer_ || down.source != caf::actor_cast<caf::actor_addr>(peer_)) return;
     peer_ = nullptr;
     if (const auto table = table_.lock()) {
-      table->Retract(address_, absl::StrCat("the connection to ", address_,
-                                            " went down: ", caf::to_string(down.reason)));
+      table->Retract(target_.address, absl::StrCat("the connection to ", target_.address,
+                                                   " went down: ", caf::to_string(down.reason)));
     }
     Pause();
   }
 
-  const std::string address_;
-  const std::string host_;
-  const std::uint16_t port_;
+  const Target target_;
   WorkPool& pool_;
   const std::weak_ptr<LocalPeerDirectory> table_;
   const PeerNetwork network_;
@@ -201,7 +204,7 @@ void NetworkPeerDirectory::Watch(const std::string& address, std::set<std::strin
   const auto parts = ParseAddress(address);
   if (!parts.ok()) return;  // no peer can ever be there; addresses of members were checked when they joined
   connections_->watches[address] =
-      system_.spawn<PeerWatch>(address, parts->first, parts->second, std::ref(pool_),
+      system_.spawn<PeerWatch>(PeerWatch::Target{address, parts->first, parts->second}, std::ref(pool_),
                                std::weak_ptr<LocalPeerDirectory>(connections_->table), network_);
 }
 
