@@ -8,9 +8,9 @@ namespace troupe::actors {
 
 void RunSession::Up(ClusterManagerActor manager) {
   manager_ = std::move(manager);
-  registered_ = false;
-  registering_ = false;
-  ++life_;  // what the last one still says of this run is old
+  registration_.done = false;
+  registration_.under_way = false;
+  ++registration_.life;  // what the last one still says of this run is old
   Start();
 }
 
@@ -20,11 +20,11 @@ void RunSession::Lost() {
 }
 
 void RunSession::Register(proto::StartRun start, Time expiry, OnRegistered on_registered) {
-  start_ = std::move(start);
-  expiry_ = expiry;
-  on_registered_ = std::move(on_registered);
-  was_registered_ = registered_ = registering_ = false;
-  ++life_;
+  registration_.start = std::move(start);
+  registration_.expiry = expiry;
+  registration_.then = std::move(on_registered);
+  registration_.before = registration_.done = registration_.under_way = false;
+  ++registration_.life;
   Drop();
   Start();
 }
@@ -35,33 +35,37 @@ void RunSession::Drop() {
 }
 
 void RunSession::Start() {
-  if (!on_registered_ || registered_ || registering_) return;
+  if (!registration_.then || registration_.done || registration_.under_way) return;
   if (!manager_) return Arm();
-  registering_ = true;
-  start_.set_resumes(was_registered_);
+  registration_.under_way = true;
+  registration_.start.set_resumes(registration_.before);
   // Beside it our own handle, so that a cancellation by an operator comes here at once.
-  const auto remaining = was_registered_ ? limits_.timeout : std::max(expiry_ - Now(self_), Duration(1));
+  const auto remaining =
+      registration_.before ? limits_.timeout : std::max(registration_.expiry - Now(self_), Duration(1));
   Call<proto::RunReply>(
-      self_, calls_, manager_, std::min(limits_.timeout, remaining), start_,
-      [this, life = life_](const absl::StatusOr<proto::RunReply>& reply) { Started(reply, life); },
+      self_, calls_, manager_, std::min(limits_.timeout, remaining), registration_.start,
+      [this, life = registration_.life](const absl::StatusOr<proto::RunReply>& reply) {
+        Started(reply, life);
+      },
       caf::actor_cast<WorkflowRunActor>(self_));
 }
 
 void RunSession::Started(const absl::StatusOr<proto::RunReply>& reply, std::uint64_t life) {
-  if (life != life_ || !on_registered_) return;
-  registering_ = false;
+  if (life != registration_.life || !registration_.then) return;
+  registration_.under_way = false;
   if (!reply.ok()) return Unregistered();
-  const auto on_registered = on_registered_;  // which may register anew
+  const auto on_registered = registration_.then;  // which may register anew
   if (reply->code() != 0) return on_registered(StatusOf(reply));
-  registered_ = was_registered_ = true;
-  claim_ = reply->run().claim();
+  registration_.done = registration_.before = true;
+  registration_.claim = reply->run().claim();
   on_registered(reply->run());
-  if (life == life_) Flush();
+  if (life == registration_.life) Flush();
 }
 
 void RunSession::Add(std::function<void(Done)> send, Done done) {
-  Waiting command{std::move(send), std::move(done), std::max(expiry_, Now(self_) + limits_.timeout)};
-  if (registered_) return Send(std::move(command));
+  Waiting command{std::move(send), std::move(done),
+                  std::max(registration_.expiry, Now(self_) + limits_.timeout)};
+  if (registration_.done) return Send(std::move(command));
   waiting_.push_back(std::move(command));
   Start();
   Arm();
@@ -79,7 +83,7 @@ void RunSession::Send(Waiting command) {
 }
 
 void RunSession::WhenTied(std::function<void(absl::Status)> then) {
-  if (registered_) return then(absl::OkStatus());
+  if (registration_.done) return then(absl::OkStatus());
   // A command that is answered by being sent: only to be told when.
   Add([](const Done& answered) { answered(proto::RunReply()); },
       [then = std::move(then)](const absl::StatusOr<proto::RunReply>& reply) { then(reply.status()); });
@@ -87,7 +91,7 @@ void RunSession::WhenTied(std::function<void(absl::Status)> then) {
 
 void RunSession::Flush() {
   for (auto& command : std::exchange(waiting_, {})) {
-    if (registered_) {
+    if (registration_.done) {
       Send(std::move(command));
     } else {
       waiting_.push_back(std::move(command));
@@ -96,13 +100,13 @@ void RunSession::Flush() {
 }
 
 void RunSession::Unregistered() {
-  registered_ = false;
-  registering_ = false;
+  registration_.done = false;
+  registration_.under_way = false;
   Arm();
 }
 
 void RunSession::Arm() {
-  if (armed_ || !on_registered_) return;
+  if (armed_ || !registration_.then) return;
   armed_ = true;
   After(self_, limits_.retry, MakeTick(tick_));
 }
@@ -110,7 +114,7 @@ void RunSession::Arm() {
 void RunSession::OnTick() {
   armed_ = false;
   GiveUp();
-  if (!on_registered_ || registered_) return;
+  if (!registration_.then || registration_.done) return;
   Start();
   Arm();
 }
@@ -126,17 +130,17 @@ void RunSession::GiveUp() {
     command.done(away);
     if (generation != generation_) return;
   }
-  if (registered_ || was_registered_ || !on_registered_ || now < expiry_) return;
-  const auto on_registered = std::exchange(on_registered_, nullptr);
+  if (registration_.done || registration_.before || !registration_.then || now < registration_.expiry) return;
+  const auto on_registered = std::exchange(registration_.then, nullptr);
   on_registered(
-      manager_ ? absl::DeadlineExceededError(
-                     absl::StrCat("run '", start_.run(), "' has not ended within this request's timeout"))
+      manager_ ? absl::DeadlineExceededError(absl::StrCat("run '", registration_.start.run(),
+                                                          "' has not ended within this request's timeout"))
                : absl::UnavailableError("the cluster manager is away: workflow runs wait for it; try again"));
 }
 
 void RunSession::Clear() {
-  ++life_;
-  on_registered_ = nullptr;
+  ++registration_.life;
+  registration_.then = nullptr;
   Drop();
   manager_ = ClusterManagerActor();
 }

@@ -46,7 +46,7 @@ class RunSession {
   void Tell(Command command, Done done) {
     Add(
         [this, command = std::move(command)](Done answered) mutable {
-          command.set_claim(claim_);
+          command.set_claim(registration_.claim);
           Call<proto::RunReply>(self_, calls_, manager_, limits_.timeout, command, std::move(answered));
         },
         std::move(done));
@@ -57,10 +57,21 @@ class RunSession {
   void Drop();
   void OnTick();
   void Clear();
-  [[nodiscard]] bool registered() const { return registered_; }
-  [[nodiscard]] std::uint64_t claim() const { return claim_; }
+  [[nodiscard]] bool registered() const { return registration_.done; }
+  [[nodiscard]] std::uint64_t claim() const { return registration_.claim; }
 
  private:
+  // What is to be registered, and how far that has come.
+  struct Registration {
+    proto::StartRun start;
+    Time expiry{};
+    OnRegistered then;    // empty: nothing is to be registered
+    bool before = false;  // it was, with a manager that may have gone
+    bool done = false;
+    bool under_way = false;
+    std::uint64_t life = 0;  // answers to an earlier one are dropped
+    std::uint64_t claim = 0;
+  };
   struct Waiting {
     std::function<void(Done)> send;
     Done done;
@@ -80,16 +91,9 @@ class RunSession {
   const std::uint32_t tick_;
   const Limits limits_;
   ClusterManagerActor manager_;
-  proto::StartRun start_;
-  Time expiry_{};
-  OnRegistered on_registered_;  // empty: nothing is to be registered
-  bool was_registered_ = false;
-  bool registered_ = false;
-  bool registering_ = false;
+  Registration registration_;
   bool armed_ = false;
-  std::uint64_t life_ = 0;        // of one registration: answers to an earlier one are dropped
   std::uint64_t generation_ = 0;  // commands of an earlier one are not sent again
-  std::uint64_t claim_ = 0;
   std::deque<Waiting> waiting_;
 };
 

@@ -18,12 +18,19 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
     : RunSelf::base(config),
       options_(std::move(options)),
       progress_(spec),
-      router_(std::move(router)),
-      channel_(channel),
       tensors_(this, calls_, manager, channel, {options_.commit_timeout, options_.inline_bytes}),
       session_(this, calls_, kTie, {options_.commit_timeout}),
-      manager_(std::move(manager)),
-      random_(options_.seed) {}
+      step_calls_(this, calls_, tensors_, channel,
+                  {.router = std::move(router),
+                   .workflow = progress_.spec().name(),
+                   .retry = options_.retry,
+                   .patience = options_.commit_timeout,
+                   .seed = options_.seed,
+                   .tick = kRetry},
+                  {.running = [this] { return progress_.state() == proto::RUN_RUNNING; },
+                   .ended = [this](const proto::WorkflowStep& step,
+                                   const absl::StatusOr<Values>& outputs) { StepEnded(step, outputs); }}),
+      manager_(std::move(manager)) {}
 
 WorkflowRun::behavior_type WorkflowRun::make_behavior() {
   set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
@@ -33,14 +40,14 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
       [this](const proto::InferRequest& request) { return Begin(request); },
       [this](const proto::CancelInfer& cancel) { Cancel(cancel); },
       [this](const proto::RunTaken& taken) {
-        if (started_ && taken.claim() > claim_) Yield();
+        if (ownership_.started && taken.claim() > ownership_.claim) Yield();
       },
       [this](const proto::Continue& message) { tensors_.Resume(message); },
       [this](const proto::Tick& tick) {
         if (tick.what() == kTie) return session_.OnTick();
         if (tick.what() == kGoOn) return GoOn();
-        if (tick.what() == kRetry) return Retry(tick.token());
-        if (tick.token() == life_) StoreEnd();
+        if (tick.what() == kRetry) return step_calls_.Retry(tick.token());
+        if (tick.token() == ownership_.life) StoreEnd();
       },
       [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
         ManagerIs(caf::actor_cast<ClusterManagerActor>(peer));
@@ -56,10 +63,9 @@ void WorkflowRun::on_exit() {
   calls_.Clear();
   tensors_.Clear();
   session_.Clear();
-  end_ = nullptr;
-  pauses_.clear();
-  promise_ = {};  // holds this actor
-  router_ = RouterActor();
+  end_.finish = nullptr;
+  step_calls_.Clear();
+  client_.promise = {};  // holds this actor
 }
 
 void WorkflowRun::ManagerIs(ClusterManagerActor manager) {
@@ -72,23 +78,23 @@ void WorkflowRun::ManagerIs(ClusterManagerActor manager) {
 // --- beginning ---
 
 caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::InferRequest& request) {
-  promise_ = make_response_promise<proto::InferReply>();
-  auto promise = promise_;
-  wanted_ = {request.outputs().begin(), request.outputs().end()};
+  client_.promise = make_response_promise<proto::InferReply>();
+  auto promise = client_.promise;
+  client_.wanted = {request.outputs().begin(), request.outputs().end()};
   const auto timeout = request.timeout_ns() > 0 ? Duration(request.timeout_ns()) : options_.default_timeout;
-  expiry_ = Now(this) + std::min(timeout, options_.longest_timeout);
+  client_.expiry = Now(this) + std::min(timeout, options_.longest_timeout);
   if (const auto status = RunValues::CheckInputs(progress_.spec(), request); !status.ok()) {
     Answer(status);
     return promise;
   }
-  has_inputs_ = true;
+  results_.has_inputs = true;
   auto open = std::make_shared<int>(request.inputs_size());
   if (*open == 0) Submit();
   for (const auto& input : request.inputs()) {
     tensors_.Fetch(input, [this, open, spec = input.spec()](absl::StatusOr<RunValue> value) {
-      if (over_) return;
+      if (end_.over) return;
       if (!value.ok()) return Answer(value.status());
-      values_.Set(spec.name(), std::move(*value));
+      results_.values.Set(spec.name(), std::move(*value));
       if (--*open == 0) Submit();
     });
   }
@@ -97,7 +103,8 @@ caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::I
 
 void WorkflowRun::Submit() {
   Values inputs;
-  for (const auto& input : progress_.spec().inputs()) inputs.push_back(*values_.Find(input.spec().name()));
+  for (const auto& input : progress_.spec().inputs())
+    inputs.push_back(*results_.values.Find(input.spec().name()));
   tensors_.Store(inputs, [this](absl::StatusOr<RunTensors::Stored> stored) {
     if (!stored.ok()) return Answer(stored.status());
     start_.set_run(options_.run);
@@ -105,16 +112,16 @@ void WorkflowRun::Submit() {
     start_.set_version(progress_.spec().version());
     start_.set_gateway(options_.gateway);
     *start_.mutable_inputs() = *std::move(stored);
-    session_.Register(start_, expiry_,
+    session_.Register(start_, client_.expiry,
                       [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
   });
 }
 
 void WorkflowRun::GoOn() {
-  expiry_ = Now(this) + options_.default_timeout;
+  client_.expiry = Now(this) + options_.default_timeout;
   start_ = options_.record->start();
   start_.set_gateway(options_.gateway);
-  session_.Register(start_, expiry_,
+  session_.Register(start_, client_.expiry,
                     [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
 
@@ -122,13 +129,13 @@ void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
   if (absl::IsAborted(run.status())) return Yield();
   if (!run.ok()) return Answer(run.status());
   if (run->state() != proto::RUN_RUNNING) return AnswerAs(*run);
-  if (started_ && Knows(*run)) {
-    claim_ = run->claim();
+  if (ownership_.started && Knows(*run)) {
+    ownership_.claim = run->claim();
     return;
   }
   Forget();
-  started_ = true;
-  claim_ = run->claim();
+  ownership_.started = true;
+  ownership_.claim = run->claim();
   if (run->start().version() != progress_.spec().version()) {
     return Answer(absl::FailedPreconditionError(absl::StrCat(
         "run '", options_.run, "' was begun with version ", run->start().version(), " of the workflow")));
@@ -138,23 +145,23 @@ void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
 
 // One claim more is our own, made when we came back; with several, another gateway had the run in between.
 bool WorkflowRun::Knows(const proto::RunRecord& run) const {
-  return run.claim() <= claim_ + 1 && std::ranges::all_of(run.steps(), [this](const auto& step) {
-           return committed_.contains(step.step());
+  return run.claim() <= ownership_.claim + 1 && std::ranges::all_of(run.steps(), [this](const auto& step) {
+           return results_.committed.contains(step.step());
          });
 }
 
 void WorkflowRun::Restore(const proto::RunRecord& run) {
-  if (run.steps().empty() && has_inputs_) return Advance();
+  if (run.steps().empty() && results_.has_inputs) return Advance();
   auto restored = std::make_shared<Restored>();
   restored->open = 1 + run.steps_size();
   for (const auto& step : run.steps()) {
     if (!HasStep(step.step()))
       return Answer(absl::DataLossError("the run log has a step of another workflow"));
     restored->committed.insert(step.step());
-    recomputed_[step.step()] = step.recomputed();
+    results_.recomputed[step.step()] = step.recomputed();
   }
   // The client that sent the inputs has them; the log refused different ones.
-  RestorePart("", has_inputs_ ? RunTensors::Stored() : run.start().inputs(), restored);
+  RestorePart("", results_.has_inputs ? RunTensors::Stored() : run.start().inputs(), restored);
   for (const auto& step : run.steps()) RestorePart(step.step(), step.outputs(), restored);
 }
 
@@ -164,9 +171,9 @@ void WorkflowRun::RestorePart(const std::string& step, const RunTensors::Stored&
   std::vector<std::string> names;
   for (const auto& tensor : stored)
     names.push_back(step.empty() ? tensor.spec().name() : absl::StrCat(step, ".", tensor.spec().name()));
-  Load(stored, [this, step, names, restored, life = life_](const absl::StatusOr<Values>& values) {
-    if (life != life_) return;
-    for (std::size_t i = 0; values.ok() && i < names.size(); ++i) values_.Set(names[i], (*values)[i]);
+  Load(stored, [this, step, names, restored, life = ownership_.life](const absl::StatusOr<Values>& values) {
+    if (life != ownership_.life) return;
+    for (std::size_t i = 0; values.ok() && i < names.size(); ++i) results_.values.Set(names[i], (*values)[i]);
     const bool lost = absl::IsNotFound(values.status()) || absl::IsDataLoss(values.status());
     if (lost && !step.empty()) {
       restored->lost[step] = values.status();
@@ -178,20 +185,20 @@ void WorkflowRun::RestorePart(const std::string& step, const RunTensors::Stored&
 }
 
 void WorkflowRun::GoOnWith(const Restored& restored) {
-  committed_.insert(restored.committed.begin(), restored.committed.end());
+  results_.committed.insert(restored.committed.begin(), restored.committed.end());
   if (const auto& [what, why] = restored.failed; !why.ok()) {
     // An output that cannot be computed again is lost: the run cannot go on.
     progress_.Fail(what, why);
     return Advance();
   }
-  has_inputs_ = true;
+  results_.has_inputs = true;
   std::set<std::string> lost;
   for (const auto& [step, why] : restored.lost) lost.insert(step);
   const auto again = cluster::StepsToRecompute(progress_.spec(), restored.committed, lost);
   for (const auto& step : restored.committed)
     if (!again.contains(step)) progress_.Commit(step);
   for (const auto& step : again) {
-    if (++recomputed_[step] <= options_.most_recomputed) continue;
+    if (++results_.recomputed[step] <= options_.most_recomputed) continue;
     progress_.Fail(step, absl::DataLossError(absl::StrCat(
                              "its committed result was lost again after it had been computed anew ",
                              options_.most_recomputed, " times (", restored.lost.at(step).message(), ")")));
@@ -224,24 +231,22 @@ void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values
 // --- which gateway has it ---
 
 void WorkflowRun::Forget() {
-  ++life_;
+  ++ownership_.life;
   session_.Drop();  // of an earlier life: it would be told under the claim of this one
-  pauses_.clear();
-  CancelCalls();
-  steps_.clear();
-  committed_.clear();
-  recomputed_.clear();
-  outputs_.clear();
-  end_ = nullptr;
+  step_calls_.Forget();
+  results_.committed.clear();
+  results_.recomputed.clear();
+  end_.outputs.clear();
+  end_.finish = nullptr;
   progress_ = cluster::WorkflowProgress(progress_.spec());
-  if (cancelled_) progress_.Cancel();
+  if (end_.cancelled) progress_.Cancel();
 }
 
 void WorkflowRun::Yield() {
   Forget();
-  started_ = false;
-  if (!promise_.pending()) return quit();  // no caller waits for its end
-  session_.Register(start_, expiry_,
+  ownership_.started = false;
+  if (!client_.promise.pending()) return quit();  // no caller waits for its end
+  session_.Register(start_, client_.expiry,
                     [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
 
@@ -253,8 +258,8 @@ void WorkflowRun::AnswerAs(const proto::RunRecord& run) {
     // A release before this code was kept did not say what kind of failure it was.
     return Answer(run.code() == 0 ? absl::InternalError(run.message()) : FromWire(run.code(), run.message()));
   }
-  Load(run.outputs(), [this, life = life_](const absl::StatusOr<Values>& outputs) {
-    if (life != life_) return;
+  Load(run.outputs(), [this, life = ownership_.life](const absl::StatusOr<Values>& outputs) {
+    if (life != ownership_.life) return;
     if (!outputs.ok()) return Answer(outputs.status());
     Answer(absl::OkStatus(), *outputs);
   });
@@ -265,50 +270,41 @@ void WorkflowRun::Cancel(const proto::CancelInfer& cancel) {
   // A run with a call comes from a client: it goes on, and a client that asks again gets its outcome.
   if (cancel.call() != 0 && options_.keyed)
     return Reply(absl::CancelledError("its client went away; the run goes on"), {});
-  cancelled_ = true;
+  end_.cancelled = true;
   progress_.Cancel();
-  CancelCalls();
-  if (started_) Advance();
-}
-
-void WorkflowRun::CancelCalls() {
-  for (const auto call : open_calls_) {
-    proto::CancelInfer cancel;
-    cancel.set_call(call);
-    send(router_, std::move(cancel));
-  }
-  open_calls_.clear();
-  EndRetries("");
+  step_calls_.Cancel();
+  if (ownership_.started) Advance();
 }
 
 // --- the end ---
 
 void WorkflowRun::Finish() {
-  if (end_ != nullptr || progress_.running() > 0) return;
-  end_ = std::make_shared<proto::FinishRun>();
-  end_->set_run(options_.run);
-  end_->set_state(progress_.state());
-  end_->set_message(std::string(progress_.status().message()));
-  if (progress_.state() == proto::RUN_FAILED) end_->set_code(static_cast<int>(progress_.status().code()));
+  if (end_.finish != nullptr || progress_.running() > 0) return;
+  end_.finish = std::make_shared<proto::FinishRun>();
+  end_.finish->set_run(options_.run);
+  end_.finish->set_state(progress_.state());
+  end_.finish->set_message(std::string(progress_.status().message()));
+  if (progress_.state() == proto::RUN_FAILED)
+    end_.finish->set_code(static_cast<int>(progress_.status().code()));
   if (progress_.state() == proto::RUN_SUCCEEDED) {
     for (const auto& binding : progress_.spec().outputs()) {
-      auto value = *values_.Find(binding.value());
+      auto value = *results_.values.Find(binding.value());
       value.spec.set_name(binding.tensor());
-      outputs_.push_back(std::move(value));
+      end_.outputs.push_back(std::move(value));
     }
   }
-  Store(outputs_, [this, life = life_](absl::StatusOr<RunTensors::Stored> stored) {
-    if (life != life_) return;
+  Store(end_.outputs, [this, life = ownership_.life](absl::StatusOr<RunTensors::Stored> stored) {
+    if (life != ownership_.life) return;
     if (!stored.ok()) return EndNotStored(stored.status());
-    *end_->mutable_outputs() = *std::move(stored);
+    *end_.finish->mutable_outputs() = *std::move(stored);
     StoreEnd();
   });
 }
 
 void WorkflowRun::StoreEnd() {
-  if (end_ == nullptr) return;
-  session_.Tell(*end_, [this, life = life_](const absl::StatusOr<proto::RunReply>& reply) {
-    if (life != life_) return;
+  if (end_.finish == nullptr) return;
+  session_.Tell(*end_.finish, [this, life = ownership_.life](const absl::StatusOr<proto::RunReply>& reply) {
+    if (life != ownership_.life) return;
     const auto status = StatusOf(reply);
     if (absl::IsAborted(status)) return Yield();
     if (!status.ok()) return EndNotStored(status);
@@ -321,7 +317,7 @@ void WorkflowRun::EndStored(const proto::RunRecord& run) {
   if (run.state() == proto::RUN_CANCELLED) {
     Answer(absl::CancelledError("the run was cancelled"));
   } else {
-    Answer(progress_.status(), outputs_);
+    Answer(progress_.status(), end_.outputs);
   }
   quit();
 }
@@ -330,25 +326,25 @@ void WorkflowRun::EndStored(const proto::RunRecord& run) {
 // stays RUNNING for ever because of a full disk.
 void WorkflowRun::EndNotStored(const absl::Status& status) {
   Answer(progress_.status().ok() ? status : progress_.status());
-  if (end_->state() == proto::RUN_SUCCEEDED) {
-    end_->set_state(proto::RUN_FAILED);
-    end_->set_code(static_cast<int>(status.code()));
-    end_->set_message(absl::StrCat("its end could not be stored: ", status.message()));
-    end_->clear_outputs();
+  if (end_.finish->state() == proto::RUN_SUCCEEDED) {
+    end_.finish->set_state(proto::RUN_FAILED);
+    end_.finish->set_code(static_cast<int>(status.code()));
+    end_.finish->set_message(absl::StrCat("its end could not be stored: ", status.message()));
+    end_.finish->clear_outputs();
   }
-  if (++end_tries_ > options_.end_tries || absl::IsNotFound(status)) return quit();
-  After(this, options_.end_retry, MakeTick(kStoreEnd, life_));
+  if (++end_.tries > options_.end_tries || absl::IsNotFound(status)) return quit();
+  After(this, options_.end_retry, MakeTick(kStoreEnd, ownership_.life));
 }
 
 void WorkflowRun::Answer(const absl::Status& status, const Values& outputs) {
   Reply(status, outputs);
-  if (end_ != nullptr) return;
-  over_ = true;
+  if (end_.finish != nullptr) return;
+  end_.over = true;
   quit();
 }
 
 void WorkflowRun::Reply(const absl::Status& status, const Values& outputs) {
-  if (!promise_.pending()) return;
+  if (!client_.promise.pending()) return;
   proto::InferReply reply;
   SetStatus(status, reply);
   reply.mutable_function()->set_name(progress_.spec().name());
@@ -356,13 +352,15 @@ void WorkflowRun::Reply(const absl::Status& status, const Values& outputs) {
   reply.set_attempts(1);
   for (const auto& output : outputs) {
     const auto& name = output.spec.name();
-    if (!status.ok() || (!wanted_.empty() && std::ranges::find(wanted_, name) == wanted_.end())) continue;
+    if (!status.ok() ||
+        (!client_.wanted.empty() && std::ranges::find(client_.wanted, name) == client_.wanted.end()))
+      continue;
     // Inline whatever the size: from here it goes to the HTTP front of this very process.
     auto& tensor = *reply.add_outputs();
     *tensor.mutable_spec() = output.spec;
     tensor.mutable_data()->set_inlined(*output.bytes);
   }
-  Deliver(promise_, std::move(reply));
+  Deliver(client_.promise, std::move(reply));
 }
 
 WorkflowRunActor SpawnWorkflowRun(caf::actor_system& system, WorkflowRunOptions options,

@@ -12,6 +12,7 @@
 #include "actors/gateway/run_session.hpp"
 #include "actors/gateway/run_tensors.hpp"
 #include "actors/gateway/run_values.hpp"
+#include "actors/gateway/step_calls.hpp"
 #include "actors/gateway/workflow_run.hpp"
 #include "cluster/workflow_schedule.hpp"
 
@@ -27,29 +28,39 @@ class WorkflowRun : public RunSelf::base {
 
  private:
   enum : std::uint32_t { kStoreEnd = 1, kTie = 2, kGoOn = 3, kRetry = 4 };
-  // A step under way: its calls, and what they gave so far.
-  struct StepCalls {
-    std::vector<std::vector<RunValue>> outputs;
-    std::size_t open = 0;
-    Time until{};  // no call of it goes on beyond that
-    absl::Status failure;
-  };
   using Values = std::vector<RunValue>;
-  // One call of a step: the whole step, or one slice of its fan-out.
-  struct OneCall {
-    proto::WorkflowStep step;
-    std::size_t index = 0;
-    Values inputs;
-    std::uint32_t failures = 0;  // that passed, until now
-    absl::Status last{};         // the last of them
-  };
-  using CallPtr = std::shared_ptr<OneCall>;
   // What the log has of a run, while it is read.
   struct Restored {
     int open = 0;
     std::set<std::string> committed;
     std::map<std::string, absl::Status> lost;  // of committed: steps whose results are gone
     std::pair<std::string, absl::Status> failed;
+  };
+
+  // Who asked for the run, and until when.
+  struct Client {
+    caf::typed_response_promise<proto::InferReply> promise;
+    std::vector<std::string> wanted;  // outputs
+    Time expiry{};
+  };
+  struct Ownership {
+    std::uint64_t claim = 0;
+    bool started = false;    // the run is ours: a cancellation before that waits for it
+    std::uint64_t life = 0;  // what an earlier one began is dropped when it comes back
+  };
+  // What the run has come to so far.
+  struct Results {
+    RunValues values;
+    bool has_inputs = false;                          // in `values`
+    std::set<std::string> committed;                  // by us, on their way too, or found in the log
+    std::map<std::string, std::uint32_t> recomputed;  // how often a committed result was lost, by step
+  };
+  struct End {
+    bool over = false;                         // it was answered, and ends without having begun
+    bool cancelled = false;                    // its client went away, or an operator wants it
+    std::shared_ptr<proto::FinishRun> finish;  // once the run has ended
+    Values outputs;                            // of a run that succeeded
+    std::uint32_t tries = 0;
   };
 
   // --- beginning, and which gateway has the run (workflow_run.cpp) ---
@@ -74,7 +85,6 @@ class WorkflowRun : public RunSelf::base {
   void Forget();
   void AnswerAs(const proto::RunRecord& run);
   void Cancel(const proto::CancelInfer& cancel);
-  void CancelCalls();
   // As RunTensors' own, but waits for a manager that is away.
   void Store(const Values& values, RunTensors::Done<RunTensors::Stored> done);
   void Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done);
@@ -83,15 +93,7 @@ class WorkflowRun : public RunSelf::base {
   // --- steps (workflow_run_steps.cpp) ---
   void Advance();
   void RunStep(const proto::WorkflowStep& step);
-  void Invoke(const CallPtr& call);
-  void Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life);
-  // An answer that is not good: the call is made again after a pause, or the step has failed. `advanced`: the
-  // function's state may have gone on, so that the same call again would count twice.
-  void CallFailed(const CallPtr& call, const absl::Status& status, Duration retry_after, bool advanced);
-  void Retry(std::uint64_t pause);
-  // Calls that wait to be made again are not made any more: of one step, or (empty) of all.
-  void EndRetries(const std::string& step);
-  void Called(const proto::WorkflowStep& step, const absl::Status& status);
+  void StepEnded(const proto::WorkflowStep& step, const absl::StatusOr<Values>& outputs);
   void Failed(const proto::WorkflowStep& step, const absl::Status& status);
   void CommitStep(const proto::WorkflowStep& step, const Values& outputs);
   void Committed(const proto::WorkflowStep& step, const Values& outputs, const absl::Status& status);
@@ -106,34 +108,16 @@ class WorkflowRun : public RunSelf::base {
 
   const WorkflowRunOptions options_;
   cluster::WorkflowProgress progress_;
-  RouterActor router_;
-  transport::TensorChannel& channel_;
   PendingCalls calls_;
   RunTensors tensors_;
   RunSession session_;
+  StepCalls step_calls_;
   ClusterManagerActor manager_;  // until the run begins
-  caf::typed_response_promise<proto::InferReply> promise_;
-  std::vector<std::string> wanted_;
-  Time expiry_{};
+  Client client_;
   proto::StartRun start_;
-  Random random_;
-  RunValues values_;
-  bool has_inputs_ = false;  // in `values_`
-  std::map<std::string, StepCalls> steps_;
-  std::set<std::string> committed_;                  // by us, on their way too, or found in the log
-  std::map<std::string, std::uint32_t> recomputed_;  // how often a committed result was lost, by step
-  std::set<std::uint64_t> open_calls_;               // at the router
-  std::uint64_t next_call_ = 1;
-  std::map<std::uint64_t, CallPtr> pauses_;  // calls that failed and are to be made again
-  std::uint64_t next_pause_ = 1;
-  std::uint64_t claim_ = 0;
-  bool over_ = false;       // it was answered, and ends without having begun
-  bool started_ = false;    // the run is ours: a cancellation before that waits for it
-  bool cancelled_ = false;  // its client went away, or an operator wants it
-  std::uint64_t life_ = 0;  // of its ownership: what an earlier one began is dropped when it comes back
-  std::shared_ptr<proto::FinishRun> end_;  // once the run has ended
-  Values outputs_;                         // of a run that succeeded
-  std::uint32_t end_tries_ = 0;
+  Results results_;
+  Ownership ownership_;
+  End end_;
 };
 
 }  // namespace troupe::actors

@@ -1,0 +1,182 @@
+#include "actors/gateway/step_calls.hpp"
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/time.hpp"
+#include "base/wire_status.hpp"
+
+namespace troupe::actors {
+
+StepCalls::StepCalls(RunSelf::pointer self, PendingCalls& calls, RunTensors& tensors,
+                     transport::TensorChannel& channel, Options options, Run run)
+    : self_(self),
+      calls_(calls),
+      tensors_(tensors),
+      channel_(channel),
+      options_(std::move(options)),
+      run_(std::move(run)),
+      random_(options_.seed) {}
+
+void StepCalls::Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until) {
+  auto& under_way = steps_[step.name()];
+  under_way.outputs.resize(inputs.size());
+  under_way.open = inputs.size();
+  under_way.until = until;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    Invoke(std::make_shared<OneCall>(OneCall{.step = step, .index = i, .inputs = inputs[i]}));
+}
+
+void StepCalls::Cancel() {
+  for (const auto call : open_) {
+    proto::CancelInfer cancel;
+    cancel.set_call(call);
+    self_->send(options_.router, std::move(cancel));
+  }
+  open_.clear();
+  EndRetries("");
+}
+
+void StepCalls::Forget() {
+  ++life_;
+  pauses_.clear();
+  Cancel();
+  steps_.clear();
+}
+
+void StepCalls::Clear() {
+  pauses_.clear();
+  options_.router = RouterActor();
+}
+
+void StepCalls::Invoke(const CallPtr& call) {
+  proto::InferRequest request;
+  request.mutable_function()->set_name(call->step.function());
+  request.mutable_function()->set_version(call->step.version());
+  request.set_workflow(options_.workflow);
+  request.set_call(next_++);
+  const auto remaining = steps_[call->step.name()].until - Now(self_);
+  if (remaining <= Duration::zero())
+    return CallFailed(call, absl::DeadlineExceededError("the run's timeout has passed"), {}, false);
+  request.set_timeout_ns(remaining.count());
+  std::vector<proto::TensorRef> places;
+  for (const auto& input : call->inputs) {
+    const auto ref = channel_.Put(std::as_bytes(std::span(*input.bytes)), input.spec.name());
+    if (!ref.ok()) {
+      for (const auto& place : places) static_cast<void>(channel_.Release(place));
+      return CallFailed(call, ref.status(), {}, false);
+    }
+    auto& tensor = *request.add_inputs();
+    *tensor.mutable_spec() = input.spec;
+    *tensor.mutable_data() = *ref;
+    places.push_back(*ref);
+  }
+  const auto number = request.call();
+  open_.insert(number);
+  Call<proto::InferReply>(
+      self_, calls_, options_.router, remaining + options_.patience, std::move(request),
+      [this, call, places, number, life = life_](const absl::StatusOr<proto::InferReply>& reply) {
+        open_.erase(number);
+        for (const auto& place : places) static_cast<void>(channel_.Release(place));
+        const auto status = StatusOf(reply);
+        if (status.ok()) return Collect(call, *reply, life);
+        if (life != life_) return;
+        // A router that is gone without an answer cannot say how far the call had come.
+        if (!reply.ok()) return CallFailed(call, status, {}, true);
+        CallFailed(call, status, Duration(reply->retry_after_ns()), reply->state_advanced());
+      });
+}
+
+// Brings the outputs of one call here; they may still lie in a node's arena.
+void StepCalls::Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life) {
+  auto open = std::make_shared<int>(reply.outputs_size());
+  auto outputs = std::make_shared<Values>(static_cast<std::size_t>(reply.outputs_size()));
+  const auto done = [this, call, outputs, life, advanced = reply.state_advanced(),
+                     release = reply.release()](const absl::Status& status) {
+    if (release != 0) {
+      proto::ReleaseOutputs message;
+      message.set_release(release);
+      self_->send(options_.router, std::move(message));
+    }
+    if (life != life_) return;
+    if (!status.ok()) return CallFailed(call, status, {}, advanced);
+    steps_[call->step.name()].outputs[call->index] = std::move(*outputs);
+    Called(call->step, status);
+  };
+  if (*open == 0 || life != life_) return done(absl::OkStatus());
+  auto failure = std::make_shared<absl::Status>();
+  for (int i = 0; i < reply.outputs_size(); ++i) {
+    tensors_.Fetch(reply.outputs(i), [open, outputs, failure, done, i](absl::StatusOr<RunValue> value) {
+      if (value.ok()) {
+        (*outputs)[static_cast<std::size_t>(i)] = std::move(*value);
+      } else {
+        failure->Update(value.status());
+      }
+      if (--*open == 0) done(*failure);
+    });
+  }
+}
+
+void StepCalls::CallFailed(const CallPtr& call, const absl::Status& status, Duration retry_after,
+                           bool advanced) {
+  const auto& under_way = steps_[call->step.name()];
+  const auto before = [&call] {
+    return absl::StrCat("; before it, ", call->failures, " calls failed, the last with ",
+                        call->last.ToString(absl::StatusToStringMode::kWithNoExtraData));
+  };
+  if (!run_.running() || !under_way.failure.ok()) return Called(call->step, status);
+  if (advanced && cluster::MayReopen(status.code())) {
+    return Called(call->step, absl::InternalError(absl::StrCat(
+                                  status.ToString(absl::StatusToStringMode::kWithNoExtraData),
+                                  "; the state of function '", call->step.function(),
+                                  "' may have advanced all the same, so that the call is not made again")));
+  }
+  if (!cluster::IsPassing(status.code())) {
+    if (call->failures == 0) return Called(call->step, status);
+    return Called(call->step, FromWire(WireCode(status), absl::StrCat(status.message(), before())));
+  }
+  ++call->failures;
+  call->last = status;
+  const auto pause = cluster::RetryPause(options_.retry, call->failures, retry_after, random_);
+  if (Now(self_) + pause >= under_way.until) {
+    return Called(call->step, absl::DeadlineExceededError(
+                                  absl::StrCat("the timeout leaves no time to try again: ", call->failures,
+                                               " calls failed, the last with ",
+                                               status.ToString(absl::StatusToStringMode::kWithNoExtraData))));
+  }
+  const std::uint64_t number = next_++;
+  pauses_[number] = call;
+  After(self_, pause, MakeTick(options_.tick, number));
+}
+
+void StepCalls::Retry(std::uint64_t pause) {
+  const auto due = pauses_.extract(pause);
+  if (!due.empty()) Invoke(due.mapped());
+}
+
+void StepCalls::EndRetries(const std::string& step) {
+  std::vector<CallPtr> ended;
+  std::erase_if(pauses_, [&](const auto& pause) {
+    if (!step.empty() && pause.second->step.name() != step) return false;
+    ended.push_back(pause.second);
+    return true;
+  });
+  for (const auto& call : ended) Called(call->step, absl::CancelledError("the run has ended"));
+}
+
+void StepCalls::Called(const proto::WorkflowStep& step, const absl::Status& status) {
+  auto& under_way = steps_[step.name()];
+  under_way.failure.Update(status);
+  if (--under_way.open > 0) {
+    if (!status.ok()) EndRetries(step.name());
+    return;
+  }
+  auto ended = std::move(under_way);
+  steps_.erase(step.name());
+  if (!ended.failure.ok()) return run_.ended(step, ended.failure);
+  run_.ended(step, RunValues::Join(step, ended.outputs));
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,96 @@
+// STEP CALLS: the calls that the steps of a workflow run make of functions: each goes to the router, again while it
+// fails for passing reasons and time is left, and brings its outputs here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/core/call.hpp"
+#include "actors/gateway/run_tensors.hpp"
+#include "actors/gateway/run_values.hpp"
+#include "actors/interfaces/router.hpp"
+#include "base/random.hpp"
+#include "cluster/step_retry.hpp"
+#include "proto/workflow.pb.h"
+#include "transport/tensor_channel.hpp"
+
+namespace troupe::actors {
+
+// Owned by one workflow run, in whose thread everything happens; nothing is called back after Clear.
+//
+//   a step:  Begin -> its calls are under way -> ended (all of them have ended, or one has failed)
+class StepCalls {
+ public:
+  using Values = std::vector<RunValue>;
+  struct Options {
+    RouterActor router;
+    std::string workflow;  // its name
+    cluster::RetryLimits retry;
+    Duration patience;   // how much longer than its timeout a call is waited for
+    std::uint64_t seed;  // of the pauses between calls that are made again
+    std::uint32_t tick;  // the kind of the Ticks that its owner hands to Retry
+  };
+  struct Run {
+    std::function<bool()> running;  // a call that fails may be made again
+    // Once for each step that has begun, unless Forget comes before.
+    std::function<void(const proto::WorkflowStep& step, const absl::StatusOr<Values>& outputs)> ended;
+  };
+  // `self` owns it; all outlive it.
+  StepCalls(RunSelf::pointer self, PendingCalls& calls, RunTensors& tensors,
+            transport::TensorChannel& channel, Options options, Run run);
+
+  // `inputs`: of each call: of the whole step, or of one slice of its fan-out. No call goes on beyond `until`.
+  void Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until);
+  // A pause is over.
+  void Retry(std::uint64_t pause);
+  // The calls end at the router, the node, the GPU's queue; none is made again.
+  void Cancel();
+  // The same, and what they still answer is dropped.
+  void Forget();
+  void Clear();
+
+ private:
+  // A step under way: its calls, and what they gave so far.
+  struct Step {
+    std::vector<Values> outputs;
+    std::size_t open = 0;
+    Time until{};
+    absl::Status failure;
+  };
+  struct OneCall {
+    proto::WorkflowStep step;
+    std::size_t index = 0;
+    Values inputs;
+    std::uint32_t failures = 0;  // that passed, until now
+    absl::Status last{};         // the last of them
+  };
+  using CallPtr = std::shared_ptr<OneCall>;
+  void Invoke(const CallPtr& call);
+  void Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life);
+  // An answer that is not good: the call is made again after a pause, or the step has failed. `advanced`: the
+  // function's state may have gone on, so that the same call again would count twice.
+  void CallFailed(const CallPtr& call, const absl::Status& status, Duration retry_after, bool advanced);
+  // Calls that wait to be made again are not made any more: of one step, or (empty) of all.
+  void EndRetries(const std::string& step);
+  void Called(const proto::WorkflowStep& step, const absl::Status& status);
+
+  const RunSelf::pointer self_;
+  PendingCalls& calls_;
+  RunTensors& tensors_;
+  transport::TensorChannel& channel_;
+  Options options_;
+  const Run run_;
+  Random random_;
+  std::map<std::string, Step> steps_;
+  std::set<std::uint64_t> open_;             // calls at the router
+  std::map<std::uint64_t, CallPtr> pauses_;  // calls that failed and are to be made again
+  std::uint64_t next_ = 1;                   // number of a call, or of a pause
+  std::uint64_t life_ = 0;                   // grows with Forget
+};
+
+}  // namespace troupe::actors
