@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <caf/scoped_actor.hpp>
 #include <filesystem>
-#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/driver_told.hpp"
-#include "actors/daemon/gauges.hpp"
 #include "actors/daemon/membership.hpp"
 #include "actors/daemon/node_files.hpp"
+#include "actors/daemon/node_gauges.hpp"
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
-#include "actors/daemon/swap_gauges.hpp"
 #include "actors/daemon/vital.hpp"
 #include "actors/daemon/worker_refusals.hpp"
 #include "actors/node/cache.hpp"
@@ -29,6 +27,12 @@ namespace troupe::actors {
 
 namespace {
 
+struct NodeActors {
+  CacheActor cache;
+  NodeControllerActor controller;
+  MemberActor member;
+};
+
 class NodeRole final : public Role {
  public:
   NodeRole(Common& common, std::shared_ptr<gpu::GpuWatch> watch, node::Topology topology,
@@ -40,15 +44,13 @@ class NodeRole final : public Role {
         reader_(std::move(reader)),
         gauges_(common.registry) {}
   ~NodeRole() override {
-    caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
-    caf::anon_send_exit(controller_, caf::exit_reason::user_shutdown);
-    caf::anon_send_exit(cache_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(actors_.member, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(actors_.controller, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(actors_.cache, caf::exit_reason::user_shutdown);
     // Its executors end a little later; their links keep the reader.
     caf::scoped_actor self(*common_.system);
-    self->wait_for(caf::actor_cast<caf::actor>(controller_));
-    member_ = MemberActor();
-    controller_ = NodeControllerActor();
-    cache_ = CacheActor();
+    self->wait_for(caf::actor_cast<caf::actor>(actors_.controller));
+    actors_ = {};
   }
 
   absl::Status Start(const std::string& operations) {
@@ -77,7 +79,7 @@ class NodeRole final : public Role {
         config.policies.chosen.prefetch,
         config.policies.chosen.binding.empty() ? "late" : config.policies.chosen.binding,
         config.policies.chosen.swap, config.worker.link_sharing, config.policies.chosen.memory);
-    cache_ = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
+    actors_.cache = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     MemberOptions member;
     TROUPE_RETURN_IF_ERROR(TieToCluster(common_, true, member));
@@ -85,8 +87,8 @@ class NodeRole final : public Role {
     auto options = Options();
     options.lease = lease_;
     options.states = std::move(states);
-    TROUPE_ASSIGN_OR_RETURN(controller_, SpawnNodeController(*common_.system, std::move(options), cache_));
-    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(controller_, config.member.listen));
+    TROUPE_ASSIGN_OR_RETURN(actors_.controller, SpawnNodeController(*common_.system, std::move(options), actors_.cache));
+    TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(actors_.controller, config.member.listen));
     auto& record = member.record;
     record.set_name(config.member.name);
     record.set_kind(proto::MEMBER_NODE);
@@ -94,11 +96,11 @@ class NodeRole final : public Role {
     record.set_operations(operations);
     record.set_host_region_bytes(config.gpus.host_region.count());
     record.set_host(config.member.host_id);
-    member_ = SpawnNodeMember(*common_.system, std::move(member), controller_, *common_.directory);
-    EndProcessWith(cache_, "the node's cache");
-    EndProcessWith(controller_, "the node controller");  // executors are linked with it
-    EndProcessWith(member_, "the node's member");
-    AllowFaultsIn(common_, member_);
+    actors_.member = SpawnNodeMember(*common_.system, std::move(member), actors_.controller, *common_.directory);
+    EndProcessWith(actors_.cache, "the node's cache");
+    EndProcessWith(actors_.controller, "the node controller");  // executors are linked with it
+    EndProcessWith(actors_.member, "the node's member");
+    AllowFaultsIn(common_, actors_.member);
     return absl::OkStatus();
   }
 
@@ -108,10 +110,7 @@ class NodeRole final : public Role {
   }
 
   [[nodiscard]] absl::Status Health() override {
-    if (ready_gpus_ == 0) {
-      const std::lock_guard lock(problems_mutex_);
-      return absl::UnavailableError(absl::StrCat("no GPU worker is up", problems_));
-    }
+    TROUPE_RETURN_IF_ERROR(gauges_.Health());
     // A node that has lost its manager goes on with what it knows; a node that never had a manager knows
     // nothing.
     if (!lease_->HasBegun()) {
@@ -124,8 +123,12 @@ class NodeRole final : public Role {
 
   void Measure() override {
     caf::scoped_actor self(*common_.system);
-    self->request(controller_, kAskTimeout, proto::DescribeNode())
-        .receive([this](const proto::NodeDescription& node) { Show(node); }, [](const caf::error&) {});
+    self->request(actors_.controller, kAskTimeout, proto::DescribeNode())
+        .receive(
+            [this](const proto::NodeDescription& node) {
+              gauges_.Show(node, {repository_->host_usage(), host_->huge_pages()}, *worker_refusals_, Isolated());
+            },
+            [](const caf::error&) {});
   }
 
   // Nothing new enters; what runs finishes. What is left then is answered by the routers' retries elsewhere.
@@ -133,19 +136,19 @@ class NodeRole final : public Role {
     caf::scoped_actor self(*common_.system);
     proto::DrainNode drain;
     drain.set_drain(true);
-    self->request(controller_, kAskTimeout, std::move(drain))
+    self->request(actors_.controller, kAskTimeout, std::move(drain))
         .receive([](const proto::DrainReply&) {}, [](const caf::error&) {});
     const auto end = std::chrono::steady_clock::now() + grace;
     while (std::chrono::steady_clock::now() < end && Busy(self))
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    self->send(member_, proto::LeaveRequest());
-    self->wait_for(caf::actor_cast<caf::actor>(member_));
+    self->send(actors_.member, proto::LeaveRequest());
+    self->wait_for(caf::actor_cast<caf::actor>(actors_.member));
   }
 
  private:
   bool Busy(caf::scoped_actor& self) {
     bool busy = false;
-    self->request(controller_, kAskTimeout, proto::DescribeNode())
+    self->request(actors_.controller, kAskTimeout, proto::DescribeNode())
         .receive(
             [&](const proto::NodeDescription& node) {
               busy = node.load().queued() + node.load().running() > 0;
@@ -163,9 +166,7 @@ class NodeRole final : public Role {
     // The other half is for what this process sends.
     options.remote_inputs.bytes = Bytes(config.tensors.arena.count() / 2);
     options.on_event = [this](const std::string& kind, const std::string& message) {
-      if (kind == "runtime-assigned") ++assigned_;
-      if (kind == "runtime-reclaimed") ++reclaimed_;
-      if (kind == "run-cut") ++cut_;
+      gauges_.Count(kind);
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
     static_cast<node::NodeTuning&>(options) = config.node;
@@ -251,90 +252,6 @@ class NodeRole final : public Role {
     };
   }
 
-  void Show(const proto::NodeDescription& node) {
-    const auto& load = node.load();
-    const Gauges::Labels mine = {{"node", node.node()}};
-    gauges_.Set("troupe_node_queue", "Requests that wait at the node.", mine,
-                static_cast<double>(load.queued()));
-    gauges_.Set("troupe_node_running", "Requests given to GPUs.", mine, static_cast<double>(load.running()));
-    gauges_.Set("troupe_node_served_total", "Requests served since the start.", mine,
-                static_cast<double>(load.served()));
-    gauges_.Set("troupe_node_swaps_total", "Models brought to a GPU.", mine,
-                static_cast<double>(load.swaps()));
-    gauges_.Set("troupe_node_hits_total", "Requests that found their model resident.", mine,
-                static_cast<double>(load.hits()));
-    gauges_.Set("troupe_node_retried_total", "Requests run again after a worker died.", mine,
-                static_cast<double>(load.retried()));
-    gauges_.Set("troupe_runs_cut_total", "Runs that were cut at their function's run limit.", mine,
-                static_cast<double>(cut_));
-    const auto usage = repository_->host_usage();
-    gauges_.Set("troupe_host_region_bytes", "Size of the host region.", mine,
-                static_cast<double>(usage.capacity.count()));
-    gauges_.Set("troupe_host_region_huge_pages", "1 when the host region is made of huge pages.", mine,
-                host_->huge_pages());
-    gauges_.Set("troupe_host_region_used_bytes", "Bytes of models in the host region.", mine,
-                static_cast<double>(usage.used.count()));
-    ShowGpus(node);
-    ShowSwaps(node, gauges_);
-    worker_refusals_->Show(mine, gauges_);
-    if (Isolated()) ShowRuntimes(node);
-  }
-
-  void ShowRuntimes(const proto::NodeDescription& node) {
-    const Gauges::Labels mine = {{"node", node.node()}};
-    gauges_.Set("troupe_node_runtimes_assigned_total", "Warm workers that were assigned to a key.", mine,
-                static_cast<double>(assigned_));
-    gauges_.Set("troupe_node_runtimes_reclaimed_total",
-                "Workers that were replaced, since others had served there.", mine,
-                static_cast<double>(reclaimed_));
-    for (const auto& gpu : node.gpus()) {
-      const auto warm = std::count_if(gpu.runtimes().begin(), gpu.runtimes().end(), [](const auto& runtime) {
-        return runtime.key().empty() && runtime.state() == "ready";
-      });
-      gauges_.Set("troupe_gpu_warm_runtimes", "Workers of the GPU that serve no key yet.",
-                  {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}},
-                  static_cast<double>(warm));
-    }
-  }
-
-  void ShowGpus(const proto::NodeDescription& node) {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - measured_).count();
-    double sum = 0, squares = 0;
-    unsigned ready = 0;
-    std::string problems;
-    for (const auto& gpu : node.gpus()) {
-      if (!gpu.gpu().problem().empty())
-        absl::StrAppend(&problems, "; GPU ", gpu.gpu().index(), " is unfit: ", gpu.gpu().problem());
-      const Gauges::Labels labels = {{"node", node.node()}, {"gpu", std::to_string(gpu.gpu().index())}};
-      const auto& worker = gpu.worker();
-      const bool up = gpu.gpu().state() == "ready";
-      ready += up;
-      // A new worker counts from zero again.
-      auto& before = busy_[gpu.gpu().index()];
-      const auto moved = worker.busy_ns() >= before ? worker.busy_ns() - before : worker.busy_ns();
-      before = worker.busy_ns();
-      const double share = std::min(1.0, static_cast<double>(moved) * 1e-9 / seconds);
-      sum += share;
-      squares += share * share;
-      gauges_.Set("troupe_gpu_up", "1 while the GPU's worker is ready.", labels, up);
-      gauges_.Set("troupe_gpu_busy_share", "Share of the last second in which the GPU computed.", labels,
-                  share);
-      gauges_.Set("troupe_gpu_resident_models", "Models on the GPU.", labels, worker.resident_size());
-      gauges_.Set("troupe_gpu_free_bytes", "Free memory of the GPU.", labels,
-                  static_cast<double>(worker.free_bytes()));
-      gauges_.Set("troupe_gpu_restarts_total", "Times the GPU's worker was started again.", labels,
-                  static_cast<double>(gpu.restarts()));
-    }
-    const double n = std::max(1, node.gpus_size());
-    gauges_.Set("troupe_gpu_busy_share_variance", "Variance of the busy share over the node's GPUs.",
-                {{"node", node.node()}}, squares / n - (sum / n) * (sum / n));
-    measured_ = now;
-    ready_gpus_ = ready;
-    const std::lock_guard lock(problems_mutex_);
-    problems_ = std::move(problems);
-  }
-
   Common& common_;
   const std::shared_ptr<gpu::GpuWatch> watch_;  // null: virtual GPUs, or a driver that tells nothing
   const std::shared_ptr<WorkerRefusals> worker_refusals_ = std::make_shared<WorkerRefusals>();
@@ -343,19 +260,10 @@ class NodeRole final : public Role {
   std::shared_ptr<gpu::LinkReader> reader_;
   std::shared_ptr<storage::HostSegments> host_;
   std::shared_ptr<StoredModelRepository> repository_;
-  CacheActor cache_;
-  NodeControllerActor controller_;
+  NodeActors actors_;
   std::shared_ptr<const Lease> lease_;
-  MemberActor member_;
   std::string address_;
-  Gauges gauges_;
-  std::map<unsigned, std::int64_t> busy_;
-  std::chrono::steady_clock::time_point measured_ = std::chrono::steady_clock::now();
-  std::atomic<unsigned> ready_gpus_{0};
-  std::mutex problems_mutex_;
-  std::string problems_;                                   // guarded by problems_mutex_; for people
-  std::atomic<std::uint64_t> assigned_{0}, reclaimed_{0};  // runtimes
-  std::atomic<std::uint64_t> cut_{0};                      // runs
+  NodeGauges gauges_;
 };
 
 }  // namespace

@@ -3,18 +3,18 @@
 // manager has no host region.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "actors/core/work_pool.hpp"
+#include "actors/seams/host_copies.hpp"
+#include "actors/seams/model_importer.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/queued_imports.hpp"
+#include "actors/seams/upload_table.hpp"
 #include "gpu/import/import_runner.hpp"
 #include "storage/host_segments.hpp"
 #include "storage/model_repository.hpp"
@@ -58,61 +58,32 @@ class StoredModelRepository final : public ModelRepository {
   void Disown(const std::string& model_digest, const std::string& key) override;
 
   // What a worker of this isolation key maps; without a key, a region without room.
-  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool without_key, const std::string& key);
-
-  [[nodiscard]] storage::HostRepository::Usage host_usage() const;
+  absl::StatusOr<storage::HostSegments::RegionPtr> RegionOf(bool without_key, const std::string& key) {
+    return host_.RegionOf(without_key, key);
+  }
+  [[nodiscard]] storage::HostRepository::Usage host_usage() const { return host_.usage(); }
 
  private:
-  struct Upload {
-    // Of the caller that made it busy.
-    std::unique_ptr<storage::ObjectWriter> writer;
-    std::uint64_t received = 0;
-    // Guarded by mutex_.
-    bool busy = false;       // a part is being written, by one thread
-    std::uint64_t used = 0;  // order of the last use: the stalest goes when there are too many
-  };
   struct Names {
     std::string model;
     std::string weights;
   };
   template <class T>
   void OnPool(Done<T> done, std::function<absl::StatusOr<T>()> job);
-  absl::StatusOr<std::uint64_t> Append(const std::string& upload, std::uint64_t offset,
-                                       const std::string& data, bool last, const std::string& digest);
-  // Aborted while another part of it is being written; InvalidArgument when it is not at `offset`.
-  absl::StatusOr<std::shared_ptr<Upload>> BeginPart(const std::string& name, std::uint64_t offset);
-  void EndPart(const std::string& name, const std::shared_ptr<Upload>& upload, bool over);
-  absl::StatusOr<std::uint64_t> Write(const std::string& name, Upload& upload, const std::string& data,
-                                      bool last, const std::string& digest);
-  absl::StatusOr<proto::FunctionRecord> ImportNow(const std::string& onnx_digest,
-                                                  const gpu::OnImportProgress& on_progress);
-  absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest,
-                                                   const gpu::OnImportProgress& on_progress);
-  // What the same file came to before, if its objects are still there.
-  [[nodiscard]] std::optional<proto::FunctionRecord> ImportedBefore(const std::string& onnx_digest) const;
-  absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
-                           std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
   absl::StatusOr<proto::FetchReply> ReadNow(const proto::FetchObject& part);
-  absl::StatusOr<proto::HostCopy> AdoptNow(const proto::FunctionRecord& function, const std::string& key);
-  void GiveBackNow();
   [[nodiscard]] Names NamesOf(const proto::FunctionRecord& function) const;
 
   const Options options_;
   storage::ModelRepository& objects_;
-  storage::HostSegments* const host_;
   transport::TensorChannel& channel_;
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Upload>> uploads_;  // guarded by mutex_
-  std::uint64_t upload_clock_ = 0;                          // guarded by mutex_
-  std::map<std::uint64_t, proto::TensorRef> unreleased_;    // guarded by mutex_
-  std::uint64_t next_release_ = 1;                          // guarded by mutex_
-  std::map<std::string, proto::FunctionRecord> imported_;   // by ONNX digest; guarded by mutex_
-  // (canonical digest, isolation key) -> adopted digest; guarded by host_mutex_
-  std::map<std::pair<std::string, std::string>, std::string> host_names_;
-  mutable std::mutex host_mutex_;  // HostSegments wants one caller at a time
-  std::atomic<std::uint64_t> next_folder_{1};
-  QueuedImports imports_;  // after all that its threads use
-  WorkPool pool_;          // last: its threads use all of the above
+  UploadTable uploads_;
+  ModelImporter importer_;
+  HostCopies host_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, proto::TensorRef> unreleased_;  // guarded by mutex_
+  std::uint64_t next_release_ = 1;                        // guarded by mutex_
+  QueuedImports imports_;                                 // after all that its threads use
+  WorkPool pool_;                                         // last: its threads use all of the above
 };
 
 }  // namespace troupe::actors

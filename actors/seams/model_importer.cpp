@@ -1,0 +1,136 @@
+#include "actors/seams/model_importer.hpp"
+
+#include <fcntl.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/import/canonical_files.hpp"
+#include "storage/disk_status.hpp"
+#include "storage/durable_file.hpp"
+#include "storage/model_objects.hpp"
+
+namespace troupe::actors {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kPackedFolder[] = "packed";
+
+// Removed with all that is in it, whatever way the import went.
+class WorkFolder {
+ public:
+  explicit WorkFolder(fs::path path) : path_(std::move(path)) { fs::create_directories(path_, error_); }
+  ~WorkFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+  [[nodiscard]] absl::Status status() const {
+    return error_ ? storage::DiskError(error_.value(), "make", path_.string()) : absl::OkStatus();
+  }
+
+ private:
+  fs::path path_;
+  std::error_code error_;
+};
+
+}  // namespace
+
+ModelImporter::ModelImporter(Options options, storage::ModelRepository& objects)
+    : options_(std::move(options)), objects_(objects) {
+  std::error_code ignored;
+  fs::remove_all(options_.work_directory, ignored);
+}
+
+// Many functions of one file cost one import.
+absl::StatusOr<proto::FunctionRecord> ModelImporter::Import(const std::string& onnx_digest,
+                                                            const gpu::OnImportProgress& on_progress) {
+  if (auto before = Before(onnx_digest)) return *std::move(before);
+  auto record = ImportAnew(onnx_digest, on_progress);
+  if (!record.ok()) return record;
+  const std::lock_guard lock(mutex_);
+  if (imported_.size() >= options_.remembered) imported_.erase(imported_.begin());  // any: it costs an import
+  imported_.insert_or_assign(onnx_digest, *record);
+  return record;
+}
+
+std::optional<proto::FunctionRecord> ModelImporter::Before(const std::string& onnx_digest) const {
+  std::optional<proto::FunctionRecord> record;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = imported_.find(onnx_digest);
+    if (it != imported_.end()) record = it->second;
+  }
+  if (!record) return record;
+  bool there = objects_.Has(onnx_digest) && objects_.Has(record->model_digest()) &&
+               objects_.Has(record->weights_digest());
+  for (const auto& packed : record->packed())
+    there = there && objects_.Has(packed.model_digest()) && objects_.Has(packed.weights_digest());
+  return there ? record : std::nullopt;
+}
+
+absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::string& onnx_digest,
+                                                                const gpu::OnImportProgress& on_progress) {
+  TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
+  const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
+  TROUPE_RETURN_IF_ERROR(folder.status());
+  // The child gets a file of its own in an empty folder: external data that an uploaded model names is not
+  // there.
+  const auto onnx = folder.path() / "model.onnx";
+  const auto output = folder.path() / "out";
+  {
+    TROUPE_ASSIGN_OR_RETURN(const auto copy, storage::OpenFile(onnx.string(), O_CREAT | O_EXCL | O_WRONLY));
+    TROUPE_RETURN_IF_ERROR(storage::WriteAll(copy, file.bytes, onnx.string()));
+  }
+  std::error_code error;
+  fs::create_directory(output, error);
+  const auto imported = gpu::RunImport(options_.program, onnx, output, options_.limits, on_progress);
+  // A file beyond the limits stays so: to try again later, as this code would tell clients, is of no use.
+  if (absl::IsResourceExhausted(imported.status()) && !IsDiskFull(imported.status()))
+    return absl::FailedPreconditionError(imported.status().message());
+  TROUPE_RETURN_IF_ERROR(imported.status());
+  const auto& report = *imported;
+  proto::FunctionRecord record;
+  record.set_onnx_digest(onnx_digest);
+  for (const auto& spec : report.inputs) *record.add_inputs() = spec;
+  for (const auto& spec : report.outputs) *record.add_outputs() = spec;
+  Names names;
+  std::uint64_t model_bytes = 0;
+  std::uint64_t weights_bytes = 0;
+  TROUPE_RETURN_IF_ERROR(StoreFolder(output.string(), report.digest, &names, &model_bytes, &weights_bytes));
+  record.set_model_digest(names.model);
+  record.set_weights_digest(names.weights);
+  record.set_model_bytes(model_bytes);
+  record.set_weights_bytes(weights_bytes);
+  if (!report.packed_digest.empty()) {
+    const auto packed = output / kPackedFolder;
+    TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(packed, report.packed_digest));
+    TROUPE_RETURN_IF_ERROR(
+        StoreFolder(packed.string(), report.packed_digest, &names, &model_bytes, &weights_bytes));
+    auto& entry = *record.add_packed();
+    entry.set_target(model.model.packed_for());
+    entry.set_model_digest(names.model);
+    entry.set_weights_digest(names.weights);
+    entry.set_model_bytes(model_bytes);
+    entry.set_weights_bytes(weights_bytes);
+  }
+  return record;
+}
+
+absl::Status ModelImporter::StoreFolder(const std::string& folder, const std::string& digest, Names* names,
+                                        std::uint64_t* model_bytes, std::uint64_t* weights_bytes) {
+  // The child's output is checked as hostile bytes are.
+  TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(folder, digest));
+  *model_bytes = gpu::SerializeModel(model.model).size();
+  *weights_bytes = model.weights.size();
+  names->weights = model.model.weights_digest();
+  TROUPE_ASSIGN_OR_RETURN(names->model, storage::PutModel(objects_, model.model, model.weights));
+  return absl::OkStatus();
+}
+
+}  // namespace troupe::actors

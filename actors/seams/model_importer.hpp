@@ -1,0 +1,55 @@
+// MODEL IMPORTER: makes canonical and packed models of an ONNX file, in a child process, and remembers what each
+// file came to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/import/import_runner.hpp"
+#include "proto/function.pb.h"
+#include "storage/model_repository.hpp"
+
+namespace troupe::actors {
+
+// Threads: any.
+class ModelImporter {
+ public:
+  struct Options {
+    std::string program;         // path of troupe-import
+    std::string work_directory;  // emptied at start
+    gpu::ImportLimits limits;
+    std::size_t remembered;  // results
+  };
+  // `objects` outlives it.
+  ModelImporter(Options options, storage::ModelRepository& objects);
+
+  // Many functions of one file cost one import.
+  absl::StatusOr<proto::FunctionRecord> Import(const std::string& onnx_digest,
+                                               const gpu::OnImportProgress& on_progress);
+  // What the same file came to before, if its objects are still there.
+  [[nodiscard]] std::optional<proto::FunctionRecord> Before(const std::string& onnx_digest) const;
+
+ private:
+  // The digests of a model's two objects.
+  struct Names {
+    std::string model;
+    std::string weights;
+  };
+  absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest,
+                                                   const gpu::OnImportProgress& on_progress);
+  absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
+                           std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
+
+  const Options options_;
+  storage::ModelRepository& objects_;
+  mutable std::mutex mutex_;
+  std::map<std::string, proto::FunctionRecord> imported_;  // by ONNX digest; guarded by mutex_
+  std::atomic<std::uint64_t> next_folder_{1};
+};
+
+}  // namespace troupe::actors
