@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/core/message_types.hpp"
 #include "base/check.hpp"
 #include "base/digest.hpp"
 #include "sim/network.hpp"
@@ -13,9 +12,7 @@
 namespace troupe::sim {
 
 World::World(const std::optional<NetworkOptions>& network)
-    : config_(Configure()),
-      system_(*config_),
-      network_(network ? std::make_unique<Network>(system_, *network) : nullptr) {}
+    : network_(network ? std::make_unique<Network>(system(), *network) : nullptr) {}
 
 World::~World() {
   ShutDown();
@@ -43,45 +40,6 @@ void World::ShutDown() {
   scheduler().clock().cancel_all();
 }
 
-std::unique_ptr<caf::actor_system_config> World::Configure() {
-  auto config = std::make_unique<caf::actor_system_config>();
-  actors::RegisterMessageTypes(*config);
-  config->set("scheduler.policy", caf::atom("testing"));
-  return config;
-}
-
-caf::scheduler::test_coordinator& World::scheduler() {
-  return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
-}
-
-Time World::Now() {
-  return actors::Now(&system_);
-}
-
-void World::Settle() {
-  auto& coordinator = scheduler();
-  while (coordinator.try_run_once()) {
-  }
-}
-
-void World::RunTo(Time end) {
-  auto& clock = scheduler().clock();
-  Settle();
-  while (!clock.schedule().empty()) {
-    const auto due = clock.schedule().begin()->first;
-    if (due.time_since_epoch() > end.time_since_epoch()) break;
-    scheduler().advance_time(due > clock.now() ? due - clock.now() : caf::timespan(0));
-    Settle();
-  }
-  if (Now() < end) scheduler().advance_time(end - Now());
-  Settle();
-}
-
-void World::StandStill(Duration span) {
-  scheduler().advance_time(span);
-  Settle();
-}
-
 actors::PeerDirectory& World::DirectoryOf(const std::string& member) {
   return network_ ? network_->DirectoryOf(member) : directory_;
 }
@@ -89,7 +47,7 @@ actors::PeerDirectory& World::DirectoryOf(const std::string& member) {
 template <class Handle>
 void World::Publish(const std::string& member, const Handle& actor) {
   const auto handle = caf::actor_cast<caf::strong_actor_ptr>(actor);
-  const auto interface = system_.message_types<Handle>();
+  const auto interface = system().message_types<Handle>();
   network_ ? network_->Publish(member, handle, interface) : directory_.Publish(member, handle, interface);
 }
 
@@ -109,7 +67,7 @@ absl::Status World::TryStartManager(std::uint32_t replicas,
   options.new_cluster_id = "test-cluster";
   options.unix_now = [this] { return (Now() + wall_clock_ahead_).time_since_epoch().count(); };
   if (adjust) adjust(options);
-  auto manager = actors::SpawnClusterManager(system_, std::move(options), *metadata_, manager_repository_);
+  auto manager = actors::SpawnClusterManager(system(), std::move(options), *metadata_, manager_repository_);
   if (!manager.ok()) return manager.status();
   manager_ = *manager;
   Publish("manager", manager_);
@@ -146,7 +104,7 @@ void World::Bear(Gateway& gateway, const std::string& name) {
   member.record.set_name(name);
   member.record.set_kind(proto::MEMBER_GATEWAY);
   member.record.set_address(name);
-  auto router = actors::SpawnRouter(system_, std::move(options), DirectoryOf(name));
+  auto router = actors::SpawnRouter(system(), std::move(options), DirectoryOf(name));
   TROUPE_CHECK(router.ok(), "the router refuses its options");
   gateway.router = *router;
   actors::FrontOptions front;
@@ -157,9 +115,9 @@ void World::Bear(Gateway& gateway, const std::string& name) {
   front.router_inbox = gateway.inbox;
   gateway.channel =
       std::make_unique<transport::FakeTensorChannel>(transport::FakeTensorChannel::NewWorld(), MiB(64));
-  gateway.front =
-      actors::MakeFrontClient(system_, std::move(front), gateway.router, DirectoryOf(name), *gateway.channel);
-  gateway.member = actors::SpawnGatewayMember(system_, std::move(member), gateway.router,
+  gateway.front = actors::MakeFrontClient(system(), std::move(front), gateway.router, DirectoryOf(name),
+                                          *gateway.channel);
+  gateway.member = actors::SpawnGatewayMember(system(), std::move(member), gateway.router,
                                               gateway.front->actor(), DirectoryOf(name));
 }
 
@@ -204,7 +162,7 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
       profile.make_gpu = [make_gpu, i](actors::FakeGpu::Timer timer) {
         return make_gpu(i, std::move(timer));
       };
-    return actors::MakeFakeWorkerLink(system_, profile, workers[i]);
+    return actors::MakeFakeWorkerLink(system(), profile, workers[i]);
   };
 }
 
@@ -229,11 +187,11 @@ void World::RestartNode(const std::string& name, Kept kept) {
 
 void World::Bear(Node& node, NodePlan plan) {
   const auto name = plan.options.name;
-  node.cache = actors::SpawnCache(system_, {"manager"}, node.repository, DirectoryOf(name));
+  node.cache = actors::SpawnCache(system(), {"manager"}, node.repository, DirectoryOf(name));
   MakeWorkers(node, plan);
   actors::MemberOptions member;
   plan.options.lease = member.lease;
-  auto controller = actors::SpawnNodeController(system_, std::move(plan.options), node.cache);
+  auto controller = actors::SpawnNodeController(system(), std::move(plan.options), node.cache);
   TROUPE_CHECK(controller.ok(), "the node controller refuses its options");
   node.controller = *controller;
   Publish(name, node.controller);
@@ -243,7 +201,7 @@ void World::Bear(Node& node, NodePlan plan) {
   member.record.set_kind(proto::MEMBER_NODE);
   member.record.set_address(name);
   member.record.set_host_region_bytes(plan.host_region.count());
-  node.member = actors::SpawnNodeMember(system_, std::move(member), node.controller, DirectoryOf(name));
+  node.member = actors::SpawnNodeMember(system(), std::move(member), node.controller, DirectoryOf(name));
 }
 
 void World::KillNode(const std::string& name) {
@@ -314,7 +272,7 @@ std::string World::MakeModel(const std::string& name, Bytes weights, const std::
 
 proto::NodeDescription World::Describe(const std::string& name) {
   auto reply = std::make_shared<std::optional<proto::NodeDescription>>();
-  system_.spawn([controller = node(name).controller, reply](caf::event_based_actor* self) {
+  system().spawn([controller = node(name).controller, reply](caf::event_based_actor* self) {
     self->request(controller, caf::infinite, proto::DescribeNode())
         .then([reply](proto::NodeDescription& got) { *reply = std::move(got); });
   });

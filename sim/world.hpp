@@ -1,14 +1,9 @@
 // WORLD: a whole cluster in one process under virtual time: the production cluster manager, routers, node
 // controllers, caches, executors and members, over the second forms of the five seams, on CAF's
-// deterministic scheduler. Used by the simulations and by the tests of the actors. One thread, no sleeping:
-// same steps, same trace.
-//
-// Time only moves in Run and RunTo, from one due event to the next, and in StandStill: one long jump, which
-// fires a periodic timer only once.
+// deterministic scheduler. Used by the simulations and by the tests of the actors.
 #pragma once
 
 #include <caf/all.hpp>
-#include <caf/scheduler/test_coordinator.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "actors/core/time.hpp"
 #include "actors/gateway/front.hpp"
 #include "actors/gateway/router.hpp"
 #include "actors/manager/cluster_manager.hpp"
@@ -27,6 +21,7 @@
 #include "actors/seams/fake_model_repository.hpp"
 #include "actors/seams/fake_worker_link.hpp"
 #include "sim/network_options.hpp"
+#include "sim/virtual_system.hpp"
 #include "storage/fake_metadata_store.hpp"
 #include "transport/fake_tensor_channel.hpp"
 
@@ -34,7 +29,7 @@ namespace troupe::sim {
 
 class Network;
 
-class World {
+class World : public VirtualSystem {
  public:
   struct Node {
     actors::NodeControllerActor controller;
@@ -70,9 +65,7 @@ class World {
 
   // With `network` its members reach each other over it; without, at once and always.
   explicit World(const std::optional<NetworkOptions>& network = {});
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
-  virtual ~World();
+  ~World() override;
   // Ends every actor; nothing of this world calls back afterwards. A derived class calls it first of all.
   void ShutDown();
 
@@ -98,19 +91,6 @@ class World {
   // A node that was killed, as it was started first.
   void RestartNode(const std::string& name, Kept kept);
 
-  // Runs everything that can run now, then moves time from one due event to the next, for `span` altogether.
-  void Run(Duration span) { RunTo(Now() + span); }
-  void RunTo(Time end);
-  void Settle();
-  // As if the whole process had stood still for `span`: what was due meanwhile comes late, and all at once.
-  void StandStill(Duration span);
-  [[nodiscard]] Time Now();
-  template <class Condition>
-  void RunUntil(Condition condition, Duration limit) {
-    for (Duration spent{}; !condition() && spent < limit; spent += std::chrono::milliseconds(1))
-      Run(std::chrono::milliseconds(1));
-  }
-
   // A function that the repositories know; `weights` is what it takes of a GPU. Each input comes back as an
   // output, "out_" and its name.
   absl::Status Deploy(const std::string& name, Bytes weights,
@@ -131,7 +111,7 @@ class World {
   template <class Reply = proto::AdminReply, class Request>
   absl::StatusOr<Reply> Ask(const Request& request, Duration limit = std::chrono::seconds(5)) {
     auto reply = std::make_shared<std::optional<Reply>>();
-    system_.spawn([this, request, reply](caf::event_based_actor* self) {
+    system().spawn([this, request, reply](caf::event_based_actor* self) {
       self->request(manager_, caf::infinite, request).then([reply](Reply& got) { *reply = std::move(got); });
     });
     RunUntil([&] { return reply->has_value(); }, limit);
@@ -143,8 +123,6 @@ class World {
   // What the node says of itself, its GPUs and its swaps.
   proto::NodeDescription Describe(const std::string& name);
 
-  [[nodiscard]] caf::scheduler::test_coordinator& scheduler();
-  [[nodiscard]] caf::actor_system& system() { return system_; }
   [[nodiscard]] Node& node(const std::string& name) { return *nodes_.at(name); }
   [[nodiscard]] Gateway& gateway(std::size_t index) { return *gateways_.at(index); }
   [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
@@ -158,7 +136,6 @@ class World {
   [[nodiscard]] Network* network() { return network_.get(); }
 
  private:
-  static std::unique_ptr<caf::actor_system_config> Configure();
   void MakeWorkers(Node& node, NodePlan& plan);
   void Bear(Node& node, NodePlan plan);
   void Bear(Gateway& gateway, const std::string& name);
@@ -166,8 +143,6 @@ class World {
   void Publish(const std::string& member, const Handle& actor);
   void Retract(const std::string& member, const std::string& reason);
 
-  std::unique_ptr<caf::actor_system_config> config_;
-  caf::actor_system system_;
   actors::LocalPeerDirectory directory_;
   std::unique_ptr<Network> network_;  // null: none
   storage::FakeMetadataStore store_;

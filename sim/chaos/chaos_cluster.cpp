@@ -1,9 +1,5 @@
 #include "sim/chaos/chaos_cluster.hpp"
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,59 +10,28 @@ namespace troupe::sim {
 namespace {
 
 using std::chrono::microseconds;
-using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-// What is far shorter than in production, so that a schedule of seconds sees all of it.
-actors::ExecutorLimits ShortLimits() {
-  actors::ExecutorLimits limits;
-  limits.supervision.start_timeout = seconds(1);
-  limits.supervision.adopt_timeout = seconds(1);
-  limits.supervision.hang_timeout = milliseconds(600);
-  limits.supervision.kill_timeout = milliseconds(500);
-  limits.supervision.first_backoff = milliseconds(50);
-  limits.supervision.longest_backoff = seconds(1);
-  limits.supervision.healthy_after = seconds(3);
-  limits.watch_every = milliseconds(100);
-  return limits;
-}
-
-// In memory where there is such a place: what the simulated node must not lose is not this machine's.
-std::string MakeDisks() {
-  std::error_code none;
-  const std::filesystem::path memory = "/dev/shm";
-  auto place = std::filesystem::is_directory(memory, none) ? memory : std::filesystem::temp_directory_path();
-  std::string name = (place / "troupe-chaos-XXXXXX").string();
-  TROUPE_CHECK(::mkdtemp(name.data()) != nullptr, "there is a place for a schedule's files");
-  return name;
-}
 
 }  // namespace
 
 ChaosCluster::ChaosCluster(ClusterShape shape, std::uint64_t seed, std::size_t notes)
     : shape_(shape),
-      most_notes_(notes),
-      disks_(MakeDisks()),
+      trace_(notes),
       world_(NetworkOf(seed)),
       agenda_(world_),
       disk_(DiskEvents(), Random(seed ^ 0xd15cULL)),
-      fronts_(shape.gateways),
-      lives_(shape.gateways) {
+      fronts_(world_, shape.GatewayNames()),
+      operators_(world_, agenda_),
+      nodes_(world_, shape) {
   world_.UseStore(disk_);
   world_.network()->SetTap(&taps_);
 }
 
 ChaosCluster::~ChaosCluster() {
   agenda_.Clear();
-  for (const auto& link : operators_) {
-    caf::anon_send_exit(link->watcher, caf::exit_reason::user_shutdown);
-    link->manager = actors::ClusterManagerActor();
-    link->watcher = nullptr;
-  }
+  operators_.Clear();
   world_.network()->SetTap(nullptr);
   world_.ShutDown();
-  std::error_code ignored;
-  std::filesystem::remove_all(disks_, ignored);
 }
 
 NetworkOptions ChaosCluster::NetworkOf(std::uint64_t seed) {
@@ -85,105 +50,28 @@ SimulatedDisk::Events ChaosCluster::DiskEvents() {
                             bool acknowledged) { store_watch_.Written(batch, acknowledged, world_.Now()); }};
 }
 
-World::NodePlan ChaosCluster::PlanOf(const std::string& name) const {
-  World::NodePlan plan;
-  plan.options.name = name;
-  plan.options.executor = ShortLimits();
-  plan.options.states.directory = DiskOf(name);
-  plan.options.copies.region = plan.host_region;
-  plan.worker.memory = GiB(1);
-  plan.worker.prepare = milliseconds(5);
-  // Longer than a run, so that a run of another function of the model may end while a state is written back.
-  plan.worker.write_back = milliseconds(15);
-  plan.worker.long_runs = long_runs_;
-  for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
-    plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
-  return plan;
-}
-
 void ChaosCluster::Start() {
   TROUPE_CHECK(StartManager().ok(), "a manager with an empty disk starts");
   for (std::size_t i = 0; i < shape_.gateways; ++i) {
     world_.StartGateway();
-    OpenFront(i);
+    fronts_.Open(i);
   }
-  for (const auto& name : shape_.NodeNames()) {
-    std::filesystem::create_directory(DiskOf(name));
-    world_.StartNode(PlanOf(name));
-  }
-  for (const auto& name : shape_.OperatorNames())
-    Connect(*operators_.emplace_back(std::make_shared<Link>()), name);
+  nodes_.StartAll();
+  for (const auto& name : shape_.OperatorNames()) operators_.Connect(name);
   agenda_.RunTo(world_.Now() + seconds(1));
 }
 
-void ChaosCluster::OpenFront(std::size_t index) {
-  ++lives_[index];
-  fronts_[index] = all_fronts_.emplace_back(std::make_shared<SimulatedFront>(
-      world_, GatewayCount{shape_.GatewayNames()[index], lives_[index], 0, 0}, index));
-  if (planted_) planted_(*fronts_[index]);
-}
-
-void ChaosCluster::Connect(Link& link, const std::string& name) {
-  auto& directory = world_.DirectoryOf(name);
-  link.watcher = world_.system().spawn(
-      [link = operators_.back(), &directory](caf::event_based_actor* self) -> caf::behavior {
-        directory.Watch("manager", self->system().message_types<actors::ClusterManagerActor>(),
-                        caf::actor_cast<actors::PeerWatcherActor>(self));
-        return {[link](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
-                  link->manager = caf::actor_cast<actors::ClusterManagerActor>(peer);
-                },
-                [link](const proto::PeerLost&) { link->manager = actors::ClusterManagerActor(); }};
-      });
-}
-
-void ChaosCluster::Infer(std::size_t gateway, proto::InferRequest request, const std::string& key,
-                         SimulatedFront::Done done) {
-  if (fronts_[gateway]) return fronts_[gateway]->Infer(std::move(request), key, std::move(done));
-  proto::InferReply refused;
-  refused.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-  refused.set_message("connection refused");
-  done(refused, false);
-}
-
-void ChaosCluster::Cancel(std::size_t gateway, std::uint64_t call) {
-  if (fronts_[gateway]) fronts_[gateway]->Cancel(call);
-}
-
-void ChaosCluster::Admin(std::size_t of, proto::AdminRequest request, Duration timeout,
-                         std::function<void(AdminResult)> done) {
-  const auto& link = operators_[of];
-  if (!link->manager) {
-    agenda_.In(milliseconds(1), [done = std::move(done)] { done({}); });
-    return;
-  }
-  world_.system().spawn([this, manager = link->manager, request = std::move(request), timeout,
-                         done = std::move(done)](caf::event_based_actor* self) {
-    self->request(manager, timeout, request)
-        .then(
-            [this, done, list = request.has_list_functions()](proto::AdminReply& reply) {
-              if (list && hides_ && reply.functions_size() > 0) {
-                hides_ = false;
-                reply.mutable_functions()->RemoveLast();
-              }
-              done({true, std::move(reply)});
-            },
-            [done](const caf::error&) {
-              done({true, std::nullopt});
-            });
-  });
-}
-
 bool ChaosCluster::KillGateway(std::size_t index) {
-  if (!fronts_[index]) return false;
+  if (!fronts_.IsUp(index)) return false;
   world_.KillGateway(index);
-  fronts_[index] = nullptr;
+  fronts_.Close(index);
   return true;
 }
 
 bool ChaosCluster::StartGateway(std::size_t index) {
-  if (fronts_[index]) return false;
+  if (fronts_.IsUp(index)) return false;
   world_.RestartGateway(index);
-  OpenFront(index);
+  fronts_.Open(index);
   return true;
 }
 
@@ -202,63 +90,8 @@ absl::Status ChaosCluster::StartManager() {
   return started;
 }
 
-bool ChaosCluster::KillNode(const std::string& name) {
-  if (!NodeUp(name)) return false;
-  world_.KillNode(name);
-  return true;
-}
-
-bool ChaosCluster::StartNode(const std::string& name, World::Kept kept) {
-  if (NodeUp(name)) return false;
-  if (kept == World::Kept::kNothing) {
-    std::filesystem::remove_all(DiskOf(name));
-    std::filesystem::create_directory(DiskOf(name));
-  }
-  world_.RestartNode(name, kept);
-  return true;
-}
-
-void ChaosCluster::PlantInFronts(std::function<void(SimulatedFront&)> plant) {
-  planted_ = std::move(plant);
-  for (const auto& front : fronts_)
-    if (front) planted_(*front);
-}
-
-void ChaosCluster::ForgetARun() {
-  for (const auto& name : shape_.NodeNames())
-    for (const auto& worker : world_.node(name).workers)
-      for (auto& [function, state] : worker->life.states)
-        if (state.image.runs() > 0) state.image.set_runs(state.image.runs() - 1);
-}
-
-void ChaosCluster::ShareStates() {
-  for (const auto& name : shape_.NodeNames())
-    for (const auto& worker : world_.node(name).workers) worker->states_by_model = true;
-}
-
-std::uint64_t ChaosCluster::WorkerStarts() {
-  std::uint64_t starts = 0;
-  for (const auto& name : shape_.NodeNames())
-    for (const auto& worker : world_.node(name).workers) starts += worker->spawns;
-  return starts;
-}
-
-void ChaosCluster::TakeMemory(Bytes bytes) {
-  for (const auto& name : shape_.NodeNames())
-    for (const auto& worker : world_.node(name).workers) worker->used += bytes;
-}
-
-std::vector<GatewayCount> ChaosCluster::Counts() const {
-  std::vector<GatewayCount> counts;
-  for (const auto& front : all_fronts_) counts.push_back(front->count());
-  return counts;
-}
-
 void ChaosCluster::Note(const std::string& what) {
-  const auto line = absl::StrCat(Clock(), " ", what);
-  for (const char c : line) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  notes_.push_back(line);
-  if (notes_.size() > most_notes_) notes_.pop_front();
+  trace_.Add(absl::StrCat(FormatDuration(world_.Now().time_since_epoch()), " ", what));
 }
 
 }  // namespace troupe::sim

@@ -81,8 +81,8 @@ void FaultInjector::MendAll() {
 }
 
 bool FaultInjector::StrikeWorker(const PlannedFault& fault) {
-  if (!cluster_.NodeUp(fault.member)) return false;
-  auto& worker = cluster_.Worker(fault.member, fault.gpu);
+  if (!cluster_.nodes().IsUp(fault.member)) return false;
+  auto& worker = cluster_.nodes().Worker(fault.member, fault.gpu);
   if (!worker.kill || worker.hang || worker.refuse_start) return false;
   const auto name = absl::StrCat(fault.member, " GPU ", fault.gpu);
   // The worker may be another's by then, when its machine was replaced: what is held here lives on.
@@ -112,17 +112,17 @@ std::vector<std::string> FaultInjector::PeersOf(const std::string& node) const {
 
 bool FaultInjector::StrikeNode(const PlannedFault& fault) {
   const auto& name = fault.member;
-  if (!cluster_.NodeUp(name)) return false;
+  if (!cluster_.nodes().IsUp(name)) return false;
   const bool silent = fault.kind == FaultKind::kPowerCut;
   if (silent)
     for (const auto& peer : PeersOf(name)) cluster_.world().network()->Partition(name, peer, false);
-  cluster_.KillNode(name);
+  cluster_.nodes().Kill(name);
   const auto kept = fault.kind == FaultKind::kKillDaemon    ? World::Kept::kWorkers
                     : fault.kind == FaultKind::kReplaceNode ? World::Kept::kNothing
                                                             : World::Kept::kDisk;
   if (kept == World::Kept::kNothing) lost_disks_.push_back(cluster_.world().Now());
   Later(fault.length, absl::StrCat(name, " is back"), [this, name, silent, kept] {
-    cluster_.StartNode(name, kept);
+    cluster_.nodes().Start(name, kept);
     if (silent)
       for (const auto& peer : PeersOf(name)) cluster_.world().network()->Heal(name, peer, false);
   });
@@ -205,9 +205,9 @@ bool FaultInjector::StrikeDisk(const PlannedFault& fault) {
 
 bool FaultInjector::StrikeRuns(const PlannedFault& fault) {
   const std::string digest = World::WorkerDigest(fault.member);
-  cluster_.StretchRuns(digest, fault.amount);
+  cluster_.nodes().StretchRuns(digest, fault.amount);
   Later(fault.length, absl::StrCat("runs of ", fault.member, " are short again"),
-        [this, digest] { cluster_.StretchRuns(digest, Duration()); });
+        [this, digest] { cluster_.nodes().StretchRuns(digest, Duration()); });
   return true;
 }
 

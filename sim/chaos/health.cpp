@@ -28,7 +28,7 @@ std::vector<std::string> Health::Look(bool all) {
   auto heard = std::make_shared<std::optional<AdminResult>>();
   proto::AdminRequest ask;
   ask.mutable_cluster_status();
-  cluster_.Admin(0, ask, seconds(2), [heard](const AdminResult& result) { *heard = result; });
+  cluster_.operators().Admin(0, ask, seconds(2), [heard](const AdminResult& result) { *heard = result; });
   cluster_.agenda().RunUntil([&] { return heard->has_value(); }, seconds(3));
   if (!heard->has_value() || !(*heard)->reply) return {"the manager does not answer"};
   std::map<std::string, std::string> states;
@@ -98,7 +98,7 @@ void Health::LookAtNodes(std::vector<std::string>& ill) {
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu.gpu().index(), " ", gpu.promised_bytes(),
                                    " bytes are promised to runs that are over"));
     for (std::uint32_t gpu = 0; gpu < cluster_.shape().gpus; ++gpu) {
-      const auto& life = cluster_.Worker(name, gpu).life;
+      const auto& life = cluster_.nodes().Worker(name, gpu).life;
       if (!life.loading.empty() || !life.pins.empty())
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(), " models come and ",
                                    life.pins.size(), " are pinned, and no copy of them is under way"));

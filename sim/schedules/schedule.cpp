@@ -44,9 +44,9 @@ class ScheduleRun {
   ScheduleResult Go() {
     Describe();
     cluster_.Start();
-    clients_.Prepare();
-    cluster_.StretchRuns(World::WorkerDigest(Clients::kLong), Duration());
-    starts_ = cluster_.WorkerStarts();
+    clients_.operators().Prepare();
+    cluster_.nodes().StretchRuns(World::WorkerDigest(ClientLoad::kLong), Duration());
+    starts_ = cluster_.nodes().WorkerStarts();
     Plant();
     clients_.Begin();
     injector_.Schedule(faults_);
@@ -72,7 +72,7 @@ class ScheduleRun {
   [[nodiscard]] std::vector<PlannedFault> Faults() {
     auto faults = DrawFaults(shape_, kWindow, random_);
     Random random(options_.seed ^ 0x70aULL);
-    return workload_.long_runs ? WithLongRuns(std::move(faults), Clients::kLong, kWindow, random) : faults;
+    return workload_.long_runs ? WithLongRuns(std::move(faults), ClientLoad::kLong, kWindow, random) : faults;
   }
 
   void Describe() {
@@ -87,29 +87,29 @@ class ScheduleRun {
       case Planted::kNone:
         return;
       case Planted::kSmallGpu:
-        return cluster_.TakeMemory(MiB(400));
+        return cluster_.nodes().TakeMemory(MiB(400));
       case Planted::kDropRecord:
         return cluster_.disk().DropOne(storage::Table::kFunctions);
       case Planted::kStaleEpoch:
         return cluster_.wire_watch().HideStaleEpochs();
       case Planted::kDoubleAnswer:
-        return clients_.AnswerTwice(kPlantedAt);
+        return clients_.requests().AnswerTwice(kPlantedAt);
       case Planted::kHiddenFunction:
-        return cluster_.HideAFunction();
+        return cluster_.operators().HideAFunction();
       case Planted::kSecondRun:
-        return cluster_.PlantInFronts([](SimulatedFront& front) { front.ChangeRunKeys(); });
+        return cluster_.fronts().Plant([](SimulatedFront& front) { front.ChangeRunKeys(); });
       case Planted::kForgottenStep:
         return cluster_.step_watch().HideSteps();
       case Planted::kSharedState:
-        return cluster_.ShareStates();
+        return cluster_.nodes().ShareStates();
       case Planted::kLostState:
-        return cluster_.agenda().In(kWindow / 2, [this] { cluster_.ForgetARun(); });
+        return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().ForgetARun(); });
       case Planted::kForgottenKey:
-        return cluster_.PlantInFronts([](SimulatedFront& front) { front.ForgetKeys(); });
+        return cluster_.fronts().Plant([](SimulatedFront& front) { front.ForgetKeys(); });
       case Planted::kCountedTwice:
-        return cluster_.PlantInFronts([](SimulatedFront& front) { front.CountTwice(); });
+        return cluster_.fronts().Plant([](SimulatedFront& front) { front.CountTwice(); });
       case Planted::kUncutRun:
-        return cluster_.NeverCut();
+        return cluster_.nodes().NeverCut();
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -120,7 +120,7 @@ class ScheduleRun {
     const Time mended = cluster_.world().Now();
     auto& agenda = cluster_.agenda();
     if (!agenda.RunUntil([this] { return clients_.Idle(); }, kLongestEnd)) return;  // said by other checkers
-    clients_.Undrain();
+    clients_.operators().Undrain();
     agenda.RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
     Health health(cluster_);
     AwaitHealth(health, false);
@@ -148,18 +148,18 @@ class ScheduleRun {
   }
 
   void AskEverything() {
-    std::set<std::string> there = {Clients::kWorkflow};
-    clients_.List([&](const AdminResult& result) {
+    std::set<std::string> there = {ClientLoad::kWorkflow};
+    clients_.operators().List([&](const AdminResult& result) {
       if (!result.reply) return Break("quiescence", "the manager did not list its functions");
       for (const auto& function : result.reply->functions()) there.insert(function.record().key().name());
     });
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
-    auto names = clients_.Names();
-    names.push_back(Clients::kWorkflow);
+    auto names = clients_.operators().Names();
+    names.push_back(ClientLoad::kWorkflow);
     std::vector<std::pair<std::uint64_t, bool>> asked;
     for (std::size_t gateway = 0; gateway < shape_.gateways; ++gateway)
       for (const auto& name : names)
-        asked.emplace_back(clients_.Ask(gateway, name, "", kLastTimeout), there.contains(name));
+        asked.emplace_back(clients_.requests().Ask(gateway, name, "", kLastTimeout), there.contains(name));
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLastTimeout + seconds(3));
     for (const auto& [request, expected] : asked) CheckLast(request, expected);
   }
@@ -193,13 +193,13 @@ class ScheduleRun {
     BreakAll("store", cluster_.store_watch().CheckKept(cluster_.disk()));
     BreakAll("epochs", cluster_.wire_watch().broken());
     BreakAll("steps", cluster_.step_watch().broken());
-    BreakAll("counts", CheckCounts(clients_.ledger(), cluster_.Counts()));
-    BreakAll("states", CheckStates(clients_.ledger(), {.functions = clients_.StatefulNames(),
+    BreakAll("counts", CheckCounts(clients_.ledger(), cluster_.fronts().Counts()));
+    BreakAll("states", CheckStates(clients_.ledger(), {.functions = clients_.load().StatefulNames(),
                                                        .lost = injector_.lost_disks(),
                                                        .once = NothingIsRepeated(),
-                                                       .callers = {Clients::kWorkflow}}));
+                                                       .callers = {ClientLoad::kWorkflow}}));
     BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));
-    if (Calm() && cluster_.WorkerStarts() != starts_)
+    if (Calm() && cluster_.nodes().WorkerStarts() != starts_)
       Break("limits", "a worker was started again, though nothing had befallen any");
     CheckMemory();
     CheckLog();
@@ -207,13 +207,13 @@ class ScheduleRun {
 
   [[nodiscard]] std::vector<GpuRun> GpuRuns() const {
     std::vector<GpuRun> runs;
-    for (const auto& seen : cluster_.long_runs())
+    for (const auto& seen : cluster_.nodes().long_runs())
       runs.push_back({.question = seen.question, .begin = seen.begin, .end = seen.end, .cut = seen.cut});
     return runs;
   }
   [[nodiscard]] RunLimitRules LimitRules() const {
-    return {.function = Clients::kLong,
-            .limit = Clients::kRunLimit,
+    return {.function = ClientLoad::kLong,
+            .limit = ClientLoad::kRunLimit,
             .group = actors::FakeLongRuns::kGroup,
             .once = NothingIsRepeated(),
             .calm = Calm() && !workload_.drains};  // drained nodes serve no requests
@@ -234,7 +234,7 @@ class ScheduleRun {
   [[nodiscard]] std::vector<RegistryOp> WithWorkflow() const {
     auto history = clients_.history();
     history.push_back({.kind = RegistryOp::Kind::kDeploy,
-                       .key = absl::StrCat(Clients::kWorkflow, "/1"),
+                       .key = absl::StrCat(ClientLoad::kWorkflow, "/1"),
                        .result = RegistryOp::Result::kDone,
                        .invoked = Time{},
                        .returned = Time{}});
@@ -244,7 +244,7 @@ class ScheduleRun {
   void CheckMemory() {
     for (const auto& node : shape_.NodeNames()) {
       for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu) {
-        const auto& worker = cluster_.Worker(node, gpu);
+        const auto& worker = cluster_.nodes().Worker(node, gpu);
         const auto name = absl::StrCat(node, " GPU ", gpu);
         if (worker.no_fit > 0)
           Break("memory", absl::StrCat(name, " had no room for ", worker.no_fit, " models that came"));
@@ -271,24 +271,25 @@ class ScheduleRun {
         unknown.insert(run.start().run());
     result_.runs = log->size();
     BreakAll("runs", CheckRuns(clients_.ledger(), *log,
-                               {.workflow = Clients::kWorkflow,
+                               {.workflow = ClientLoad::kWorkflow,
                                 .steps = 3,
-                                .cancelled = clients_.cancelled_runs(),
+                                .cancelled = clients_.operators().cancelled_runs(),
                                 .unknown = std::move(unknown)}));
   }
 
   void Tell() {
     result_.fired = injector_.fired();
     result_.requests = clients_.ledger().all().size();
-    result_.served = clients_.served();
+    result_.served = clients_.requests().served();
     result_.commands = clients_.history().size();
     result_.commits = cluster_.store_watch().batches();
     result_.resumed = cluster_.step_watch().resumed();
     result_.repeated =
         static_cast<std::uint64_t>(std::ranges::count(clients_.ledger().all(), true, &RequestRecord::again));
     result_.stale = cluster_.wire_watch().stale();
-    result_.trace_hash = cluster_.trace_hash();
-    if (!result_.broken.empty()) result_.last_steps.assign(cluster_.notes().begin(), cluster_.notes().end());
+    result_.trace_hash = cluster_.trace().hash();
+    if (!result_.broken.empty())
+      result_.last_steps.assign(cluster_.trace().lines().begin(), cluster_.trace().lines().end());
   }
 
   const ScheduleOptions options_;

@@ -1,4 +1,5 @@
-// The clients that change the cluster: deployments, removals, cancelled runs, drained nodes.
+#include "sim/workloads/operators.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -6,7 +7,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/substitute.h"
 #include "base/check.hpp"
-#include "sim/workloads/clients.hpp"
 
 namespace troupe::sim {
 
@@ -64,49 +64,57 @@ std::set<std::string> KeysIn(const proto::AdminReply& reply) {
 
 }  // namespace
 
-void Clients::Prepare() {
+void Operators::Prepare() {
   const auto make = [this](const std::string& name) {
-    onnx_[name] = cluster_.world().MakeModel(name, MiB(200 + 60 * onnx_.size() % 240));
+    onnx_[name] = cluster().world().MakeModel(name, MiB(200 + 60 * onnx_.size() % 240));
   };
-  for (std::uint32_t i = 0; i < plan_.functions; ++i) make(absl::StrCat("f", i));
-  for (int i = 0; i < kChurnNames; ++i) make(absl::StrCat("c", i));
-  const auto shared = cluster_.world().MakeModel("s0", MiB(150), {"x"}, {CountTensor()});
-  for (const auto& name : StatefulNames()) onnx_[name] = shared;
-  if (plan_.long_runs) onnx_[kLong] = cluster_.world().MakeModel(kLong, MiB(120));
-  for (std::uint32_t i = 0; i < plan_.functions; ++i)
+  for (std::uint32_t i = 0; i < load_.plan().functions; ++i) make(absl::StrCat("f", i));
+  for (int i = 0; i < ClientLoad::kChurnNames; ++i) make(absl::StrCat("c", i));
+  const auto shared = cluster().world().MakeModel("s0", MiB(150), {"x"}, {CountTensor()});
+  for (const auto& name : load_.StatefulNames()) onnx_[name] = shared;
+  if (load_.plan().long_runs)
+    onnx_[ClientLoad::kLong] = cluster().world().MakeModel(ClientLoad::kLong, MiB(120));
+  for (std::uint32_t i = 0; i < load_.plan().functions; ++i)
     Change(0, Kind::kDeploy, absl::StrCat("f", i, "/1"), 1, [] {});
-  if (plan_.long_runs) Change(0, Kind::kDeploy, absl::StrCat(kLong, "/1"), 1, [] {});
-  for (const auto& name : StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
-  TROUPE_CHECK(cluster_.agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
+  if (load_.plan().long_runs) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kLong, "/1"), 1, [] {});
+  for (const auto& name : load_.StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
+  TROUPE_CHECK(cluster().agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
   proto::AdminRequest submit;
   // Where functions share their state's model, a run calls two of them.
-  const std::string second = plan_.stateful > 1 ? "s1" : "f1";
+  const std::string second = load_.plan().stateful > 1 ? "s1" : "f1";
   submit.mutable_submit_workflow()->set_yaml(absl::Substitute(kChain, second));
   bool submitted = false;
   Command(0, submit, [&](const AdminResult& result) {
     submitted = result.reply.has_value() && result.reply->code() == 0;
   });
-  TROUPE_CHECK(cluster_.agenda().RunUntil([&] { return submitted; }, seconds(10)), "it was submitted");
-  cluster_.step_watch().Know(kWorkflow, {{"first", "f0"}, {"second", second}, {"third", "s0"}});
-  cluster_.agenda().RunTo(cluster_.world().Now() + milliseconds(500));
+  TROUPE_CHECK(cluster().agenda().RunUntil([&] { return submitted; }, seconds(10)), "it was submitted");
+  cluster().step_watch().Know(ClientLoad::kWorkflow, {{"first", "f0"}, {"second", second}, {"third", "s0"}});
+  cluster().agenda().RunTo(cluster().world().Now() + milliseconds(500));
 }
 
-void Clients::Command(std::size_t of, const proto::AdminRequest& request, Listed done) {
+std::vector<std::string> Operators::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, onnx] : onnx_) names.push_back(name);
+  return names;
+}
+
+void Operators::Command(std::size_t of, const proto::AdminRequest& request, Listed done) {
   ++commands_;
-  cluster_.Admin(of, request, kCommandTimeout, [this, done = std::move(done)](const AdminResult& result) {
-    --commands_;
-    done(result);
-  });
+  cluster().operators().Admin(of, request, kCommandTimeout,
+                              [this, done = std::move(done)](const AdminResult& result) {
+                                --commands_;
+                                done(result);
+                              });
 }
 
-std::size_t Clients::Record(Kind kind, const std::string& key) {
+std::size_t Operators::Record(Kind kind, const std::string& key) {
   history_.push_back(
-      {.kind = kind, .key = key, .result = Result::kUnknown, .invoked = cluster_.world().Now()});
+      {.kind = kind, .key = key, .result = Result::kUnknown, .invoked = cluster().world().Now()});
   return history_.size() - 1;
 }
 
-void Clients::Change(std::size_t of, Kind kind, const std::string& key, std::uint32_t tries,
-                     const std::function<void()>& then) {
+void Operators::Change(std::size_t of, Kind kind, const std::string& key, std::uint32_t tries,
+                       const std::function<void()>& then) {
   proto::AdminRequest request;
   if (kind == Kind::kDeploy) {
     auto& deploy = *request.mutable_deploy();
@@ -114,8 +122,8 @@ void Clients::Change(std::size_t of, Kind kind, const std::string& key, std::uin
     deploy.set_version(KeyOf(key).version());
     deploy.set_onnx_digest(onnx_.at(deploy.name()));
     deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
-    if (deploy.name() == kLong) deploy.set_run_limit_ns(kRunLimit.count());
-    if (StatefulNames().contains(deploy.name())) *deploy.add_state() = CountTensor();
+    if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
+    if (load_.StatefulNames().contains(deploy.name())) *deploy.add_state() = CountTensor();
   } else if (kind == Kind::kRemove) {
     *request.mutable_remove()->mutable_key() = KeyOf(key);
   } else {
@@ -125,14 +133,14 @@ void Clients::Change(std::size_t of, Kind kind, const std::string& key, std::uin
   Command(of, request, [this, of, kind, key, tries, then, op](const AdminResult& result) {
     Changed(op, result);
     const bool lost = result.sent && !result.reply;
-    if (!lost || tries <= 1 || Over()) return then();
+    if (!lost || tries <= 1 || load_.Over()) return then();
     Change(of, kind, key, tries - 1, then);  // it may be done twice
   });
 }
 
 // What the answer says of it. A deployment that failed may have been there, and is taken back then.
-void Clients::Changed(std::size_t index, const AdminResult& result) {
-  const auto now = cluster_.world().Now();
+void Operators::Changed(std::size_t index, const AdminResult& result) {
+  const auto now = cluster().world().Now();
   auto& op = history_[index];
   if (!result.sent) {
     op.result = Result::kUnknown;  // not done: as a look that was not answered
@@ -143,18 +151,23 @@ void Clients::Changed(std::size_t index, const AdminResult& result) {
   if (op.result != Result::kUnknown) op.returned = now;
   if (op.kind == Kind::kShow && op.result == Result::kDone && !KeysIn(*result.reply).contains(op.key))
     op.result = Result::kRefused;
-  cluster_.Note(absl::StrCat("operator: ", ToString(op),
-                             result.reply ? absl::StrCat(" ", result.reply->message()) : ""));
+  cluster().Note(absl::StrCat("operator: ", ToString(op),
+                              result.reply ? absl::StrCat(" ", result.reply->message()) : ""));
   if (op.kind == Kind::kDeploy && op.result == Result::kUnknown)
     history_.push_back({.kind = Kind::kRemove, .key = op.key, .invoked = op.invoked});
 }
 
-void Clients::ChurnLoop(std::size_t of) {
-  cluster_.agenda().In(Pause(milliseconds(150)), [this, of] {
-    if (Over()) return;
-    const auto key = absl::StrCat("c", random_.Below(kChurnNames), "/", 1 + random_.Below(kChurnVersions));
+void Operators::ChurnLoops() {
+  for (std::size_t of = 0; of < cluster().shape().operators; ++of) ChurnLoop(of);
+}
+
+void Operators::ChurnLoop(std::size_t of) {
+  cluster().agenda().In(load_.Pause(milliseconds(150)), [this, of] {
+    if (load_.Over()) return;
+    const auto key = absl::StrCat("c", load_.Below(ClientLoad::kChurnNames), "/",
+                                  1 + load_.Below(ClientLoad::kChurnVersions));
     const auto again = [this, of] { ChurnLoop(of); };
-    const auto choice = random_.Below(20);
+    const auto choice = load_.Below(20);
     if (choice < 8) {
       // Now and then by two operators who do not know of each other.
       if (choice == 0) Change(1 - of, Kind::kDeploy, key, 1, [] {});
@@ -166,24 +179,24 @@ void Clients::ChurnLoop(std::size_t of) {
   });
 }
 
-void Clients::List(Listed done) {
+void Operators::List(Listed done) {
   proto::AdminRequest request;
   request.mutable_list_functions();
   const auto op = Record(Kind::kList, "");
   Command(0, request, [this, op, done = std::move(done)](const AdminResult& result) {
     if (result.reply && result.reply->code() == 0) {
       history_[op].result = Result::kDone;
-      history_[op].returned = cluster_.world().Now();
+      history_[op].returned = cluster().world().Now();
       history_[op].listed = KeysIn(*result.reply);
     }
-    cluster_.Note(absl::StrCat("operator: ", ToString(history_[op])));
+    cluster().Note(absl::StrCat("operator: ", ToString(history_[op])));
     if (done) done(result);
   });
 }
 
-void Clients::CancelLoop() {
-  cluster_.agenda().In(Pause(seconds(1)), [this] {
-    if (Over()) return;
+void Operators::CancelLoop() {
+  cluster().agenda().In(load_.Pause(seconds(1)), [this] {
+    if (load_.Over()) return;
     proto::AdminRequest list;
     list.mutable_list_runs();
     Command(0, list, [this](const AdminResult& result) {
@@ -195,7 +208,7 @@ void Clients::CancelLoop() {
         cancel.mutable_cancel_run()->set_run(run.start().run());
         return Command(0, cancel, [this, name = run.start().run()](const AdminResult& cancelled) {
           if (!cancelled.reply || cancelled.reply->code() != 0) return;
-          cluster_.Note(absl::StrCat("operator: cancelled run ", name));
+          cluster().Note(absl::StrCat("operator: cancelled run ", name));
           cancelled_runs_.insert(name);
         });
       }
@@ -203,11 +216,11 @@ void Clients::CancelLoop() {
   });
 }
 
-void Clients::DrainLoop() {
-  cluster_.agenda().In(Pause(seconds(1)), [this] {
-    if (Over()) return;
-    const auto nodes = cluster_.shape().NodeNames();
-    const auto& node = nodes[random_.Below(nodes.size())];
+void Operators::DrainLoop() {
+  cluster().agenda().In(load_.Pause(seconds(1)), [this] {
+    if (load_.Over()) return;
+    const auto nodes = cluster().shape().NodeNames();
+    const auto& node = nodes[load_.Below(nodes.size())];
     const bool drain = !draining_.contains(node);
     drain ? static_cast<void>(draining_.insert(node)) : static_cast<void>(draining_.erase(node));
     SetDrain(node, drain, 1);
@@ -215,23 +228,23 @@ void Clients::DrainLoop() {
   });
 }
 
-void Clients::Undrain() {
-  for (const auto& node : cluster_.shape().NodeNames()) SetDrain(node, false, kOperatorTries);
+void Operators::Undrain() {
+  for (const auto& node : cluster().shape().NodeNames()) SetDrain(node, false, kOperatorTries);
   draining_.clear();
 }
 
-void Clients::SetDrain(const std::string& node, bool drain, std::uint32_t tries) {
+void Operators::SetDrain(const std::string& node, bool drain, std::uint32_t tries) {
   proto::AdminRequest request;
   request.mutable_drain()->set_name(node);
   request.mutable_drain()->set_drain(drain);
   Command(1, request, [this, node, drain, tries](const AdminResult& result) {
     const bool done = result.reply && result.reply->code() == 0;
-    cluster_.Note(absl::StrCat("operator: ", drain ? "drain " : "take back ", node, ": ",
-                               done           ? "done"
-                               : result.reply ? result.reply->message()
-                                              : "no answer"));
+    cluster().Note(absl::StrCat("operator: ", drain ? "drain " : "take back ", node, ": ",
+                                done           ? "done"
+                                : result.reply ? result.reply->message()
+                                               : "no answer"));
     if (!done && tries > 1)
-      cluster_.agenda().In(kTryAgain, [this, node, drain, tries] { SetDrain(node, drain, tries - 1); });
+      cluster().agenda().In(kTryAgain, [this, node, drain, tries] { SetDrain(node, drain, tries - 1); });
   });
 }
 

@@ -1,0 +1,118 @@
+#include "sim/chaos/chaos_nodes.hpp"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+
+namespace troupe::sim {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What is far shorter than in production, so that a schedule of seconds sees all of it.
+actors::ExecutorLimits ShortLimits() {
+  actors::ExecutorLimits limits;
+  limits.supervision.start_timeout = seconds(1);
+  limits.supervision.adopt_timeout = seconds(1);
+  limits.supervision.hang_timeout = milliseconds(600);
+  limits.supervision.kill_timeout = milliseconds(500);
+  limits.supervision.first_backoff = milliseconds(50);
+  limits.supervision.longest_backoff = seconds(1);
+  limits.supervision.healthy_after = seconds(3);
+  limits.watch_every = milliseconds(100);
+  return limits;
+}
+
+// In memory where there is such a place: what the simulated node must not lose is not this machine's.
+std::string MakeDisks() {
+  std::error_code none;
+  const std::filesystem::path memory = "/dev/shm";
+  auto place = std::filesystem::is_directory(memory, none) ? memory : std::filesystem::temp_directory_path();
+  std::string name = (place / "troupe-chaos-XXXXXX").string();
+  TROUPE_CHECK(::mkdtemp(name.data()) != nullptr, "there is a place for a schedule's files");
+  return name;
+}
+
+}  // namespace
+
+ChaosNodes::ChaosNodes(World& world, const ClusterShape& shape)
+    : world_(world), shape_(shape), disks_(MakeDisks()) {}
+
+ChaosNodes::~ChaosNodes() {
+  std::error_code ignored;
+  std::filesystem::remove_all(disks_, ignored);
+}
+
+World::NodePlan ChaosNodes::PlanOf(const std::string& name) const {
+  World::NodePlan plan;
+  plan.options.name = name;
+  plan.options.executor = ShortLimits();
+  plan.options.states.directory = DiskOf(name);
+  plan.options.copies.region = plan.host_region;
+  plan.worker.memory = GiB(1);
+  plan.worker.prepare = milliseconds(5);
+  // Longer than a run, so that a run of another function of the model may end while a state is written back.
+  plan.worker.write_back = milliseconds(15);
+  plan.worker.long_runs = long_runs_;
+  for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
+    plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
+  return plan;
+}
+
+void ChaosNodes::StartAll() {
+  for (const auto& name : shape_.NodeNames()) {
+    std::filesystem::create_directory(DiskOf(name));
+    world_.StartNode(PlanOf(name));
+  }
+}
+
+bool ChaosNodes::Kill(const std::string& name) {
+  if (!IsUp(name)) return false;
+  world_.KillNode(name);
+  return true;
+}
+
+bool ChaosNodes::Start(const std::string& name, World::Kept kept) {
+  if (IsUp(name)) return false;
+  if (kept == World::Kept::kNothing) {
+    std::filesystem::remove_all(DiskOf(name));
+    std::filesystem::create_directory(DiskOf(name));
+  }
+  world_.RestartNode(name, kept);
+  return true;
+}
+
+template <class Call>
+void ChaosNodes::ForEachWorker(Call call) {
+  for (const auto& name : shape_.NodeNames())
+    for (const auto& worker : world_.node(name).workers) call(*worker);
+}
+
+std::uint64_t ChaosNodes::WorkerStarts() {
+  std::uint64_t starts = 0;
+  ForEachWorker([&](const actors::FakeWorkerControl& worker) { starts += worker.spawns; });
+  return starts;
+}
+
+void ChaosNodes::TakeMemory(Bytes bytes) {
+  ForEachWorker([&](actors::FakeWorkerControl& worker) { worker.used += bytes; });
+}
+
+void ChaosNodes::ForgetARun() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) {
+    for (auto& [function, state] : worker.life.states)
+      if (state.image.runs() > 0) state.image.set_runs(state.image.runs() - 1);
+  });
+}
+
+void ChaosNodes::ShareStates() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) { worker.states_by_model = true; });
+}
+
+}  // namespace troupe::sim

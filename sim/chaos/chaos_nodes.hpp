@@ -1,0 +1,57 @@
+// CHAOS NODES: the nodes of a cluster under faults, their disks, and their simulated workers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/seams/fake_worker_link.hpp"
+#include "sim/faults/fault_plan.hpp"
+#include "sim/world.hpp"
+
+namespace troupe::sim {
+
+class ChaosNodes {
+ public:
+  // The world outlives the nodes.
+  ChaosNodes(World& world, const ClusterShape& shape);
+  ~ChaosNodes();
+  ChaosNodes(const ChaosNodes&) = delete;
+  ChaosNodes& operator=(const ChaosNodes&) = delete;
+
+  void StartAll();
+  // False: it is not up (or not down), and nothing is done.
+  bool Kill(const std::string& name);
+  bool Start(const std::string& name, World::Kept kept);
+  [[nodiscard]] bool IsUp(const std::string& name) { return world_.node(name).running; }
+  [[nodiscard]] actors::FakeWorkerControl& Worker(const std::string& node, std::uint32_t gpu) {
+    return *world_.node(node).workers.at(gpu);
+  }
+  // How often the workers were started, all of them.
+  [[nodiscard]] std::uint64_t WorkerStarts();
+
+  // From now on runs of this model take so long instead, at each GPU; zero: as long as all others.
+  void StretchRuns(const std::string& digest, Duration run) { long_runs_->length[digest] = run; }
+  // What the GPUs saw of the runs of models that StretchRuns named.
+  [[nodiscard]] const std::vector<actors::FakeLongRuns::Seen>& long_runs() const { return long_runs_->seen; }
+
+  // --- planted errors (planted.hpp) ---
+  void TakeMemory(Bytes bytes);  // of each GPU, behind its node's back
+  void ForgetARun();             // each state that is on a GPU now
+  void ShareStates();            // workers write back by model, not by function
+  void NeverCut() { long_runs_->never_cuts = true; }
+
+ private:
+  [[nodiscard]] World::NodePlan PlanOf(const std::string& name) const;
+  [[nodiscard]] std::string DiskOf(const std::string& node) const { return disks_ + "/" + node; }
+  template <class Call>
+  void ForEachWorker(Call call);
+
+  World& world_;
+  const ClusterShape shape_;
+  const std::string disks_;  // a directory of its own: under it the states of each node's functions
+  const std::shared_ptr<actors::FakeLongRuns> long_runs_ = std::make_shared<actors::FakeLongRuns>();
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,65 @@
+// CLIENT LOAD: what clients ask of a cluster, drawn from a schedule's seed, and the draws that all of them share.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "base/random.hpp"
+#include "sim/chaos/chaos_cluster.hpp"
+
+namespace troupe::sim {
+
+// What is asked of the cluster, drawn from the schedule's seed.
+struct WorkloadPlan {
+  std::uint32_t functions = 4;  // that are there all the time
+  std::uint32_t stateful = 1;   // that keep a state each: s0, s1, ..., all of one model
+  double rate = 40;             // requests a second
+  bool bursts = false;          // else steady
+  bool churn = false;           // deployments and removals
+  bool workflows = false;
+  bool keys = false;  // requests and runs with Idempotency-Keys
+  bool drains = false;
+  bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
+  Duration length = std::chrono::seconds(6);
+};
+[[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
+// In two worlds of three, two or three functions with state share their model. Drawn by itself, so that all
+// else of a seed's schedule is the same with and without them.
+[[nodiscard]] WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed);
+// In one world of three. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed);
+[[nodiscard]] std::string ToString(const WorkloadPlan& plan);
+
+// One for all clients of a cluster: they draw in turn from one source.
+class ClientLoad {
+ public:
+  static constexpr char kWorkflow[] = "chain";
+  static constexpr char kStateful[] = "s";  // begins the name of each function that counts its runs
+  static constexpr char kLong[] = "l0";     // whose runs are long now and then
+  static constexpr Duration kRunLimit = std::chrono::milliseconds(300);  // that it declares
+  static constexpr int kChurnNames = 3, kChurnVersions = 2;
+
+  ClientLoad(ChaosCluster& cluster, const WorkloadPlan& plan, const Random& random)
+      : cluster_(cluster), plan_(plan), random_(random) {}
+
+  // Clients begin nothing new after the plan's length from now.
+  void Begin() { end_ = cluster_.world().Now() + plan_.length; }
+  [[nodiscard]] bool Over() { return cluster_.world().Now() >= end_; }
+  [[nodiscard]] Duration Pause(Duration mean);
+  [[nodiscard]] std::uint64_t Below(std::uint64_t bound) { return random_.Below(bound); }
+  [[nodiscard]] std::string AnyGateway();
+  [[nodiscard]] std::string AnyStateful();
+  [[nodiscard]] std::set<std::string> StatefulNames() const;
+
+  [[nodiscard]] ChaosCluster& cluster() { return cluster_; }
+  [[nodiscard]] const WorkloadPlan& plan() const { return plan_; }
+
+ private:
+  ChaosCluster& cluster_;
+  const WorkloadPlan plan_;
+  Random random_;
+  Time end_{};
+};
+
+}  // namespace troupe::sim
