@@ -15,14 +15,19 @@ namespace {
 using actors::FakeGpu;
 using RunMemoryOf = std::function<Bytes(const std::string& digest)>;
 
+// What the runtimes know of the models.
+struct KnownModels {
+  std::shared_ptr<const ModelCatalogue> catalogue;
+  RunMemoryOf run_memory;
+};
+
 class SandboxGpu final : public FakeGpu {
  public:
-  SandboxGpu(const Sandbox& sandbox, GpuMechanism mechanism, std::shared_ptr<const ModelCatalogue> models,
-             RunMemoryOf run_memory, std::shared_ptr<SharedGpu> gpu, std::shared_ptr<GpuUse> use, Timer timer)
+  SandboxGpu(const Sandbox& sandbox, GpuMechanism mechanism, KnownModels models,
+             std::shared_ptr<SharedGpu> gpu, std::shared_ptr<GpuUse> use, Timer timer)
       : sandbox_(sandbox),
         mechanism_(std::move(mechanism)),
         models_(std::move(models)),
-        run_memory_(std::move(run_memory)),
         gpu_(std::move(gpu)),
         use_(std::move(use)),
         timer_(std::move(timer)),
@@ -43,10 +48,11 @@ class SandboxGpu final : public FakeGpu {
   }
 
   void Run(const std::string& digest, std::optional<Time>, Time now, Ran done) override {
-    TROUPE_CHECK(models_->contains(digest), "a simulated runtime was given a model without a profile");
+    TROUPE_CHECK(models_.catalogue->contains(digest),
+                 "a simulated runtime was given a model without a profile");
     const std::uint64_t number = next_++;
     runs_[number] = {.digest = digest, .begin = now, .done = std::move(done)};
-    const Duration allocation = Take(run_memory_(digest));
+    const Duration allocation = Take(models_.run_memory(digest));
     if (brought_.contains(digest) && !loads_.contains(digest) && !there_.contains(digest))
       Return(digest, now);
     runs_[number].waits = loads_.contains(digest);
@@ -138,10 +144,11 @@ class SandboxGpu final : public FakeGpu {
   void Compute(std::uint64_t number, Time now) {
     Running& run = runs_.at(number);
     run.begun = true;
-    run.ticket = gpu_->compute.Begin(models_->at(run.digest).run, {}, now, timer_, [this, number](Time) {
-      runs_.at(number).computed = true;
-      EndIfThere(number);
-    });
+    run.ticket =
+        gpu_->compute.Begin(models_.catalogue->at(run.digest).run, {}, now, timer_, [this, number](Time) {
+          runs_.at(number).computed = true;
+          EndIfThere(number);
+        });
   }
 
   void Brought(const std::string& digest, Time now) {
@@ -164,8 +171,8 @@ class SandboxGpu final : public FakeGpu {
     if (it == runs_.end() || !it->second.computed || it->second.waits) return;
     const auto ended = runs_.extract(it);
     const Running& run = ended.mapped();
-    use_->computing += models_->at(run.digest).run;
-    Give(run_memory_(run.digest));
+    use_->computing += models_.catalogue->at(run.digest).run;
+    Give(models_.run_memory(run.digest));
     const auto same = [&](const auto& other) { return other.second.digest == run.digest; };
     if (!sandbox_.keeps_models && std::ranges::none_of(runs_, same)) Forget(run.digest);
     run.done(run.begin, run.last_weights);
@@ -177,8 +184,7 @@ class SandboxGpu final : public FakeGpu {
 
   const Sandbox sandbox_;
   const GpuMechanism mechanism_;
-  const std::shared_ptr<const ModelCatalogue> models_;
-  const RunMemoryOf run_memory_;
+  const KnownModels models_;
   const std::shared_ptr<SharedGpu> gpu_;
   const std::shared_ptr<GpuUse> use_;
   const Timer timer_;
@@ -243,8 +249,9 @@ std::unique_ptr<FakeGpu> MakeSandboxGpu(const Sandbox& sandbox, GpuMechanism mec
                                         std::shared_ptr<const ModelCatalogue> models, RunMemoryOf run_memory,
                                         std::shared_ptr<SharedGpu> gpu, std::shared_ptr<GpuUse> use,
                                         FakeGpu::Timer timer) {
-  return std::make_unique<SandboxGpu>(sandbox, std::move(mechanism), std::move(models), std::move(run_memory),
-                                      std::move(gpu), std::move(use), std::move(timer));
+  return std::make_unique<SandboxGpu>(sandbox, std::move(mechanism),
+                                      KnownModels{std::move(models), std::move(run_memory)}, std::move(gpu),
+                                      std::move(use), std::move(timer));
 }
 
 }  // namespace troupe::sim

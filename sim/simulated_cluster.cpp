@@ -1,0 +1,214 @@
+#include "sim/simulated_cluster.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+
+namespace troupe::sim {
+namespace {
+
+constexpr std::uint32_t kRuntimesAtWork = 64;  // requests given to a GPU whose functions have each their own
+
+}  // namespace
+
+SimulatedCluster::SimulatedCluster(const SimulationSetup& setup, std::vector<std::size_t> models,
+                                   OnBring on_bring)
+    : setup_(setup), models_(std::move(models)), on_bring_(std::move(on_bring)), world_(NetworkOf(setup)) {
+  for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
+    functions_[World::WorkerDigest(Name(i))] = i;
+    (*catalogue_)[World::WorkerDigest(Name(i))] = TimesOf(ModelOf(i));
+  }
+}
+
+void SimulatedCluster::Start() {
+  world_.StartManager(setup_.cluster.host_copies);
+  actors::RouterOptions router;
+  router.policies = setup_.policies;
+  world_.StartGateway(std::move(router));
+  for (std::uint32_t i = 1; i <= setup_.cluster.nodes; ++i) StartNode(absl::StrCat("node-", i));
+}
+
+// A runtime of its own has a cold start instead of a load, on no link that others use.
+ModelTimes SimulatedCluster::TimesOf(const ModelSpec& model) const {
+  if (!setup_.runtimes) return model.times;
+  return {.run = model.runtime.run > Duration() ? model.runtime.run : model.times.run,
+          .load = model.runtime.cold_start,
+          .swapped = {}};
+}
+
+Bytes SimulatedCluster::MemoryOf(const ModelSpec& model) const {
+  return setup_.runtimes && model.runtime.footprint > Bytes() ? model.runtime.footprint : model.memory;
+}
+
+// Faults need a network.
+std::optional<NetworkOptions> SimulatedCluster::NetworkOf(const SimulationSetup& setup) {
+  auto network = setup.cluster.network;
+  if (!network && !setup.faults.empty()) network.emplace();
+  if (network) network->seed = setup.seed;
+  return network;
+}
+
+void SimulatedCluster::StartNode(const std::string& name) {
+  const ClusterSpec& cluster = setup_.cluster;
+  World::NodePlan plan;
+  plan.options.name = name;
+  plan.options.policies = setup_.policies;
+  plan.options.scheduler = setup_.limits;
+  plan.options.scheduler.seed = setup_.seed;
+  if (cluster.loads == LoadMode::kAtomic) plan.options.scheduler.swap_ahead = 1;
+  if (setup_.runtimes) {
+    // Foreign runtimes take turns on a GPU by themselves: no request waits here for a runtime that is
+    // starting.
+    plan.options.scheduler.concurrency = kRuntimesAtWork;
+    plan.options.credits_per_gpu = kRuntimesAtWork;
+  }
+  if (setup_.profiled) plan.options.profiles = Profiles();
+  plan.options.topology = cluster.topology;
+  plan.options.costs.link = cluster.link;
+  plan.options.copies.region = plan.host_region = cluster.host_memory;
+  plan.worker.prepare = std::chrono::milliseconds(1);
+  plan.worker.activation = Bytes();  // a model's memory is for its runs too
+  for (std::uint32_t i = 0; i < cluster.gpus; ++i) {
+    plan.memories.push_back(cluster.KindOf(i).memory);
+    plan.options.gpus.push_back({absl::StrCat("sim:", i), plan.memories.back()});
+  }
+  if (setup_.sandbox) return StartSandboxed(name, std::move(plan));
+  const auto links = LinksOf(cluster.topology, cluster.gpus, cluster.link_sharing);
+  links_.insert(links.begin(), links.end());
+  plan.make_gpu = [this, name, links](std::uint32_t gpu, actors::FakeGpu::Timer timer) {
+    return MakeProfiledGpu(MechanismOf(name, gpu), catalogue_, links[gpu], UseOf(name, gpu),
+                           std::move(timer));
+  };
+  world_.StartNode(std::move(plan));
+  nodes_.push_back(name);
+}
+
+// Several runtimes on each GPU.
+void SimulatedCluster::StartSandboxed(const std::string& name, World::NodePlan plan) {
+  const Sandbox& sandbox = *setup_.sandbox;
+  PutInSandbox(sandbox, setup_.cluster.gpu_memory, plan);
+  std::vector<std::shared_ptr<SharedGpu>> shared;
+  for (std::uint32_t i = 0; i < setup_.cluster.gpus; ++i)
+    shared.push_back(std::make_shared<SharedGpu>(sandbox.link_in_turns));
+  sandboxed_.insert(sandboxed_.end(), shared.begin(), shared.end());
+  const auto run_memory = [this](const std::string& digest) {
+    return RunMemory(*setup_.sandbox, ModelOf(functions_.at(digest)));
+  };
+  plan.worker.activation_of = run_memory;
+  plan.make_gpu = [this, name, shared, sandbox, run_memory](std::uint32_t runtime,
+                                                            actors::FakeGpu::Timer timer) {
+    const auto gpu = runtime / sandbox.runtimes;
+    return MakeSandboxGpu(sandbox, MechanismOf(name, runtime), catalogue_, run_memory, shared[gpu],
+                          UseOf(name, gpu), std::move(timer));
+  };
+  world_.StartNode(std::move(plan));
+  nodes_.push_back(name);
+}
+
+std::uint64_t SimulatedCluster::Starts() {
+  std::uint64_t starts = 0;
+  for (const auto& name : nodes_)
+    for (const auto& worker : world_.node(name).workers) starts += worker->spawns;
+  return starts;
+}
+
+proto::NodeProfiles SimulatedCluster::Profiles() const {
+  proto::NodeProfiles profiles;
+  profiles.set_format_version(1);
+  for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
+    auto& profile = *profiles.add_models();
+    profile.set_model(World::ModelDigest(Name(i)));
+    profile.set_run_ns(TimesOf(ModelOf(i)).run.count());
+    profile.set_swapped_ns(TimesOf(ModelOf(i)).swapped.count());
+  }
+  return profiles;
+}
+
+GpuMechanism SimulatedCluster::MechanismOf(const std::string& node, std::uint32_t gpu) {
+  const GpuKind kind = setup_.cluster.KindOf(gpu);
+  const bool by_deadline = setup_.cluster.link_sharing == gpu::LinkSharing::kDeadline;
+  GpuMechanism mechanism{.mode = setup_.runtimes ? LoadMode::kRuntimes : setup_.cluster.loads,
+                         .link = kind.link,
+                         .peer_link = {},
+                         .speed = kind.speed,
+                         .allocation = AllocationTimesOf(setup_.policies.memory),
+                         .loads = by_deadline ? Turns::kDeadline : Turns::kArrival,
+                         .runs = setup_.cluster.run_turns,
+                         .on_bring = {}};
+  mechanism.peer_link = [this, gpu](std::uint32_t from) {
+    return setup_.cluster.topology.PeerLink(from, gpu).value_or(BytesPerSecond{});
+  };
+  mechanism.on_bring = [this, node, gpu](const std::string& digest, bool from_peer) {
+    on_bring_({.digest = digest,
+               .function = functions_.at(digest),
+               .from_peer = from_peer,
+               .elsewhere = IsElsewhere(digest, node, gpu)});
+  };
+  return mechanism;
+}
+
+// Some other GPU has it.
+bool SimulatedCluster::IsElsewhere(const std::string& digest, const std::string& node, std::uint32_t gpu) {
+  for (const auto& name : nodes_) {
+    const auto& workers = world_.node(name).workers;
+    for (std::uint32_t other = 0; other < workers.size(); ++other)
+      if ((name != node || other != gpu) && workers[other]->life.resident.contains(digest)) return true;
+  }
+  return false;
+}
+
+std::shared_ptr<GpuUse> SimulatedCluster::UseOf(const std::string& node, std::uint32_t gpu) {
+  auto& use = uses_[{node, gpu}];
+  if (use == nullptr) use = std::make_shared<GpuUse>();
+  return use;
+}
+
+absl::Status SimulatedCluster::Deploy() {
+  for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
+    const ModelSpec& model = ModelOf(i);
+    const auto wish = [&](proto::DeployRequest& deploy) {
+      if (model.deadline == Duration()) deploy.clear_slo();
+      deploy.set_tenant(setup_.workload.functions[i].tenant);
+    };
+    const Bytes memory = MemoryOf(model);
+    TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), memory, model.deadline, {"x"}, {}, wish));
+  }
+  world_.Run(std::chrono::seconds(1));
+  return absl::OkStatus();
+}
+
+Bytes SimulatedCluster::HeldBySandboxes() const {
+  Bytes held;
+  for (const auto& gpu : sandboxed_) held += gpu->held;
+  return held;
+}
+
+std::uint64_t SimulatedCluster::CopiesOf(std::size_t function) {
+  const auto digest = World::WorkerDigest(Name(function));
+  std::uint64_t copies = 0;
+  for (const auto& name : nodes_)
+    for (const auto& worker : world_.node(name).workers) copies += worker->life.resident.contains(digest);
+  return copies;
+}
+
+void SimulatedCluster::ShowUse(Outcome& outcome) {
+  if (world_.network() != nullptr) outcome.connections_lost = world_.network()->counts().lost;
+  Duration computing{};
+  Duration loading{};
+  for (const auto& [gpu, use] : uses_) {
+    const double length = ToSeconds(outcome.length);
+    outcome.gpus.push_back(length > 0 ? ToSeconds(use->computing) / length : 0);
+    computing += use->computing;
+    loading += use->loading;
+  }
+  const double span = ToSeconds(outcome.length) * static_cast<double>(uses_.size());
+  outcome.computing = span > 0 ? ToSeconds(computing) / span : 0;
+  outcome.loading = span > 0 ? ToSeconds(loading) / span : 0;
+  Duration busy{};
+  for (const auto& link : links_) busy += link->busy();
+  const double links_span = ToSeconds(outcome.length) * static_cast<double>(links_.size());
+  outcome.link = links_span > 0 ? ToSeconds(busy) / links_span : 0;
+}
+
+}  // namespace troupe::sim
