@@ -26,16 +26,23 @@ LARGEST = 10
 
 
 def classes():
-    """{name: (methods, sources)} of every class, by the measure of the house rules."""
-    methods, sources = {}, collections.defaultdict(set)
+    """{name: (methods, sources)} of every class, by the measure of the house rules; of equal names the larger class."""
+    found = {}
     for room in ROOMS:
-        for file in rules.sources(ROOT, room):
-            text = file.read_text(errors="replace")
-            for name, count, _, _ in rules.measure(text):
-                methods[name] = max(count, methods.get(name, 0))
-            if file.suffix == ".cpp":
-                for name in rules.DEFINITION.findall(rules.STRING.sub('""', rules.COMMENT.sub("", text))):
-                    sources[name].add(file)
+        for name, size in classes_of(room).items():
+            found[name] = max(size, found.get(name, size))
+    return found
+
+
+def classes_of(room):
+    methods, sources = {}, collections.defaultdict(set)
+    for file in rules.sources(ROOT, room):
+        text = file.read_text(errors="replace")
+        for name, count, _, _ in rules.measure(text):
+            methods[name] = max(count, methods.get(name, 0))
+        if file.suffix == ".cpp":
+            for name in rules.DEFINITION.findall(rules.STRING.sub('""', rules.COMMENT.sub("", text))):
+                sources[name].add(file)
     return {name: (count, max(1, len(sources[name]))) for name, count in methods.items()}
 
 
