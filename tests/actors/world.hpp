@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/core/time.hpp"
 #include "base/digest.hpp"
 #include "sim/world.hpp"
 

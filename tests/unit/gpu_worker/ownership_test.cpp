@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr Time kNow{seconds(100)};
+constexpr Time kWaiting{seconds(100)};
 
 proto::AdoptHello HelloOf(std::uint64_t epoch, const std::string& key = "") {
   proto::AdoptHello hello;
@@ -18,16 +18,16 @@ proto::AdoptHello HelloOf(std::uint64_t epoch, const std::string& key = "") {
 
 TEST(Ownership, TheFirstDaemonHasTenSecondsWhateverTheLease) {
   Ownership owner(seconds(1));
-  owner.Wait(kNow);
+  owner.Wait(kWaiting);
   EXPECT_EQ(owner.lease(), seconds(10));
-  EXPECT_FALSE(owner.LeaseIsOver(kNow + seconds(9)));
-  EXPECT_TRUE(owner.LeaseIsOver(kNow + seconds(10)));
+  EXPECT_FALSE(owner.LeaseIsOver(kWaiting + seconds(9)));
+  EXPECT_TRUE(owner.LeaseIsOver(kWaiting + seconds(10)));
   EXPECT_EQ(owner.Begin(HelloOf(1)), 1u);
   owner.Adopted(HelloOf(1));
-  owner.Lost(kNow + seconds(20));
+  owner.Lost(kWaiting + seconds(20));
   EXPECT_EQ(owner.lease(), seconds(1));
-  EXPECT_FALSE(owner.LeaseIsOver(kNow + seconds(20)));
-  EXPECT_TRUE(owner.LeaseIsOver(kNow + seconds(21)));
+  EXPECT_FALSE(owner.LeaseIsOver(kWaiting + seconds(20)));
+  EXPECT_TRUE(owner.LeaseIsOver(kWaiting + seconds(21)));
   EXPECT_EQ(Ownership(seconds(60)).lease(), seconds(60));
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr Time kNow{std::chrono::seconds(100)};
+constexpr Time kReceived{std::chrono::seconds(100)};
 
 class RunTableTest : public testing::Test {
  protected:
@@ -17,8 +17,8 @@ class RunTableTest : public testing::Test {
     request.sequence = sequence;
     request.order.set_priority(priority);
     request.order.set_timeout_ns(timeout.count());
-    request.received = kNow;
-    Reply reply(sequence, kNow, [](const proto::WorkerOutcome&) {});
+    request.received = kReceived;
+    Reply reply(sequence, kReceived, [](const proto::WorkerOutcome&) {});
     return table_.Add(std::move(request), reply, 0);
   }
   // As a run that is staged and has its inputs.
@@ -27,7 +27,7 @@ class RunTableTest : public testing::Test {
     table_.Find(id)->stage = Run::Stage::kReady;
     table_.Ready(id);
   }
-  static bool Any(RunId, const Run&) { return true; }
+  static bool Any(RunId, const gpu::Run&) { return true; }
   std::vector<RunId> Expired(Time now) {
     std::vector<RunId> ids;
     table_.Expire(now, [&](RunId id) { ids.push_back(id); });
@@ -62,14 +62,16 @@ TEST_F(RunTableTest, ARunWaitsInTheQueueOfItsStage) {
   const RunId low = *Add(1, 5);
   const RunId high = *Add(2, 0);
   EXPECT_EQ(table_.waiting(), 2u);
-  EXPECT_EQ(table_.FirstWaiting(kNow, Any), high);
-  EXPECT_EQ(table_.FirstWaiting(kNow, [&](RunId, const Run& run) { return run.request.sequence == 1; }), low);
+  EXPECT_EQ(table_.FirstWaiting(kReceived, Any), high);
+  EXPECT_EQ(
+      table_.FirstWaiting(kReceived, [&](RunId, const gpu::Run& run) { return run.request.sequence == 1; }),
+      low);
   MakeReady(high);
   EXPECT_EQ(table_.waiting(), 1u);
-  EXPECT_EQ(table_.FirstWaiting(kNow, Any), low);
-  EXPECT_EQ(table_.FirstReady(kNow, Any), high);
+  EXPECT_EQ(table_.FirstWaiting(kReceived, Any), low);
+  EXPECT_EQ(table_.FirstReady(kReceived, Any), high);
   (void)table_.Take(high);
-  EXPECT_FALSE(table_.FirstReady(kNow, Any));
+  EXPECT_FALSE(table_.FirstReady(kReceived, Any));
   (void)table_.Take(low);
   EXPECT_EQ(table_.waiting(), 0u);
 }
@@ -79,13 +81,13 @@ TEST_F(RunTableTest, WhatHasExpiredLeavesItsQueueAndStays) {
   const RunId later = *Add(2, 0, std::chrono::seconds(2));
   const RunId never = *Add(3);
   MakeReady(later);
-  EXPECT_EQ(table_.NextExpiry(), kNow + std::chrono::seconds(1));
-  EXPECT_THAT(Expired(kNow + std::chrono::seconds(1)), ElementsAre(late));
-  EXPECT_EQ(table_.NextExpiry(), kNow + std::chrono::seconds(2));
-  EXPECT_THAT(Expired(kNow + std::chrono::seconds(9)), ElementsAre(later));
+  EXPECT_EQ(table_.NextExpiry(), kReceived + std::chrono::seconds(1));
+  EXPECT_THAT(Expired(kReceived + std::chrono::seconds(1)), ElementsAre(late));
+  EXPECT_EQ(table_.NextExpiry(), kReceived + std::chrono::seconds(2));
+  EXPECT_THAT(Expired(kReceived + std::chrono::seconds(9)), ElementsAre(later));
   EXPECT_EQ(table_.NextExpiry(), Time::max());
   EXPECT_EQ(table_.size(), 3u);
-  EXPECT_EQ(table_.FirstWaiting(kNow, Any), never);
+  EXPECT_EQ(table_.FirstWaiting(kReceived, Any), never);
 }
 
 TEST_F(RunTableTest, RunsByLayerAreCountedUntilTheyAreTaken) {
@@ -99,9 +101,9 @@ TEST_F(RunTableTest, RunsByLayerAreCountedUntilTheyAreTaken) {
 TEST_F(RunTableTest, AllAreInTheOrderOfTheirSubmission) {
   const RunId first = *Add(9, 3);
   const RunId second = *Add(4, 0);
-  EXPECT_THAT(table_.All([](const Run&) { return true; }), ElementsAre(first, second));
-  EXPECT_TRUE(table_.Any([](const Run& run) { return run.request.sequence == 4; }));
-  EXPECT_FALSE(table_.Any([](const Run& run) { return run.request.sequence == 5; }));
+  EXPECT_THAT(table_.All([](const gpu::Run&) { return true; }), ElementsAre(first, second));
+  EXPECT_TRUE(table_.Any([](const gpu::Run& run) { return run.request.sequence == 4; }));
+  EXPECT_FALSE(table_.Any([](const gpu::Run& run) { return run.request.sequence == 5; }));
 }
 
 }  // namespace
