@@ -20,8 +20,8 @@ absl::Status NodeGauges::Health() {
   return absl::UnavailableError(absl::StrCat("no GPU worker is up", problems_));
 }
 
-void NodeGauges::Show(const proto::NodeDescription& node, const HostRegion& host, const WorkerRefusals& refusals,
-                      bool isolated) {
+void NodeGauges::Show(const proto::NodeDescription& node, const HostRegion& host,
+                      const WorkerRefusals& refusals, bool isolated) {
   const auto& load = node.load();
   const Gauges::Labels mine = {{"node", node.node()}};
   gauges_.Set("troupe_node_queue", "Requests that wait at the node.", mine,
@@ -29,8 +29,7 @@ void NodeGauges::Show(const proto::NodeDescription& node, const HostRegion& host
   gauges_.Set("troupe_node_running", "Requests given to GPUs.", mine, static_cast<double>(load.running()));
   gauges_.Set("troupe_node_served_total", "Requests served since the start.", mine,
               static_cast<double>(load.served()));
-  gauges_.Set("troupe_node_swaps_total", "Models brought to a GPU.", mine,
-              static_cast<double>(load.swaps()));
+  gauges_.Set("troupe_node_swaps_total", "Models brought to a GPU.", mine, static_cast<double>(load.swaps()));
   gauges_.Set("troupe_node_hits_total", "Requests that found their model resident.", mine,
               static_cast<double>(load.hits()));
   gauges_.Set("troupe_node_retried_total", "Requests run again after a worker died.", mine,

@@ -87,7 +87,8 @@ class NodeRole final : public Role {
     auto options = Options();
     options.lease = lease_;
     options.states = std::move(states);
-    TROUPE_ASSIGN_OR_RETURN(actors_.controller, SpawnNodeController(*common_.system, std::move(options), actors_.cache));
+    TROUPE_ASSIGN_OR_RETURN(actors_.controller,
+                            SpawnNodeController(*common_.system, std::move(options), actors_.cache));
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(actors_.controller, config.member.listen));
     auto& record = member.record;
     record.set_name(config.member.name);
@@ -96,7 +97,8 @@ class NodeRole final : public Role {
     record.set_operations(operations);
     record.set_host_region_bytes(config.gpus.host_region.count());
     record.set_host(config.member.host_id);
-    actors_.member = SpawnNodeMember(*common_.system, std::move(member), actors_.controller, *common_.directory);
+    actors_.member =
+        SpawnNodeMember(*common_.system, std::move(member), actors_.controller, *common_.directory);
     EndProcessWith(actors_.cache, "the node's cache");
     EndProcessWith(actors_.controller, "the node controller");  // executors are linked with it
     EndProcessWith(actors_.member, "the node's member");
@@ -126,7 +128,8 @@ class NodeRole final : public Role {
     self->request(actors_.controller, kAskTimeout, proto::DescribeNode())
         .receive(
             [this](const proto::NodeDescription& node) {
-              gauges_.Show(node, {repository_->host_usage(), host_->huge_pages()}, *worker_refusals_, Isolated());
+              gauges_.Show(node, {repository_->host_usage(), host_->huge_pages()}, *worker_refusals_,
+                           Isolated());
             },
             [](const caf::error&) {});
   }

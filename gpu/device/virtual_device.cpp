@@ -161,9 +161,7 @@ class VirtualDevice final : public Device {
     registered_.Add(memory);
     return absl::OkStatus();
   }
-  void UnregisterHost(std::span<const std::byte> memory) override {
-    registered_.Remove(memory);
-  }
+  void UnregisterHost(std::span<const std::byte> memory) override { registered_.Remove(memory); }
 
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets> links) override {
     TROUPE_RETURN_IF_ERROR(paths_.in.Use(links, options_.link_in));
