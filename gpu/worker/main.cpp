@@ -23,6 +23,8 @@
 #include "gpu/nvml/management.hpp"
 #include "gpu/worker/exit_codes.hpp"
 #include "gpu/worker/last_words.hpp"
+#include "gpu/worker/meter_folder.hpp"
+#include "gpu/worker/meter_page.hpp"
 #include "gpu/worker/worker.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "transport/host_id.hpp"
@@ -306,6 +308,9 @@ int Main(const Flags& flags) {
   absl::StatusOr<WorkerOptions> options = OptionsOf(flags);
   if (!options.ok()) return Complain(options.status(), kExitUsage);
   const int signals = TakeSignals();
+  absl::StatusOr<std::unique_ptr<MeterWriter>> meter = MeterWriter::Create(NewMeterPath(flags.socket));
+  if (!meter.ok()) return Complain(meter.status(), kExitNotNow);
+  options->meter = *std::move(meter);
   if (options->virtual_device) {
     if (const absl::Status jailed = EnterVirtualJail(flags); !jailed.ok())
       return Complain(jailed, kExitNotNow);

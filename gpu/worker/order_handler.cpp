@@ -23,9 +23,13 @@ namespace {
 using transport::SteadyNow;
 
 // Answers go to the session that the order came from; they are dropped when it is gone.
-Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes) {
+Reply ReplyTo(const std::shared_ptr<Session>& session, std::uint64_t sequence, Lanes lanes,
+              const WorkerMeter& meter, WorkerMeter::Payer payer) {
   return Reply(sequence, SteadyNow(),
-               [weak = std::weak_ptr<Session>(session), lanes](const proto::WorkerOutcome& outcome) mutable {
+               [weak = std::weak_ptr<Session>(session), lanes, &meter,
+                payer = std::move(payer)](const proto::WorkerOutcome& outcome) mutable {
+                 // Before the answer, so that no answered run is without its count when this process dies.
+                 meter.Count(payer, outcome);
                  lanes.page().outcomes.fetch_add(1, std::memory_order_relaxed);
                  if (const auto here = weak.lock()) here->Answer(outcome);
                });
@@ -89,7 +93,6 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
 void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {
   std::atomic<std::uint64_t>& orders = lanes_.page().orders;
   orders.store(orders.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Reply reply = ReplyTo(session, record.sequence, lanes_);
   proto::WorkerOrder order;
   absl::Status status;
   if (record.op != kOrderOp) {
@@ -101,6 +104,8 @@ void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport
     status = absl::InvalidArgumentError(
         absl::StrCat("the order's sequence is ", order.sequence(), ", its record's ", record.sequence));
   }
+  Reply reply = ReplyTo(session, record.sequence, lanes_, options_.meter,
+                        options_.meter.PayerOf(order, device_.device->info().shares));
   if (!status.ok()) {
     reply.Fail(status);
     return;

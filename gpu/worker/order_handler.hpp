@@ -19,6 +19,7 @@
 #include "gpu/worker/state_handler.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "gpu/worker/worker_device.hpp"
+#include "gpu/worker/worker_meter.hpp"
 
 namespace troupe::gpu {
 
@@ -35,6 +36,7 @@ class OrderHandler {
     std::uint32_t gpu = 0;  // index in its node
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
+    WorkerMeter meter{};
   };
   // Probes the device's link, unless the size of groups is given: takes up to DeviceLinks::kProbeBudget.
   OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);

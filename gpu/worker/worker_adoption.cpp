@@ -115,6 +115,7 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   handling.gpu = options_.gpu;
   handling.meetings = absl::StrCat(options_.socket, ".b");
   handling.refusals = refusals_;
+  handling.meter = WorkerMeter(options_.meter);
   handler_ =
       std::make_unique<OrderHandler>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(handling));
   ShareLinks(links);

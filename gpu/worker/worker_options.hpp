@@ -12,6 +12,7 @@
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/swap/device_links.hpp"
 #include "gpu/worker/limits.hpp"
+#include "gpu/worker/meter_page.hpp"
 #include "transport/link_state.hpp"
 #include "transport/memory_file.hpp"
 
@@ -36,7 +37,8 @@ struct WorkerOptions {
   DeviceOpener open_device;
   WorkerLimits limits;
   MemoryOptions memory;
-  SwapOptions swap;  // its names have been checked
+  std::shared_ptr<MeterWriter> meter;  // null: the worker counts nothing
+  SwapOptions swap;                    // its names have been checked
 };
 
 }  // namespace troupe::gpu

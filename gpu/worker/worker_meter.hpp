@@ -1,0 +1,34 @@
+// WORKER METER: what an order's outcome says that its function used, counted in the worker's page before the
+// outcome is answered.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/share_ladder.hpp"
+#include "gpu/worker/meter_page.hpp"
+#include "proto/worker.pb.h"
+
+namespace troupe::gpu {
+
+class WorkerMeter {
+ public:
+  // Null: this worker is not metered.
+  explicit WorkerMeter(std::shared_ptr<MeterWriter> page = nullptr) : page_(std::move(page)) {}
+
+  // Who pays for an order.
+  struct Payer {
+    std::string key{};      // empty: the order is not metered
+    std::uint32_t sms = 1;  // of which its runs have
+    std::uint32_t of = 1;   // the device's
+  };
+  [[nodiscard]] Payer PayerOf(const proto::WorkerOrder& order, const ShareLadder& ladder) const;
+  // A run pays for the time that it computed, also when it was cut; one that failed otherwise pays nothing.
+  // A transfer pays for the bytes that passed.
+  void Count(const Payer& payer, const proto::WorkerOutcome& outcome) const;
+
+ private:
+  std::shared_ptr<MeterWriter> page_;
+};
+
+}  // namespace troupe::gpu
