@@ -94,6 +94,13 @@ struct SaveProfiles {
 struct SaveAdopted {
   proto::ClusterUpdate adopted{};
 };
+struct ReadMeters {};  // all pages that are there: of workers that live and of those that have ended
+struct SaveUsage {     // answered when it is durable
+  proto::NodeUsage usage{};
+};
+struct DropMeter {  // its worker has ended, and the file has its last counts
+  std::string page{};
+};
 struct Log {
   std::string kind{};
   std::string message{};
@@ -111,7 +118,8 @@ using Effect =
                  Answer<proto::MemberReport>, Answer<proto::DrainReply>, Answer<absl::Status>, TellRouter,
                  GiveOrder, KillRuntime, AssignRuntime, FetchCopy, PlaceCopy, DropCopy, BringInputs,
                  ForgetInputs, PlaceZeros, FreeZeros, LoadImage, SaveImage, KeepImage, RestoreImage,
-                 ForgetImage, SaveProfiles, SaveAdopted, Log, WakeMe, AskSince>;
+                 ForgetImage, SaveProfiles, SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log, WakeMe,
+                 AskSince>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::node

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,7 @@
 #include "proto/function.pb.h"
 #include "proto/local.pb.h"
 #include "proto/request.pb.h"
+#include "proto/usage.pb.h"
 #include "proto/worker.pb.h"
 
 namespace troupe::node {
@@ -36,7 +38,8 @@ enum class Timer : std::uint32_t {
   kOrphans,
   kRemember,
   kSaveAdopted,
-  kBroadcasts
+  kBroadcasts,
+  kMeters
 };
 
 // --- the process ---
@@ -120,6 +123,15 @@ struct ImageSaved {  // the answer to SaveImage
   absl::StatusOr<ImagePtr> image = absl::UnknownError("");
 };
 
+// --- metering ---
+struct MetersRead {  // the answer to ReadMeters
+  absl::StatusOr<std::vector<proto::MeterReading>> pages = absl::UnknownError("");
+  std::int64_t unix_ns = 0;  // this host's wall clock
+};
+struct UsageSaved {  // the answer to SaveUsage
+  absl::Status status{};
+};
+
 // --- the cluster and its operators ---
 struct ClusterChanged {
   proto::ClusterUpdate update{};
@@ -145,9 +157,10 @@ struct FaultAsked {
   proto::FaultOrder::Kind kind{};
 };
 
-using Event = std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived,
-                           InputsArrived, RequestCancelled, OutputsRead, AdoptionAsked, ModelDisowned,
-                           CopyFetched, CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded, ImageSaved,
-                           ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+using Event =
+    std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived, InputsArrived,
+                 RequestCancelled, OutputsRead, AdoptionAsked, ModelDisowned, CopyFetched, CopyPlaced,
+                 WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, MetersRead, UsageSaved,
+                 ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

@@ -53,6 +53,7 @@ proto::MemberReport Membership::Report(const proto::DescribeMember& wish) {
   }
   *report.mutable_load() = Load();
   if (!wish.joining()) {
+    parts_.metering.Report(wish.usage_stored(), report);
     *report.mutable_demand() = parts_.requests.demand().Take();
     for (auto& event : parts_.out.journal().After(wish.events_heard(), parts_.out.now()))
       *report.add_events() = std::move(event);

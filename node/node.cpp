@@ -17,6 +17,7 @@ struct Router {
     parts.routers.UpdateCapacity();
     parts.profiles.On(event);
     parts.remembered.On(event);
+    parts.metering.On(event);
   }
   void operator()(const Stopping& event) const {
     parts.profiles.On(event);
@@ -42,6 +43,8 @@ struct Router {
         return parts.remembered.OnSaveTimer();
       case Timer::kBroadcasts:
         return parts.broadcasts.OnTimer();
+      case Timer::kMeters:
+        return parts.metering.OnTimer();
     }
   }
   void operator()(const RouterSaidHello& event) const { parts.routers.On(event); }
@@ -58,6 +61,8 @@ struct Router {
   void operator()(OrderAnswered& event) const { parts.orders.On(event); }
   void operator()(const ImageLoaded& event) const { parts.states.On(event); }
   void operator()(ImageSaved& event) const { parts.write_backs.On(event); }
+  void operator()(const MetersRead& event) const { parts.metering.On(event); }
+  void operator()(const UsageSaved& event) const { parts.metering.On(event); }
   void operator()(const ClusterChanged& event) const { parts.membership.On(event); }
   void operator()(const Joined& event) const { parts.Hear(event); }
   void operator()(const ReportAsked& event) const { parts.membership.On(event); }

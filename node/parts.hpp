@@ -28,6 +28,7 @@
 #include "node/settings.hpp"
 #include "node/state/states.hpp"
 #include "node/state/write_backs.hpp"
+#include "node/usage/metering.hpp"
 #include "node/view.hpp"
 
 namespace troupe::node {
@@ -76,6 +77,8 @@ struct Parts {
   // state/
   States states{*this, runtimes.size(), settings.state_memory};
   WriteBacks write_backs{*this};
+  // usage/
+  Metering metering{*this, settings};
 
   View view{*this, runtimes.size()};
 };

@@ -14,6 +14,7 @@
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 #include "proto/profile.pb.h"
+#include "proto/usage.pb.h"
 #include "scheduling/cost_model.hpp"
 
 namespace troupe::node {
@@ -72,6 +73,10 @@ struct NodeSettings : NodeTuning {
   bool keeps_adopted = false;  // what it adopts is to be written (SaveAdopted)
   Duration remember_after = std::chrono::seconds(1);
   Duration save_adopted_after = std::chrono::milliseconds(500);  // of a change: many come together
+  bool meters = false;        // what functions use is counted, and told to the manager
+  proto::NodeUsage usage;     // the ledger as its file has it, or a new one with a name
+  bool usage_is_new = false;  // the file was not there, or was damaged
+  Duration read_meters_every = std::chrono::seconds(1);
   Duration save_profiles_every = std::chrono::seconds(10);
   // How long a worker that was adopted keeps models that this node has not been told of.
   Duration orphan_grace = std::chrono::seconds(3);

@@ -76,6 +76,7 @@ proto::NodeDescription View::Describe(Time now) const {
     AddWork(gpu, now, status);
     AddRuntime(gpu, now, status);
   }
+  parts_.metering.Describe(node);
   return node;
 }
 

@@ -11,11 +11,16 @@ namespace troupe::node {
 
 void Swaps::Order(const HeldStart& start, const SwapWay& way) {
   const auto& dispatch = start.dispatch;
-  const auto source = parts_.requests.Find(dispatch.request)->was;
+  const auto* request = parts_.requests.Find(dispatch.request);
+  const auto source = request->was;
   const auto& copy = parts_.models.Find(dispatch.model)->copy;
   auto order = SwapInOrderFor(dispatch, copy, parts_.out.now());
   auto& swap = *order.mutable_swap_in();
   swap.set_address(parts_.models.AddressOf(dispatch.model));
+  // What the node brings for a trial of its own is not the user's.
+  if (!request->trial)
+    swap.set_meter(parts_.metering.PayerOf(parts_.models.FunctionOf(request->message),
+                                           request->message.function().name()));
   ImagePtr image;
   if (dispatch.bring_state) image = parts_.states.AddTo(dispatch.state, swap);
   if (way.pinned != nullptr) {
@@ -32,9 +37,10 @@ void Swaps::Prefetch(const Dispatch& dispatch) {
   NoteVictims(dispatch);
   log_.Dispatched(ModelWas::kAhead);
   for (const auto& victim : dispatch.victims) parts_.evictions.Order(dispatch.gpu, victim);
-  const auto& copy = parts_.models.Find(dispatch.model)->copy;
-  auto order = SwapInOrderFor(dispatch, copy, parts_.out.now());
+  const auto& model = *parts_.models.Find(dispatch.model);
+  auto order = SwapInOrderFor(dispatch, model.copy, parts_.out.now());
   order.mutable_swap_in()->set_address(parts_.models.AddressOf(dispatch.model));
+  order.mutable_swap_in()->set_meter(parts_.metering.PayerOf(&model.function, model.function.key().name()));
   parts_.orders.GiveFor(
       dispatch.model, dispatch.gpu, std::move(order),
       SwapInOrdered{{dispatch, 0}, parts_.runtimes.Life(dispatch.gpu), ModelWas::kAhead, 0, nullptr});

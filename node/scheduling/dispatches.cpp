@@ -68,6 +68,8 @@ void Dispatches::OrderRun(const HeldStart& start) {
     order.mutable_run()->set_precision(function->precision());
     order.mutable_run()->set_sm_partition(function->sm_partition());
   }
+  if (!held->trial)
+    order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
   held->limit = RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
                             parts_.scheduler.RunsOf(dispatch.model), order.run().sm_partition());
   order.mutable_run()->set_run_limit_ns(held->limit.limit.count());

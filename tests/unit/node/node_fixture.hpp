@@ -139,7 +139,11 @@ class NodeTest : public testing::Test {
     return absl::StrCat("adopted ", answer.ask, " ",
                         absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
   }
-  std::string Line(const Answer<proto::MemberReport>& answer) { return absl::StrCat("report ", answer.ask); }
+  std::string Line(const Answer<proto::MemberReport>& answer) {
+    if (answer.reply.has_usage())
+      return absl::StrCat("report ", answer.ask, ", statement ", answer.reply.usage().sequence());
+    return absl::StrCat("report ", answer.ask);
+  }
   std::string Line(const Answer<proto::DrainReply>& answer) { return absl::StrCat("drained ", answer.ask); }
   std::string Line(const Answer<absl::Status>& answer) {
     return absl::StrCat("fault ", answer.ask, " ", absl::StatusCodeToString(answer.reply.code()));
@@ -199,6 +203,15 @@ class NodeTest : public testing::Test {
   static std::string Line(const SaveAdopted& save) {
     return absl::StrCat("save ", save.adopted.functions_size(), " adopted");
   }
+  static std::string Line(const ReadMeters&) { return "read meters"; }
+  static std::string Line(const SaveUsage& save) {
+    std::string line = absl::StrCat("save usage, statement ", save.usage.sequence());
+    for (const auto& amount : save.usage.open().amounts())
+      absl::StrAppend(&line, "; ", amount.tenant(), "/", amount.function(), " ", amount.runs(), " runs, ",
+                      amount.host_kib_ms(), " KiB ms");
+    return line;
+  }
+  static std::string Line(const DropMeter& drop) { return absl::StrCat("drop meter ", drop.page); }
   static std::string Line(const Log&) { return {}; }
   static std::string Line(const WakeMe&) { return {}; }
   static std::string Line(const AskSince& ask) { return absl::StrCat("ask since ", ask.revision); }
