@@ -23,6 +23,7 @@ struct StoreRouter {
   void operator()(const StepStored& stored) const { parts.runs.On(stored, status); }
   void operator()(const EndStored& stored) const { parts.runs.On(stored, status); }
   void operator()(const ClaimStored& stored) const { parts.claims.On(stored, status); }
+  void operator()(const UsageStored& stored) const { parts.usage.On(stored, status); }
   void operator()(const StartsTakenBack& stored) const { parts.unwritten.On(stored, status); }
 };
 
@@ -81,6 +82,7 @@ void Parts::Hear(const Started& event) {
 void Parts::Pulse() {
   out.WakeAfter(Timer::kPulse, settings.tick);
   members.Pulse();
+  usage.Pulse();
   claims.TakeOver();
   machines.Provision();
   objects.Collect();

@@ -27,6 +27,7 @@
 #include "cluster/runs/runs.hpp"
 #include "cluster/runs/unwritten_runs.hpp"
 #include "cluster/settings.hpp"
+#include "cluster/usage/metered_usage.hpp"
 
 namespace troupe::cluster {
 
@@ -51,6 +52,8 @@ struct Parts {
   // members/
   Members members{*this};
   Machines machines{*this};
+  // usage/
+  MeteredUsage usage{*this};
   // copies/
   Copies copies{*this};
   // runs/

@@ -123,6 +123,12 @@ proto::AdminReply AnswerFromState(const proto::AdminRequest& request, const Mana
       return AnswerRuns(state, request.list_runs().workflow());
     case Case::kShowRun:
       return AnswerRun(state, request.show_run().run());
+    case Case::kListUsage: {
+      proto::AdminReply reply;
+      for (auto& amount : state.catalogue.usage().Sum(request.list_usage()))
+        *reply.add_usage() = std::move(amount);
+      return reply;
+    }
     case Case::kListEvents: {
       proto::AdminReply reply;
       for (auto& event : state.events.After(request.list_events().after(), request.list_events().limit()))

@@ -112,8 +112,11 @@ void Members::On(const HeartbeatHeard& event) {
   const auto& heartbeat = event.heartbeat;
   proto::HeartbeatReply reply;
   reply.set_known(table_.Hear(heartbeat, parts_.out.now()).ok());
-  if (reply.known())
+  if (reply.known()) {
     for (const auto& model : heartbeat.demand()) parts_.copies.Asked(model.model_digest(), model.requests());
+    // Only nodes have GPUs and host regions that functions use.
+    if (HasNode(heartbeat.name())) reply.set_usage_stored(parts_.usage.Hear(heartbeat));
+  }
   for (auto& told : table_.TakeEvents(heartbeat)) {
     // One clock for the whole cluster.
     told.set_unix_ns(parts_.out.unix_now() - std::max<std::int64_t>(0, told.age_ns()));

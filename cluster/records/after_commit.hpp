@@ -6,9 +6,11 @@
 #include <set>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "cluster/admin/audit_entry.hpp"
 #include "cluster/events.hpp"
+#include "cluster/records/usage_totals.hpp"
 #include "cluster/runs/run_change.hpp"
 
 namespace troupe::cluster {
@@ -29,6 +31,11 @@ struct DrainStored {
 struct HomeStored {  // the node that is to keep the state of this model's functions
   std::string digest{};
   std::string node{};
+};
+
+// --- usage ---
+struct UsageStored {
+  std::vector<HeardStatement> statements{};
 };
 
 // --- records ---
@@ -54,7 +61,8 @@ struct StartsTakenBack {
 };
 
 // The first: nothing is left to do.
-using AfterCommit = std::variant<std::monostate, EpochStored, DrainStored, HomeStored, MutationStored,
-                                 StartStored, StepStored, EndStored, ClaimStored, StartsTakenBack>;
+using AfterCommit =
+    std::variant<std::monostate, EpochStored, DrainStored, HomeStored, MutationStored, StartStored,
+                 StepStored, EndStored, ClaimStored, StartsTakenBack, UsageStored>;
 
 }  // namespace troupe::cluster

@@ -57,6 +57,8 @@ absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::str
     *command.mutable_key() = std::move(key);
     out.keys_.Apply(command);
   }
+  for (const auto& amount : records.usage) out.usage_.Load(amount);
+  for (const auto& ledger : records.ledgers) out.usage_.Load(ledger);
   out.TakeRuns(std::move(records.runs), records.steps);
   out.revision_ = std::max(out.revision_, records.revision) + (is_new ? 0 : kRestartGap);
   out.functions_.BeginAt(out.revision_);

@@ -8,11 +8,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/function_registry.hpp"
 #include "cluster/records/key_registry.hpp"
+#include "cluster/records/usage_totals.hpp"
 #include "cluster/runs/run_log.hpp"
 #include "cluster/workflow_registry.hpp"
 #include "proto/admin.pb.h"
@@ -31,6 +33,8 @@ struct CatalogueRecords {
   std::vector<proto::ApiKeyRecord> keys{};
   std::vector<proto::RunRecord> runs{};
   std::vector<proto::CommitStep> steps{};
+  std::vector<proto::UsageAmount> usage{};
+  std::vector<proto::UsageLedger> ledgers{};
 };
 
 class Catalogue {
@@ -72,21 +76,23 @@ class Catalogue {
     drain ? static_cast<void>(drained_.insert(node)) : static_cast<void>(drained_.erase(node));
   }
 
+  // What functions used. It changes nothing that members see.
+  [[nodiscard]] const UsageTotals& usage() const { return usage_; }
+  void ApplyUsage(const std::vector<HeardStatement>& statements) { usage_.Apply(statements); }
+
   void ApplyEpoch(std::uint64_t epoch) { last_epoch_ = epoch; }
 
   // The model whose users a command changes; empty: of none. Ask before it is applied.
-  [[nodiscard]] std::string ModelOf(const proto::DeployFunction& command) const {
-    return command.record().model_digest();
-  }
-  [[nodiscard]] std::string ModelOf(const proto::RemoveFunction& command) const {
-    return ModelOf(command.key());
-  }
-  [[nodiscard]] std::string ModelOf(const proto::SetFunctionLoaded& command) const {
-    return ModelOf(command.key());
-  }
   template <class Command>
-  [[nodiscard]] std::string ModelOf(const Command&) const {
-    return {};
+  [[nodiscard]] std::string ModelOf(const Command& command) const {
+    if constexpr (std::is_same_v<Command, proto::DeployFunction>) {
+      return command.record().model_digest();
+    } else if constexpr (std::is_same_v<Command, proto::RemoveFunction> ||
+                         std::is_same_v<Command, proto::SetFunctionLoaded>) {
+      return ModelOfFunction(command.key());
+    } else {
+      return {};
+    }
   }
   template <class Command>
   void Apply(const Command& command) {
@@ -104,7 +110,7 @@ class Catalogue {
   [[nodiscard]] Digests Objects() const;
 
  private:
-  [[nodiscard]] std::string ModelOf(const proto::FunctionKey& key) const {
+  [[nodiscard]] std::string ModelOfFunction(const proto::FunctionKey& key) const {
     const auto* record = functions_.table().Find(key);
     return record == nullptr ? std::string() : record->model_digest();
   }
@@ -142,6 +148,7 @@ class Catalogue {
   RunLog runs_;
   std::map<std::string, std::string> homes_;
   std::set<std::string> drained_;
+  UsageTotals usage_;
 };
 
 }  // namespace troupe::cluster

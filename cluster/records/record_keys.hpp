@@ -6,8 +6,10 @@ namespace troupe::cluster {
 inline constexpr char kClusterKey[] = "cluster";
 inline constexpr char kEpochKey[] = "epoch";
 inline constexpr char kRevisionKey[] = "revision";
-inline constexpr char kHomeKey[] = "state-home/";  // and a model's digest
-inline constexpr char kDrainedKey[] = "drained/";  // and a node's name
-inline constexpr char kApiKeyKey[] = "api-key/";   // and the key's name
+inline constexpr char kHomeKey[] = "state-home/";           // and a model's digest
+inline constexpr char kDrainedKey[] = "drained/";           // and a node's name
+inline constexpr char kApiKeyKey[] = "api-key/";            // and the key's name
+inline constexpr char kUsageKey[] = "usage/total/";         // and "TENANT/FUNCTION/DAY"
+inline constexpr char kUsageLedgerKey[] = "usage/ledger/";  // and the ledger's name
 
 }  // namespace troupe::cluster

@@ -152,6 +152,8 @@ class ClusterTest : public testing::Test {
         answer.reply.code() == 0 ? absl::StrCat("epoch ", answer.reply.epoch()) : Code(answer.reply));
   }
   static std::string Line(const Answer<proto::HeartbeatReply>& answer) {
+    if (answer.reply.usage_stored() > 0)
+      return absl::StrCat("heard, usage ", answer.reply.usage_stored(), " stored");
     return answer.reply.known() ? "heard" : "unknown";
   }
   static std::string Line(const Answer<proto::AdminReply>& answer) {
