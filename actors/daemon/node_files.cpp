@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "actors/daemon/usage_file.hpp"
 #include "actors/node/message_file.hpp"
 
 namespace troupe::actors {
@@ -34,7 +35,7 @@ FilePtr<Message> Keep(const std::string& path, WorkPool& pool, const std::string
 
 }  // namespace
 
-void KeepNodeFiles(const std::string& data, WorkPool& pool, NodeOptions& options) {
+void KeepNodeFiles(const std::string& data, const std::string& run, WorkPool& pool, NodeOptions& options) {
   const auto profiles = Keep(data + "/profiles", pool, "profiles of models",
                              "what it knew of the models will be learned anew", options.profiles);
   const auto adopted =
@@ -42,6 +43,12 @@ void KeepNodeFiles(const std::string& data, WorkPool& pool, NodeOptions& options
            "what was adopted here will be known when the manager is heard", options.remembered);
   options.save_profiles = [profiles](proto::NodeProfiles newest) { profiles->Save(std::move(newest)); };
   options.save_adopted = [adopted](proto::ClusterUpdate newest) { adopted->Save(std::move(newest)); };
+  const std::string ledger = data + "/usage";
+  auto kept = LoadUsage(ledger);
+  if (!kept.warning.empty()) spdlog::warn("{}", kept.warning);
+  options.usage = std::move(kept.usage);
+  options.usage_is_new = kept.is_new;
+  options.metering = FileMeterAccess(ledger, run, pool);
   spdlog::info("found on disk: {} functions that were adopted, profiles of {} models",
                options.remembered.functions_size(), options.profiles.models_size());
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/daemon/swap_gauges.hpp"
+#include "actors/daemon/usage_gauges.hpp"
 
 namespace troupe::actors {
 
@@ -44,6 +45,7 @@ void NodeGauges::Show(const proto::NodeDescription& node, const HostRegion& host
               static_cast<double>(host.usage.used.count()));
   ShowGpus(node);
   ShowSwaps(node, gauges_);
+  ShowUsage(node, gauges_);
   refusals.Show(mine, gauges_);
   if (isolated) ShowRuntimes(node);
 }

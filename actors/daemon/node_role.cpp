@@ -176,7 +176,7 @@ class NodeRole final : public Role {
     options.copies.region = host_->usage().capacity;
     options.topology = topology_;
     options.costs.link = config.gpus.link;
-    KeepNodeFiles(config.member.data, common_.pool, options);
+    KeepNodeFiles(config.member.data, config.member.run, common_.pool, options);
     options.executor.supervision.hang_timeout = config.gpus.hang;
     for (unsigned i = 0; i < config.gpus.count; ++i)
       options.gpus.push_back({absl::StrCat(config.gpus.device, ":", i), config.gpus.memory});

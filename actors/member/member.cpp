@@ -28,7 +28,8 @@ struct ManagerSession {
   std::string cluster;
   std::uint64_t epoch = 0;  // 0: not joined
   std::uint64_t sequence = 0;
-  std::uint64_t life = 0;  // answers from an earlier one are dropped
+  std::uint64_t life = 0;          // answers from an earlier one are dropped
+  std::uint64_t usage_stored = 0;  // how many of the subject's usage statements a manager has stored
 };
 
 // `Subject` is the actor that the member speaks for; the manager gets its handle with each join.
@@ -181,6 +182,7 @@ class Member : public MemberSelf::base {
     const auto life = session_.life;
     proto::DescribeMember ask;
     ask.set_events_heard(events_.heard());
+    ask.set_usage_stored(session_.usage_stored);
     Call<proto::MemberReport>(this, calls_, subject_, session_.heartbeat * 5, std::move(ask),
                               [this, life](absl::StatusOr<proto::MemberReport> report) {
                                 // A subject that does not answer is not alive: then neither are we.
@@ -196,6 +198,9 @@ class Member : public MemberSelf::base {
     *beat.mutable_gpus() = report.gpus();
     *beat.mutable_load() = report.load();
     *beat.mutable_demand() = report.demand();
+    beat.set_usage_ledger(report.usage_ledger());
+    beat.set_unix_ns(report.unix_ns());
+    if (report.has_usage()) *beat.mutable_usage() = report.usage();
     std::uint64_t told = 0;
     if (events_.MayTell() && report.events_size() > 0) {
       *beat.mutable_events() = report.events();
@@ -209,6 +214,7 @@ class Member : public MemberSelf::base {
           if (life != session_.life || !reply.ok()) return;
           if (!reply->known()) return Join();
           options_.lease->Heard(sent);
+          session_.usage_stored = reply->usage_stored();
           Remind(reply->revision());
         });
   }

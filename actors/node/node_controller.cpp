@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
+#include "actors/core/continuations.hpp"
 #include "actors/core/fault_hook.hpp"
 #include "actors/core/open_promises.hpp"
 #include "actors/core/time.hpp"
@@ -33,6 +34,7 @@ NodeOptions Complete(NodeOptions options) {
   options.state_memory = options.states.capacity;
   options.keeps_profiles = options.save_profiles != nullptr;
   options.keeps_adopted = options.save_adopted != nullptr;
+  options.meters = static_cast<bool>(options.metering);
   return options;
 }
 
@@ -103,6 +105,7 @@ class NodeController : public ControllerSelf::base {
         [this](const proto::Continue& message) {
           inputs_.Resume(message);
           store_.Resume(message);
+          metering_.Resume(message);
         },
     };
   }
@@ -115,6 +118,7 @@ class NodeController : public ControllerSelf::base {
     open_.Clear();
     inputs_.Clear();
     store_.Clear();
+    metering_.Clear();
     routers_.clear();
     cache_ = nullptr;
   }
@@ -287,6 +291,20 @@ class NodeController : public ControllerSelf::base {
 
   void Do(node::SaveProfiles& save) { options_.save_profiles(std::move(save.profiles)); }
   void Do(node::SaveAdopted& save) { options_.save_adopted(std::move(save.adopted)); }
+  void Do(node::ReadMeters&) {
+    options_.metering.read(
+        metering_.Make<MeterAccess::Pages>(this, [this](absl::StatusOr<MeterAccess::Pages> pages) {
+          On(node::MetersRead{std::move(pages), options_.metering.unix_now()});
+        }));
+  }
+  void Do(node::SaveUsage& save) {
+    auto done = metering_.Make<bool>(
+        this, [this](const absl::StatusOr<bool>& saved) { On(node::UsageSaved{saved.status()}); });
+    options_.metering.save(std::move(save.usage), [done](absl::Status status) {
+      done(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(std::move(status)));
+    });
+  }
+  void Do(node::DropMeter& drop) { options_.metering.drop(drop.page); }
   void Do(node::Log& log) {
     if (options_.on_event) options_.on_event(log.kind, log.message);
   }
@@ -298,6 +316,8 @@ class NodeController : public ControllerSelf::base {
   node::Node node_;
   RemoteInputs inputs_;
   StateStore store_;
+  static constexpr std::uint64_t kFirstMeterTicket = std::uint64_t{1} << 61U;
+  Continuations metering_{kFirstMeterTicket};  // tickets that no other continuations here have
   MemberSession session_;
   PendingCalls calls_;
   std::vector<ExecutorActor> executors_;  // by runtime

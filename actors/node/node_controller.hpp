@@ -10,6 +10,7 @@
 #include "actors/interfaces/node_controller.hpp"
 #include "actors/member/lease.hpp"
 #include "actors/node/executor.hpp"
+#include "actors/node/meter_access.hpp"
 #include "actors/node/remote_inputs.hpp"
 #include "actors/node/state_store.hpp"
 #include "node/settings.hpp"
@@ -31,6 +32,7 @@ struct NodeOptions : node::NodeSettings {
   // Told what the node has learned, or adopted, when that has changed; must return at once. May be empty.
   std::function<void(proto::NodeProfiles)> save_profiles;
   std::function<void(proto::ClusterUpdate)> save_adopted;
+  MeterAccess metering;  // what functions use is counted unless this is empty
   ExecutorLimits executor;
   Duration adopt_timeout = std::chrono::minutes(5);  // fetch one model, or place it
   Duration describe_timeout = std::chrono::seconds(1);

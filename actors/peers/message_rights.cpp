@@ -150,6 +150,7 @@ constexpr AdminRow kAdminRows[] = {
     {Case::kShowImport, "look at an import", kReaders},
     {Case::kShowSlo, "look at the SLOs", kReaders},
     {Case::kExplainRequest, "look at requests", kReaders},
+    {Case::kListUsage, "look at what was used", kReaders},
 };
 
 // As RequireRole, for a peer that may have no certificate.

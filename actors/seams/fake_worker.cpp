@@ -60,8 +60,7 @@ class Worker : public caf::event_based_actor {
     auto& control = *shared_->control;
     shared_->Begin(incarnation);
     Forget();
-    control.life = {};
-    control.life.up = true;
+    control.Begin();
     control.used = Bytes(0);
     ++control.spawns;
     if (control.refuse_start) return Die(1, 0, "told to refuse");
@@ -278,6 +277,7 @@ class Worker : public caf::event_based_actor {
     TakeStates(swap, States(), shared_->control->states_by_model);
     proto::WorkerOutcome outcome;
     outcome.set_bytes(swap.has_broadcast() ? from_host.count() : bytes.count());
+    shared_->control->CountMoved(swap.meter(), Bytes(outcome.bytes()));
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
@@ -367,6 +367,7 @@ class Worker : public caf::event_based_actor {
       run.mutable_outputs(run.outputs_size() - 1)->mutable_spec()->set_name("out_" + input.spec().name());
     }
     if (!function.empty()) CountRun(States().at(function), run);
+    shared_->control->CountRun(order.run(), Now(this) - begin);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
@@ -374,6 +375,7 @@ class Worker : public caf::event_based_actor {
   void Cut(const proto::WorkerOrder& order, Time begin) {
     proto::WorkerOutcome outcome;
     outcome.mutable_run()->set_compute_ns((Now(this) - begin).count());
+    shared_->control->CountRun(order.run(), Now(this) - begin);
     Answer(order.sequence(), absl::DeadlineExceededError("the run was cut"), std::move(outcome), begin);
   }
 

@@ -16,6 +16,7 @@
 
 #include "actors/seams/fake_gpu.hpp"
 #include "actors/seams/fake_long_runs.hpp"
+#include "actors/seams/fake_meters.hpp"
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
 
@@ -49,6 +50,7 @@ struct FakeWorkerLife {
   bool up = false;
   bool linked = false;  // adopted, by the link that there is
   std::string runtime;  // whom it serves
+  std::string page;     // in which it counts; empty: it does not
   Time alone_since{};
   std::map<std::string, Bytes> resident;  // by digest
   std::map<std::string, Bytes> loading;
@@ -75,6 +77,7 @@ class FakeWorkerControl {
   Bytes fullest;                 // device memory at its fullest, with the activations of the runs under way
   std::uint64_t no_fit = 0;      // swap-ins that found no room
   FakeWorkerLife life;
+  std::shared_ptr<FakeMeters> meters;  // of its machine; null: nothing is counted
   // (runtime, digest) of each model that was prepared, brought or run here.
   std::set<std::pair<std::string, std::string>> touched;
   // (digest, precision, and percent of the SMs of each run) of each model that was prepared or run here.
@@ -97,6 +100,19 @@ class FakeWorkerControl {
   // Whether a worker of another GPU, which sends this broadcast, has all of it; nothing: it does not send it
   // (any more). Empty: this one takes part in none.
   std::function<std::optional<bool>(std::uint32_t gpu, const std::string& meeting)> peer_sends;
+  // Another life begins.
+  void Begin() {
+    life = {};
+    life.up = true;
+    if (meters) life.page = meters->NewPage();
+  }
+  // As a worker counts before it answers.
+  void CountRun(const proto::RunOrder& run, Duration computed) const {
+    if (meters) meters->CountRun(life.page, run, computed);
+  }
+  void CountMoved(const std::string& key, Bytes moved) const {
+    if (meters) meters->Count(life.page, key, 0, 0, moved.count());
+  }
   // Dies now; what it held is gone. Set by the link.
   std::function<void()> kill;
 };
