@@ -52,6 +52,13 @@ namespace troupe::shell {
 // One request: what it waited for, in lines with bars.
 [[nodiscard]] std::string RequestDetails(const proto::RequestTimeline& request, const Style& style);
 
+struct PriceBook;
+// `prices`: adds what it costs; null: it does not.
+[[nodiscard]] Table UsageTable(const proto::AdminReply& reply, proto::ListUsage::By by,
+                               const PriceBook* prices);
+// The exact amounts, with a header.
+[[nodiscard]] std::string UsageCsv(const proto::AdminReply& reply, const PriceBook* prices);
+
 // One line: time, who, what, text.
 [[nodiscard]] std::string EventLine(const proto::Event& event, const Style& style);
 // Where it ran and what its time was spent on. `waited` is what the shell measured.

@@ -7,7 +7,7 @@ const std::vector<Verb>& Verbs() {
     std::vector<Verb> all;
     for (const auto& part :
          {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(), SplitVerbs(),
-          InferVerbs(), KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), WatchVerbs()})
+          InferVerbs(), KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
