@@ -136,6 +136,7 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
   for (std::size_t i = 0; i < plan.options.gpus.size() * runtimes; ++i) {
     if (!adopted) node.workers.push_back(std::make_shared<actors::FakeWorkerControl>());
     auto& worker = node.workers[i];
+    worker->meters = plan.meters;
     worker->peer_pins = [&node, runtimes](std::uint32_t gpu, const std::string& runtime, std::uint64_t pin) {
       const auto first = node.workers.begin() + gpu * runtimes;
       return std::any_of(first, first + runtimes, [&](const auto& source) {

@@ -53,7 +53,8 @@ class World : public VirtualSystem {
     actors::FakeWorkerProfile worker;  // of each GPU; its runtimes share the memory
     std::vector<Bytes> memories{};     // of the GPUs, where they differ; empty: the worker's
     Bytes host_region = GiB(2);
-    std::string cluster{};  // that it was a member of
+    std::string cluster{};                         // that it was a member of
+    std::shared_ptr<actors::FakeMeters> meters{};  // in which its workers count; null: they do not
     // The engine of each runtime; empty: what `worker` says.
     std::function<std::unique_ptr<actors::FakeGpu>(std::uint32_t runtime, actors::FakeGpu::Timer)> make_gpu;
   };
@@ -88,6 +89,10 @@ class World : public VirtualSystem {
   void RestartGateway(std::size_t index);
   void StartNode(NodePlan plan);
   void KillNode(const std::string& name);
+  // What a node is started again with.
+  void AdjustNode(const std::string& name, const std::function<void(NodePlan&)>& adjust) {
+    adjust(plans_.at(name));
+  }
   // A node that was killed, as it was started first.
   void RestartNode(const std::string& name, Kept kept);
 

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "cluster/records/record_keys.hpp"
+#include "sim/checkers/usage_check.hpp"
 
 namespace troupe::sim {
 
@@ -88,6 +90,15 @@ absl::Status ChaosCluster::StartManager() {
   const auto started = world_.TryStartManager(kReplicas);
   manager_up_ = started.ok();
   return started;
+}
+
+std::vector<std::string> ChaosCluster::BrokenUsage() const {
+  std::vector<proto::UsageAmount> stored;
+  const auto scanned = storage::ScanMessages<proto::UsageAmount>(
+      disk_, storage::Table::kSettings, cluster::kUsageKey,
+      [&stored](std::string_view, proto::UsageAmount amount) { stored.push_back(std::move(amount)); });
+  if (!scanned.ok()) return {std::string(scanned.message())};
+  return CheckUsage(nodes_.meters().Expected(), stored);
 }
 
 void ChaosCluster::Note(const std::string& what) {

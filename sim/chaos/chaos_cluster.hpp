@@ -55,6 +55,8 @@ class ChaosCluster {
   [[nodiscard]] const ChaosNodes& nodes() const { return nodes_; }
   [[nodiscard]] SimulatedDisk& disk() { return disk_; }
   [[nodiscard]] StoreWatch& store_watch() { return store_watch_; }
+  // What the manager's store says that functions used, compared with what the workers counted.
+  [[nodiscard]] std::vector<std::string> BrokenUsage() const;
   [[nodiscard]] WireWatch& wire_watch() { return taps_.epochs; }
   [[nodiscard]] StepWatch& step_watch() { return taps_.steps; }
 

@@ -49,7 +49,7 @@ ChaosNodes::~ChaosNodes() {
   std::filesystem::remove_all(disks_, ignored);
 }
 
-World::NodePlan ChaosNodes::PlanOf(const std::string& name) const {
+World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   World::NodePlan plan;
   plan.options.name = name;
   plan.options.executor = ShortLimits();
@@ -62,6 +62,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) const {
   plan.worker.long_runs = long_runs_;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
+  meters_.Begin(name, plan);
   return plan;
 }
 
@@ -84,6 +85,7 @@ bool ChaosNodes::Start(const std::string& name, World::Kept kept) {
     std::filesystem::remove_all(DiskOf(name));
     std::filesystem::create_directory(DiskOf(name));
   }
+  meters_.Restart(name, kept);
   world_.RestartNode(name, kept);
   return true;
 }

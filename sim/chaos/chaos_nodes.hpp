@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/seams/fake_worker_link.hpp"
+#include "sim/chaos/node_meters.hpp"
 #include "sim/faults/fault_plan.hpp"
 #include "sim/world.hpp"
 
@@ -36,6 +37,9 @@ class ChaosNodes {
   // What the GPUs saw of the runs of models that StretchRuns named.
   [[nodiscard]] const std::vector<actors::FakeLongRuns::Seen>& long_runs() const { return long_runs_->seen; }
 
+  [[nodiscard]] NodeMeters& meters() { return meters_; }
+  [[nodiscard]] const NodeMeters& meters() const { return meters_; }
+
   // --- planted errors (planted.hpp) ---
   void TakeMemory(Bytes bytes);  // of each GPU, behind its node's back
   void ForgetARun();             // each state that is on a GPU now
@@ -43,7 +47,7 @@ class ChaosNodes {
   void NeverCut() { long_runs_->never_cuts = true; }
 
  private:
-  [[nodiscard]] World::NodePlan PlanOf(const std::string& name) const;
+  [[nodiscard]] World::NodePlan PlanOf(const std::string& name);
   [[nodiscard]] std::string DiskOf(const std::string& node) const { return disks_ + "/" + node; }
   template <class Call>
   void ForEachWorker(Call call);
@@ -51,6 +55,7 @@ class ChaosNodes {
   World& world_;
   const ClusterShape shape_;
   const std::string disks_;  // a directory of its own: under it the states of each node's functions
+  NodeMeters meters_{world_};
   const std::shared_ptr<actors::FakeLongRuns> long_runs_ = std::make_shared<actors::FakeLongRuns>();
 };
 

@@ -11,7 +11,10 @@ namespace troupe::sim {
 
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+constexpr Duration kCommit = milliseconds(100);  // longer than any commit of a disk that is well
 
 std::string WrongWith(const proto::MemberRecord& member) {
   if (member.state() != proto::MEMBER_ALIVE)
@@ -63,7 +66,9 @@ std::vector<std::string> Health::LookInside() {
   std::vector<std::string> ill;
   LookAtGateways(ill);
   LookAtNodes(ill);
-  if (cluster_.disk().waiting() > 0) ill.emplace_back("commits wait at the disk");
+  // Usage is stored every second for as long as the nodes have models, and each commit ends soon.
+  if (!cluster_.agenda().RunUntil([this] { return cluster_.disk().waiting() == 0; }, kCommit))
+    ill.emplace_back("commits wait at the disk");
   return ill;
 }
 

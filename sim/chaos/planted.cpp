@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 13>& AllPlanted() {
-  static constexpr std::array<PlantedName, 13> kAll = {{
+const std::array<PlantedName, 14>& AllPlanted() {
+  static constexpr std::array<PlantedName, 14> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -22,6 +22,7 @@ const std::array<PlantedName, 13>& AllPlanted() {
       {Planted::kSharedState, "shared-state", "states"},
       {Planted::kForgottenKey, "forgotten-key", "states"},
       {Planted::kCountedTwice, "counted-twice", "counts"},
+      {Planted::kForgottenPages, "forgotten-pages", "usage"},
       {Planted::kUncutRun, "uncut-run", "limits"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};

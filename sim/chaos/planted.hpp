@@ -22,6 +22,7 @@ enum class Planted {
   kSharedState,     // a write-back takes the states of all functions of its model
   kForgottenKey,    // answers are not kept by their keys
   kCountedTwice,    // gateways count each request twice
+  kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
   kUncutRun,        // runs go on beyond their limit
   kUnmended,        // a fault stays
 };
@@ -30,7 +31,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 13>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 14>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

@@ -108,6 +108,8 @@ class ScheduleRun {
         return cluster_.fronts().Plant([](SimulatedFront& front) { front.ForgetKeys(); });
       case Planted::kCountedTwice:
         return cluster_.fronts().Plant([](SimulatedFront& front) { front.CountTwice(); });
+      case Planted::kForgottenPages:
+        return cluster_.nodes().meters().ForgetPages();
       case Planted::kUncutRun:
         return cluster_.nodes().NeverCut();
       case Planted::kUnmended:
@@ -182,6 +184,12 @@ class ScheduleRun {
     for (const auto& line : lines) Break(checker, line);
   }
 
+  // What was counted last is read within a second, told with a heartbeat and stored.
+  void CheckCharges() {
+    cluster_.agenda().RunUntil([this] { return cluster_.BrokenUsage().empty(); }, kLongestRecovery);
+    BreakAll("usage", cluster_.BrokenUsage());
+  }
+
   void Check() {
     BreakAll("start", injector_.failures());
     BreakAll("requests", CheckRequests(clients_.ledger(), WithWorkflow(),
@@ -203,6 +211,7 @@ class ScheduleRun {
       Break("limits", "a worker was started again, though nothing had befallen any");
     CheckMemory();
     CheckLog();
+    CheckCharges();
   }
 
   [[nodiscard]] std::vector<GpuRun> GpuRuns() const {
