@@ -8,6 +8,7 @@ import numpy as np
 
 from harness import E2eTest, Load, StartFailed, eventually, main
 from harness.networks import dense, scale
+from harness.shell import Shell
 
 X = {"x": np.ones((1, 4), np.float32)}
 
@@ -75,6 +76,26 @@ class FullDisk(E2eTest):
             self.assertNotIn("Retry-After", answer.headers)
         filler.unlink()
         eventually(lambda: http.deploy("triple", scale(3)).code == 200, "with room, deployments work again")
+
+    def test_usage_waits_for_room_and_loses_nothing(self):
+        daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
+        daemon.http.deploy("double", scale(2)).good()
+        shell = Shell(daemon.address("manager"), self.directory)
+
+        def runs():
+            return sum(int(row.get("runs", 0)) for row in shell.json("usage").get("usage", []))
+
+        def ask(times):
+            for _ in range(times):
+                self.assertEqual(daemon.http.infer("double", X)["y"], [2.0] * 4)
+        ask(3)
+        eventually(lambda: runs() == 3, "the manager has what was used")
+        filler = self.fill()
+        ask(5)
+        eventually(lambda: "usage-not-" in daemon.log.read_text(), "the log says that usage waits")
+        ask(2)
+        filler.unlink()
+        eventually(lambda: runs() == 10, "with room, the manager has all of it")
 
     def test_a_daemon_that_starts_on_a_full_disk_says_so(self):
         daemon = self.start("one", "all", data=self.disk / "data").wait_serving()
