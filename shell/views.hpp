@@ -58,6 +58,8 @@ struct PriceBook;
                                const PriceBook* prices);
 // The exact amounts, with a header.
 [[nodiscard]] std::string UsageCsv(const proto::AdminReply& reply, const PriceBook* prices);
+// The amounts as `--json` prints them (64-bit numbers are strings), each with its `cost`, and the currency.
+[[nodiscard]] std::string UsageJson(const proto::AdminReply& reply, const PriceBook& prices);
 
 // One line: time, who, what, text.
 [[nodiscard]] std::string EventLine(const proto::Event& event, const Style& style);

@@ -10,9 +10,9 @@ namespace troupe::cluster {
 
 namespace {
 
-// A reading of a node's clock is up to a second old when it comes.
 // Statements of one commit, which a batch of the store has room for.
 constexpr std::size_t kAtATime = 32;
+// A reading of a node's clock is up to a second old when it comes.
 constexpr Duration kClockMayDiffer = std::chrono::minutes(1);
 
 }  // namespace

@@ -49,9 +49,12 @@ absl::Status Usage(Session& session, const Arguments& arguments) {
     prices = *std::move(parsed);
   }
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
-  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   const auto* book = prices ? &*prices : nullptr;
-  if (arguments.Has("--csv")) {
+  if (session.json() && book != nullptr) {
+    session.out() << UsageJson(reply, *book);
+  } else if (session.json()) {
+    session.PrintJson(reply);
+  } else if (arguments.Has("--csv")) {
     session.out() << UsageCsv(reply, book);
   } else {
     session.out() << UsageTable(reply, by, book).Render(session.style());

@@ -1,3 +1,5 @@
+#include <boost/json.hpp>
+
 #include "absl/strings/str_format.h"
 #include "absl/time/civil_time.h"
 #include "shell/cat.hpp"
@@ -55,6 +57,22 @@ std::string UsageCsv(const proto::AdminReply& reply, const PriceBook* prices) {
     out += '\n';
   }
   return out;
+}
+
+std::string UsageJson(const proto::AdminReply& reply, const PriceBook& prices) {
+  boost::json::array amounts;
+  for (const auto& amount : reply.usage()) {
+    amounts.push_back(boost::json::object{{"tenant", amount.tenant()},
+                                          {"function", amount.function()},
+                                          {"day", Cat(amount.day())},
+                                          {"gpu_ns", Cat(amount.gpu_ns())},
+                                          {"runs", Cat(amount.runs())},
+                                          {"bytes_moved", Cat(amount.bytes_moved())},
+                                          {"host_kib_ms", Cat(amount.host_kib_ms())},
+                                          {"cost", prices.CostOf(amount)}});
+  }
+  const boost::json::object all = {{"currency", prices.currency}, {"usage", std::move(amounts)}};
+  return boost::json::serialize(all) + "\n";
 }
 
 }  // namespace troupe::shell

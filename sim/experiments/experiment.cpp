@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 19> kTable = {{
+  static constexpr std::array<Experiment, 20> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -35,6 +35,8 @@ std::span<const Experiment> Experiments() {
        &TorporCluster, kFunctions},
       {"torpor-deadlines", "002, Fig. 16: deadlines of 60 to 80 ms, in order of arrival and by SLO",
        &TorporDeadlines, "deadline of the CV models, ms"},
+      {"torpor-cost", "002, 8: what a function costs that shares GPUs, and one that keeps its own",
+       &TorporCost, "requests a day of each function"},
       {"streambox-throughput", "004, Fig. 13: workflows in time on one GPU, three kinds of load",
        &StreamBoxThroughput, "load"},
       {"streambox-tenants", "004, Fig. 19: three and six users of one GPU", &StreamBoxTenants, "users"},

@@ -59,6 +59,7 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporBalance(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporCluster(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> TorporCost(const ExperimentOptions& options);
 
 // Of 004 (sim/experiments/streambox.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> StreamBoxThroughput(const ExperimentOptions& options);

@@ -114,6 +114,27 @@ absl::StatusOr<TorporInputs> ReadTorporInputs(const std::string& data) {
   return inputs;
 }
 
+absl::StatusOr<std::vector<ModelSpec>> ReadPilotModels(const std::string& data) {
+  TROUPE_ASSIGN_OR_RETURN(const auto table, ReadTable(data + "/papers/torpor_table1.csv",
+                                                      {"torpor_model_load_s", "torpor_runtime_resume_s",
+                                                       "coldstart_s", "mem_footprint_gb"}));
+  std::vector<ModelSpec> models;
+  for (const auto& [name, row] : table) {
+    const double load = row.at("torpor_model_load_s") + row.at("torpor_runtime_resume_s");
+    const double run = load * (1 - kPilotLoading) / kPilotLoading;
+    const Bytes memory(static_cast<std::uint64_t>(row.at("mem_footprint_gb") * 1e9));
+    ModelSpec model;
+    model.name = name;
+    model.memory = memory;
+    model.times = {.run = FromSeconds(run), .load = FromSeconds(load), .swapped = FromSeconds(load + run)};
+    model.deadline = FromSeconds(2 * (load + run));
+    model.runtime = {
+        .footprint = memory, .cold_start = FromSeconds(row.at("coldstart_s")), .run = FromSeconds(run)};
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
 ClusterSpec TorporNode(std::vector<ModelSpec> models) {
   ClusterSpec cluster;
   cluster.gpus = 4;
@@ -133,6 +154,24 @@ MinuteCounts TorporFunctions(const MinuteCounts& samples, std::uint32_t function
     counts.functions.push_back({.name = absl::StrFormat("function-%04d", i), .model = {}});
     const auto& row = samples.counts[i % samples.counts.size()];
     counts.counts.emplace_back(row.begin(), row.begin() + std::min<std::size_t>(minutes, row.size()));
+  }
+  return counts;
+}
+
+MinuteCounts ScaledFunctions(const MinuteCounts& samples, const std::string& model, std::uint32_t functions,
+                             double rate, std::uint32_t minutes) {
+  MinuteCounts counts = TorporFunctions(samples, functions, minutes);
+  for (auto& function : counts.functions) function.model = model;
+  for (auto& row : counts.counts) {
+    double sum = 0;
+    for (const auto count : row) sum += count;
+    // What is cut off of a minute's count is carried to the next: at low rates most of it would be lost.
+    double due = 0;
+    for (auto& count : row) {
+      due += sum == 0 ? rate : rate * count * static_cast<double>(row.size()) / sum;
+      count = static_cast<std::uint32_t>(due);
+      due -= count;
+    }
   }
   return counts;
 }

@@ -26,11 +26,21 @@ struct TorporInputs {
 // NotFound, InvalidArgument: which file, and what is wrong with it.
 [[nodiscard]] absl::StatusOr<TorporInputs> ReadTorporInputs(const std::string& data);
 
+// Of the latency of a request that loads its model (002, 8: "similar to 30 %").
+inline constexpr double kPilotLoading = 0.3;
+// The models of Table 1. A load takes what the table has for the model and its runtime together. The paper prints no
+// run times: each model's is such that loading is kPilotLoading of both. Errors as above.
+[[nodiscard]] absl::StatusOr<std::vector<ModelSpec>> ReadPilotModels(const std::string& data);
+
 // One p3.8xlarge of the paper: four V100 with their links.
 [[nodiscard]] ClusterSpec TorporNode(std::vector<ModelSpec> models);
 // The k-th of `functions` has the rates of the k-th sample, from the first again after the last.
 [[nodiscard]] MinuteCounts TorporFunctions(const MinuteCounts& samples, std::uint32_t functions,
                                            std::uint32_t minutes);
+
+// Functions of one model whose rates follow the samples, each with `rate` requests a minute on average.
+[[nodiscard]] MinuteCounts ScaledFunctions(const MinuteCounts& samples, const std::string& model,
+                                           std::uint32_t functions, double rate, std::uint32_t minutes);
 
 // What the options leave of an experiment's sizes and presets.
 [[nodiscard]] std::vector<std::uint32_t> SizesOf(const ExperimentOptions& options, std::uint32_t first,

@@ -32,21 +32,6 @@ MinuteCounts Alike(const std::string& model, std::uint32_t functions, std::uint3
   return counts;
 }
 
-// The rates of the samples, scaled so that each function has `rate` requests a minute.
-MinuteCounts Scaled(const TorporInputs& inputs, const std::string& model, std::uint32_t functions,
-                    double rate, std::uint32_t minutes) {
-  MinuteCounts counts = TorporFunctions(inputs.samples, functions, minutes);
-  for (auto& function : counts.functions) function.model = model;
-  for (auto& row : counts.counts) {
-    double sum = 0;
-    for (const auto count : row) sum += count;
-    for (auto& count : row)
-      count =
-          static_cast<std::uint32_t>(sum == 0 ? rate : rate * count * static_cast<double>(row.size()) / sum);
-  }
-  return counts;
-}
-
 std::vector<Duration> Latencies(const SimulationSetup& setup, const Outcome& outcome,
                                 const std::string& model) {
   std::vector<Duration> took;
@@ -117,7 +102,7 @@ absl::StatusOr<std::vector<Figure>> TorporBalance(const ExperimentOptions& optio
                     return summary;
                   },
               .paper = {{"200/torpor/p98_ms", 35}}};
-  const auto counts = Scaled(inputs, model, 40, 200, MinutesOf(options));
+  const auto counts = ScaledFunctions(inputs.samples, model, 40, 200, MinutesOf(options));
   for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe"}))
     sweep.cases.push_back({.key = "200/" + preset,
                            .baseline = preset == "native" ? "" : "200/native",

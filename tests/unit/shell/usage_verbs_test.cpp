@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/json.hpp>
 #include <fstream>
 
 #include "shell/price_book.hpp"
@@ -52,6 +53,21 @@ TEST(UsageVerbs, ExactAmountsWithTheirCost) {
   EXPECT_EQ(troupe.out(),
             "day,tenant,function,runs,gpu_ns,host_kib_ms,bytes_moved,cost\n"
             ",acme,digits,7,3600000000000,37748736000000,2147483648,3.430000000\n");
+}
+
+TEST(UsageVerbs, JsonHasTheCostOfEachAmount) {
+  const test::TemporaryDirectory directory;
+  std::ofstream(directory / "prices.yaml") << kPrices;
+  Harness troupe;
+  troupe.cluster.Answer(Request::kListUsage, OneFunction());
+  EXPECT_EQ(troupe.Run("usage --json --prices " + (directory / "prices.yaml")), ExitCode::kOk)
+      << troupe.err();
+  const auto all = boost::json::parse(troupe.out()).as_object();
+  const auto& amount = all.at("usage").as_array().at(0).as_object();
+  EXPECT_EQ(amount.at("function").as_string(), "digits");
+  EXPECT_EQ(amount.at("gpu_ns").as_string(), "3600000000000");
+  EXPECT_NEAR(amount.at("cost").as_double(), 3.43, 1e-9);
+  EXPECT_EQ(all.at("currency").as_string(), ParsePriceBook(kPrices)->currency);
 }
 
 TEST(UsageVerbs, WrongWordsAreNotSent) {
