@@ -47,8 +47,8 @@ Summary CostSummary(const SimulationSetup& setup, const Outcome& outcome) {
   double latency = 0;
   for (const Answer& answer : outcome.answers) {
     if (answer.code != 0) continue;
-    took.push_back(answer.took);
     latency += ToSeconds(answer.took);
+    if (answer.at >= kTorporWarmUp) took.push_back(answer.took);
   }
   Summary summary = {{"cost", busy + kInactive * (1 - busy)},
                      {"metered_cost", active.running / seconds + kInactive * memory},

@@ -182,7 +182,7 @@ ORDERS = {
                         "400/{}/compliant": ["native", "torpor"]}),
     "torpor-deadlines": (["--seeds", "1", "--minutes", "2", "--functions", "640..640", "--presets", "torpor,troupe"],
                          {"60/640/poisson/{}/p98_cv_ms": ["troupe", "torpor"], "80/640/poisson/{}/compliant": ["torpor", "troupe"]}),
-    "torpor-cost": (["--seeds", "1", "--minutes", "10"], {"3000/{}/cost": ["torpor", "native"], "3000/{}/p98_ms": ["native", "torpor"]}),
+    "torpor-cost": (["--seeds", "1", "--minutes", "10"], {"3000/{}/cost": ["torpor", "native"], "6000/{}/metered_cost": ["troupe", "native"]}),
     "streambox-throughput": (["--seeds", "1", "--minutes", "1"],
                              {"bursty/{}/served_per_s": ["infless", "streambox"], "bursty/{}/starts": ["streambox", "infless"]}),
     "streambox-tenants": (["--seeds", "1", "--minutes", "1"], {"3/{}/p98_ms": ["streambox", "stream-only", "infless"]}),
