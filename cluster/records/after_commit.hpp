@@ -35,7 +35,7 @@ struct HomeStored {  // the node that is to keep the state of this model's funct
 
 // --- usage ---
 struct UsageStored {
-  std::vector<HeardStatement> statements{};
+  UsageChange change{};
 };
 
 // --- records ---

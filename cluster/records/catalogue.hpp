@@ -78,7 +78,7 @@ class Catalogue {
 
   // What functions used. It changes nothing that members see.
   [[nodiscard]] const UsageTotals& usage() const { return usage_; }
-  void ApplyUsage(const std::vector<HeardStatement>& statements) { usage_.Apply(statements); }
+  void ApplyUsage(const UsageChange& change) { usage_.Apply(change); }
 
   void ApplyEpoch(std::uint64_t epoch) { last_epoch_ = epoch; }
 

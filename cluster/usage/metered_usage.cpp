@@ -10,9 +10,10 @@ namespace troupe::cluster {
 
 namespace {
 
-// Statements of one commit, which a batch of the store has room for.
+// Statements, or days, of one commit, which a batch of the store has room for.
 constexpr std::size_t kAtATime = 32;
 // A reading of a node's clock is up to a second old when it comes.
+constexpr std::int64_t kDay = Duration(std::chrono::hours(24)).count();
 constexpr Duration kClockMayDiffer = std::chrono::minutes(1);
 
 }  // namespace
@@ -48,31 +49,39 @@ void MeteredUsage::LookAtClock(const proto::Heartbeat& heartbeat) {
                                "the clock (NTP)"));
 }
 
+UsageChange MeteredUsage::Next() {
+  UsageChange next;
+  for (auto it = waiting_.begin(); it != waiting_.end() && next.statements.size() < kAtATime; ++it)
+    next.statements.push_back(it->second);
+  const std::int64_t today = parts_.out.unix_now() / kDay;
+  if (!next.empty() || today == folded_on_) return next;
+  next.folded = parts_.catalogue.usage().Old(today, kAtATime);
+  if (next.folded.empty()) folded_on_ = today;
+  return next;
+}
+
 void MeteredUsage::Commit() {
-  if (committing_ || waiting_.empty()) return;
+  if (committing_) return;
+  UsageStored stored{failed_.empty() ? Next() : failed_};
+  if (stored.change.empty()) return;
   committing_ = true;
-  UsageStored stored{failed_};
-  for (auto it = waiting_.begin(); failed_.empty() && it != waiting_.end(); ++it) {
-    if (stored.statements.size() == kAtATime) break;
-    stored.statements.push_back(it->second);
-  }
-  auto changes = parts_.catalogue.usage().Prepare(stored.statements);
+  auto changes = parts_.catalogue.usage().Prepare(stored.change);
   parts_.commits.Add(std::move(changes), std::move(stored));
 }
 
 void MeteredUsage::On(const UsageStored& stored, const absl::Status& status) {
   committing_ = false;
   if (!status.ok()) {
-    if (std::exchange(failed_, stored.statements).empty())
+    if (std::exchange(failed_, stored.change).empty())
       parts_.out.Tell(
           "manager", "usage-not-stored",
           absl::StrCat("what functions used could not be stored, and is asked for again until it is: ",
                        status.message()));
     return;
   }
-  failed_.clear();
-  parts_.catalogue.ApplyUsage(stored.statements);
-  for (const auto& heard : stored.statements) waiting_.erase(heard.statement.ledger());
+  failed_ = {};
+  parts_.catalogue.ApplyUsage(stored.change);
+  for (const auto& heard : stored.change.statements) waiting_.erase(heard.statement.ledger());
   Commit();
 }
 

@@ -24,17 +24,19 @@ class MeteredUsage {
   // A heartbeat of a member that is known. Returns the last statement of its ledger that is stored.
   std::uint64_t Hear(const proto::Heartbeat& heartbeat);
   void On(const UsageStored& stored, const absl::Status& status);
-  // Tries again what could not be stored.
+  // Tries again what could not be stored, and adds up old days.
   void Pulse();
 
  private:
   void Commit();
+  [[nodiscard]] UsageChange Next();
   void LookAtClock(const proto::Heartbeat& heartbeat);
 
   Parts& parts_;
   std::map<std::string, HeardStatement> waiting_;  // by ledger
-  std::vector<HeardStatement> failed_;             // of the last commit, when it failed
+  UsageChange failed_;                             // of the last commit, when it failed
   bool committing_ = false;
+  std::int64_t folded_on_ = 0;        // the day on which no old day was left
   std::set<std::string> clocks_off_;  // nodes whose clocks differ
 };
 

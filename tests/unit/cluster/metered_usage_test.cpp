@@ -91,7 +91,7 @@ TEST_F(MeteredUsageTest, AClockThatIsAnHourOffIsSaidOnce) {
 TEST(UsageTotals, AStatementCountsOnceAlsoForAManagerThatStartsAgain) {
   UsageTotals totals;
   const std::vector<HeardStatement> heard = {{"n1", Statement("a", 1, 2)}, {"n2", Statement("b", 1, 3)}};
-  const auto changes = totals.Prepare(heard);
+  const auto changes = totals.Prepare({.statements = heard, .folded = {}});
   UsageTotals after;  // of a manager that finds the commit on its disk
   for (const auto& change : changes.all()) {
     proto::UsageAmount amount;
@@ -104,13 +104,58 @@ TEST(UsageTotals, AStatementCountsOnceAlsoForAManagerThatStartsAgain) {
       after.Load(ledger);
     }
   }
-  after.Apply(heard);
+  after.Apply({.statements = heard, .folded = {}});
   proto::ListUsage wish;
   wish.set_first_day(7);
   wish.set_last_day(7);
   const auto sums = after.Sum(wish);
   ASSERT_EQ(sums.size(), 1u);
   EXPECT_EQ(sums[0].runs(), 5u);
+}
+
+proto::UsageAmount RunsOn(std::int64_t day, std::uint64_t runs) {
+  proto::UsageAmount amount;
+  amount.set_tenant("t");
+  amount.set_function("f");
+  amount.set_day(day);
+  amount.set_runs(runs);
+  return amount;
+}
+
+// Day 31 is 1970-02-01.
+TEST(UsageTotals, DaysOfMoreThanAYearAgoAreAddedUpByMonth) {
+  UsageTotals totals;
+  for (const std::int64_t day : {30, 31, 40, 58, 59}) totals.Load(RunsOn(day, 10));
+  EXPECT_THAT(totals.Old(58 + UsageTotals::kDaysKept, 10),
+              ElementsAre(UsageDay{"t", "f", 30}, UsageDay{"t", "f", 40}));
+  EXPECT_EQ(totals.Old(UsageTotals::kDaysKept + 100, 2).size(), 2u) << "at most as many as were asked for";
+  const UsageChange change = {.statements = {}, .folded = totals.Old(59 + UsageTotals::kDaysKept, 10)};
+  std::vector<std::string> written;
+  const auto changes = totals.Prepare(change);
+  for (const auto& one : changes.all()) written.push_back((one.value ? "put " : "delete ") + one.key);
+  EXPECT_THAT(written,
+              ElementsAre("put usage/total/t/f/0", "put usage/total/t/f/31", "delete usage/total/t/f/30",
+                          "delete usage/total/t/f/40", "delete usage/total/t/f/58"));
+  totals.Apply(change);
+  EXPECT_THAT(totals.Old(59 + UsageTotals::kDaysKept, 10), IsEmpty());
+  proto::ListUsage wish;
+  wish.set_by(proto::ListUsage::DAY);
+  wish.set_last_day(100);
+  std::vector<std::string> lines;
+  for (const auto& sum : totals.Sum(wish)) lines.push_back(absl::StrCat(sum.day(), " ", sum.runs()));
+  EXPECT_THAT(lines, ElementsAre("0 10", "31 30", "59 10"));
+}
+
+TEST_F(MeteredUsageTest, OldDaysAreAddedUpBetweenStatements) {
+  Says("n1", 1, Statement("a", 1));
+  Stored();
+  now += std::chrono::hours(24) * (UsageTotals::kDaysKept + 8);
+  EXPECT_THAT(Pulse(), Contains("store usage/total/t/f/0 -usage/total/t/f/7"));
+  EXPECT_THAT(Says("n2", 2, Statement("b", 1)), Not(Contains(HasSubstr("store"))));
+  EXPECT_THAT(Stored(), ElementsAre("store usage/total/t/f/7 usage/ledger/b"));
+  Stored();
+  EXPECT_THAT(Pulse(), Not(Contains(HasSubstr("usage/total"))))
+      << "a day later the old ones are looked for again";
 }
 
 TEST(UsageTotals, AreSummedByTenantFunctionOrDay) {
