@@ -31,7 +31,8 @@ constexpr std::uint32_t kRequestsPerGpu = 3;
 constexpr double kSkew = 0.9;
 
 struct Function {
-  std::string model;
+  FunctionNumber name;
+  ModelNumber model;
   Bytes weights;
   Duration run;
 };
@@ -92,7 +93,9 @@ class Load {
   void AddFunctions(std::size_t count) {
     double sum = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      Function function{.model = absl::StrCat("sha256:", absl::Hex(random_(), absl::kZeroPad16)),
+      const auto digest = absl::StrCat("sha256:", absl::Hex(random_(), absl::kZeroPad16));
+      Function function{.name = names_.Function(digest),
+                        .model = names_.Model(digest),
                         .weights = MiB(100 + random_.Below(900)),
                         .run = milliseconds(20 + random_.Below(80))};
       scheduler_.DescribeModel(function.model, function.weights, kActivation);
@@ -116,7 +119,7 @@ class Load {
     const auto index = std::lower_bound(popularity_.begin(), popularity_.end(), draw) - popularity_.begin();
     const Function& function = functions_[static_cast<std::size_t>(index)];
     const NodeRequest request{.id = {1, next_++},
-                              .function = function.model,
+                              .function = function.name,
                               .model = function.model,
                               .deadline = now_ + milliseconds(500),
                               .expiry = now_ + std::chrono::hours(1)};
@@ -140,7 +143,7 @@ class Load {
     const Duration load = dispatch.source == SwapSource::kResident
                               ? Duration()
                               : TransferTime(function.weights, BytesPerSecond{12e9});
-    for (const std::string& victim : dispatch.victims)
+    for (const ModelNumber& victim : dispatch.victims)
       Timed(all_, [&] { return scheduler_.Apply(EvictDone{dispatch.gpu, victim, {}}, now_); });
     Time end = now_ + load;
     if (!dispatch.ahead) {
@@ -172,10 +175,11 @@ class Load {
     return count;
   }
 
+  Names names_;
   SwapScheduler scheduler_;
   Random random_{7};
   std::vector<Function> functions_;
-  absl::flat_hash_map<std::string, std::size_t> by_model_;
+  absl::flat_hash_map<ModelNumber, std::size_t> by_model_;
   std::vector<double> popularity_;  // cumulative sums
   std::vector<Time> gpu_free_;
   std::priority_queue<Outcome, std::vector<Outcome>, std::greater<>> outcomes_;

@@ -60,8 +60,8 @@ proto::MemberReport Membership::Report(const proto::DescribeMember& wish) {
     return report;
   }
   std::set<std::string> adopted;
-  parts_.models.held().ForEach([&](const std::string& copy, const HeldModel& model) {
-    if (model.adopted) adopted.insert(DigestOf(copy));
+  parts_.models.held().ForEach([&](const ModelNumber& copy, const HeldModel& model) {
+    if (model.adopted) adopted.insert(copy->digest.text());
   });
   for (const auto& digest : adopted) report.add_adopted(digest);
   told_ = std::move(adopted);

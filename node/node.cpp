@@ -130,4 +130,8 @@ std::uint32_t Node::runtimes() const {
   return parts_->runtimes.size();
 }
 
+std::size_t Node::names() const {
+  return parts_->names.size();
+}
+
 }  // namespace troupe::node

@@ -9,6 +9,7 @@
 // manager which models are to be here, the routers what they wait for.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "node/effects.hpp"
@@ -35,6 +36,8 @@ class Node {
   [[nodiscard]] std::uint64_t NumberOrder();
   // Worker processes, on all GPUs together.
   [[nodiscard]] std::uint32_t runtimes() const;
+  // Texts that have a number inside (node/names.hpp): of a node that has forgotten everything, none.
+  [[nodiscard]] std::size_t names() const;
 
  private:
   std::unique_ptr<Parts> parts_;

@@ -17,6 +17,7 @@
 #include "node/models/remembered.hpp"
 #include "node/models/swaps.hpp"
 #include "node/models/trials.hpp"
+#include "node/names.hpp"
 #include "node/outbox.hpp"
 #include "node/requests/requests.hpp"
 #include "node/requests/routers.hpp"
@@ -48,6 +49,7 @@ struct Parts {
   void Hear(const Joined& event);
 
   const NodeSettings settings;
+  Names names;  // numbers of all that the other parts hold
   Outbox out;
   SwapScheduler scheduler;
 

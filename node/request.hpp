@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "base/units.hpp"
+#include "node/names.hpp"
 #include "proto/request.pb.h"
 
 namespace troupe::node {
@@ -30,14 +31,14 @@ inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 // A request as the scheduler sees it; its tensors stay with their owner.
 struct NodeRequest {
   RequestId id{};
-  std::string function{};  // for messages
-  std::string model{};     // its copy for the key of this request (node/runtimes/isolation.hpp)
+  FunctionNumber function{};
+  ModelNumber model{};  // its copy for the key of this request (node/runtimes/isolation.hpp)
   std::uint32_t priority = 0;
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
   double percentile = 0;        // of the function's SLO; 0: the default
   bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
-  std::string state{};  // the function whose device state its run reads and advances; empty: no state
+  StateNumber state{};  // the device state that its run reads and advances; none: it has no state
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
@@ -54,28 +55,28 @@ enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 // dies.
 struct Dispatch {
   RequestId request{};
-  std::string model{};
+  ModelNumber model{};
   GpuIndex gpu = 0;
   SwapSource source = SwapSource::kResident;
   GpuIndex peer = kNoGpu;  // with kPeer, kBroadcast: the GPU that it comes from
-  std::vector<std::string> victims{};
+  std::vector<ModelNumber> victims{};
   std::uint32_t attempt = 1;    // 1: the first worker that is given this request
   Duration queued{};            // time it waited at this node
   Time deadline = Time::max();  // when its run has to begin: orders what shares a link, and runs
   Time expiry = Time::max();    // for RunOrder.timeout_ns
-  std::string state{};          // of the request
+  StateNumber state{};          // of the request
   bool ahead = false;           // a prefetch: there is none, and no run; it yields on the link
   bool bring_state = false;     // it goes to the worker before the run, with the swap-in if there is one
 };
 
 struct EvictDone {
   GpuIndex gpu = 0;
-  std::string model{};
+  ModelNumber model{};
   absl::Status status{};  // not OK: the model is still there
 };
 struct SwapInDone {
   GpuIndex gpu = 0;
-  std::string model{};
+  ModelNumber model{};
   absl::Status status{};
   Bytes device_bytes{};  // what the weights take on the device; zero: as estimated
   Duration took{};
@@ -103,7 +104,7 @@ struct RunDone {
   Bytes largest{};             // of NoFit
 };
 struct ResidentReport {
-  std::string model{};
+  ModelNumber model{};
   Bytes bytes{};
 };
 struct WorkerReady {  // new or adopted
@@ -153,7 +154,7 @@ struct InFlight {
 };
 struct Eviction {
   GpuIndex gpu = 0;
-  std::string model{};
+  ModelNumber model{};
 };
 
 // What an event of the scheduler leads to, besides the next decision.
@@ -171,7 +172,7 @@ struct Decision {
   std::vector<Eviction> departures{};  // models that leave a runtime, with their states, before it is taken
   std::vector<Assignment> assignments{};  // runtimes that are to serve another key
   // Models that requests wait for and that are not in the host region, the most urgent first.
-  std::vector<std::string> wanted{};
+  std::vector<ModelNumber> wanted{};
   Time due = Time::max();  // when to decide again, and to expire, if nothing happens before
 };
 

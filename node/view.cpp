@@ -18,7 +18,7 @@ std::int64_t Since(Time then, Time now) {
 template <class Shown>
 void ShowState(const DeclaredState& state, Bytes bytes, Shown& shown) {
   auto& model = *shown.add_models();
-  model.set_digest(DigestOf(state.model));
+  model.set_digest(state.model->digest.text());
   model.add_functions(state.name);
   model.set_state("state");
   model.set_bytes(bytes.count());
@@ -80,7 +80,7 @@ proto::NodeDescription View::Describe(Time now) const {
   return node;
 }
 
-void View::AddFunction(const std::string& copy,
+void View::AddFunction(const ModelNumber& copy,
                        google::protobuf::RepeatedPtrField<std::string>& functions) const {
   if (const auto* model = parts_.models.held().Find(copy))
     functions.Add(std::string(model->function.key().name()));
@@ -94,7 +94,7 @@ void View::AddModels(GpuIndex index, Time now, proto::GpuStatus& status) const {
   status.set_overhead_bytes(status.overhead_bytes() + gpu.overhead.count());
   for (const auto& [copy, there] : scheduler.ResidentsOf(index)) {
     auto& model = *status.add_models();
-    model.set_digest(DigestOf(copy));
+    model.set_digest(copy->digest.text());
     AddFunction(copy, *model.mutable_functions());
     model.set_state(Name(there->state));
     model.set_bytes(there->bytes.count());
@@ -103,13 +103,13 @@ void View::AddModels(GpuIndex index, Time now, proto::GpuStatus& status) const {
     model.set_waiting(scheduler.WaitingFor(copy));
     model.set_idle_ns(Since(there->last_use, now));
   }
-  parts_.states.declared().ForEach([&](const DeclaredState& state) {
-    const auto* where = scheduler.states().Find(state.key);
-    if (where != nullptr && where->CurrentAt(index)) ShowState(state, where->bytes, status);
-  });
+  for (const auto* state : parts_.states.declared().InOrder()) {
+    const auto* where = scheduler.states().Find(state->key);
+    if (where != nullptr && where->CurrentAt(index)) ShowState(*state, where->bytes, status);
+  }
   for (const auto& copy : scheduler.EvictingOn(index)) {
     auto& model = *status.add_models();
-    model.set_digest(DigestOf(copy));
+    model.set_digest(copy->digest.text());
     AddFunction(copy, *model.mutable_functions());
     model.set_state("evicting");
   }
@@ -125,9 +125,9 @@ void View::AddWork(GpuIndex gpu, Time now, proto::GpuStatus& status) const {
     run.set_hit(held.was == ModelWas::kResident);
   }
   for (auto& record : parts_.swaps.log().Latest(gpu, now)) {
-    AddFunction(record.digest(), *record.mutable_functions());
-    record.set_digest(DigestOf(record.digest()));
-    for (auto& evicted : *record.mutable_evicted()) evicted = DigestOf(evicted);
+    AddFunction(parts_.names.FindModel(record.digest()), *record.mutable_functions());
+    record.set_digest(std::string(DigestOf(record.digest())));
+    for (auto& evicted : *record.mutable_evicted()) evicted = std::string(DigestOf(evicted));
     *status.add_swaps() = std::move(record);
   }
 }
@@ -155,19 +155,18 @@ void View::AddRegion(Time now, proto::HostRegionStatus& region) const {
   region.set_loads(copies.counts().loads);
   region.set_drops(copies.counts().drops);
   region.set_damaged(copies.counts().damaged);
-  for (const auto& [copy, entry] : copies.entries()) {
+  for (const auto& [copy, entry] : copies.InOrder()) {
     auto& model = *region.add_models();
-    model.set_digest(DigestOf(copy));
+    model.set_digest(copy->digest.text());
     AddFunction(copy, *model.mutable_functions());
-    model.set_state(Name(entry.state));
-    model.set_bytes(entry.bytes.count());
-    model.set_readers(entry.readers);
-    model.set_idle_ns(Since(entry.last_use, now));
-    if (!entry.last_error.ok()) model.set_problem(std::string(entry.last_error.message()));
+    model.set_state(Name(entry->state));
+    model.set_bytes(entry->bytes.count());
+    model.set_readers(entry->readers);
+    model.set_idle_ns(Since(entry->last_use, now));
+    if (!entry->last_error.ok()) model.set_problem(std::string(entry->last_error.message()));
   }
-  parts_.states.declared().ForEach([&](const DeclaredState& state) {
-    if (const auto image = parts_.states.ImageOf(state.key)) ShowState(state, BytesOf(*image), region);
-  });
+  for (const auto* state : parts_.states.declared().InOrder())
+    if (const auto image = parts_.states.ImageOf(state->key)) ShowState(*state, BytesOf(*image), region);
 }
 
 // At least half a second old: an operator who asks more often is told the same again.
@@ -197,7 +196,7 @@ void View::AddWorker(GpuIndex gpu, proto::WorkerDescription& worker, proto::GpuS
   for (auto& resident : *worker.mutable_resident()) {
     const auto copy =
         parts_.models.held().ByPackedDigest(resident.digest(), parts_.scheduler.gpus().at(gpu).key);
-    if (!copy.empty()) resident.set_digest(DigestOf(copy));
+    if (copy) resident.set_digest(copy->digest.text());
   }
   AddShares(gpu, worker, status, now);
   if (status.has_worker()) return Add(worker, *status.mutable_worker());

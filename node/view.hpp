@@ -30,7 +30,7 @@ class View {
     double busy_share = 0;
     double link_share = 0;
   };
-  void AddFunction(const std::string& copy, google::protobuf::RepeatedPtrField<std::string>& functions) const;
+  void AddFunction(const ModelNumber& copy, google::protobuf::RepeatedPtrField<std::string>& functions) const;
   void AddModels(GpuIndex gpu, Time now, proto::GpuStatus& status) const;
   void AddWork(GpuIndex gpu, Time now, proto::GpuStatus& status) const;
   void AddRuntime(GpuIndex gpu, Time now, proto::GpuStatus& status) const;

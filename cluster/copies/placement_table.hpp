@@ -90,7 +90,7 @@ class PlacementTable {
   HostCopies copies_;
   StateHomes homes_;
   PlannedRegions regions_;
-  DemandTable demand_;
+  DemandTable<> demand_;
   std::map<std::string, absl::Status> problems_;
   bool tight_ = false;  // one model takes another's place
   // What is to be planned anew.

@@ -1,14 +1,15 @@
 // ADDRESSES: where the weights of each model lie on every GPU of this node: virtual addresses, for devices
 // that map memory (design: one address per function on every GPU, so that what remembers addresses fits
-// anywhere). Ranges of different models never overlap. A model's place follows from its digest as far as no
+// anywhere). Ranges of different models never overlap. A model's place follows from its name as far as no
 // other is in the way, so that a daemon that is started again chooses as the one before did.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/units.hpp"
+#include "node/names.hpp"
 
 namespace troupe::node {
 
@@ -21,15 +22,15 @@ class Addresses {
 
   // The model's address; the same until the model is forgotten, also when its size is told anew. Zero: there
   // is no room.
-  std::uint64_t Of(const std::string& digest, Bytes size);
-  void Forget(const std::string& digest);
+  std::uint64_t Of(const ModelNumber& model, Bytes size);
+  void Forget(const ModelNumber& model);
 
  private:
   struct Place {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
-  std::map<std::string, Place> places_;
+  absl::flat_hash_map<ModelNumber, Place> places_;
   std::map<std::uint64_t, std::uint64_t> taken_;  // begin to end
 };
 

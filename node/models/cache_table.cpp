@@ -1,6 +1,7 @@
 #include "node/models/cache_table.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,18 +38,27 @@ const char* Name(CacheState state) {
   return "unknown";
 }
 
-const CacheEntry* CacheTable::Find(const std::string& model) const {
+const CacheEntry* CacheTable::Find(const ModelNumber& model) const {
   const auto it = entries_.find(model);
   return it == entries_.end() ? nullptr : &it->second;
 }
 
-CacheEntry& CacheTable::At(const std::string& model) {
+std::vector<std::pair<ModelNumber, const CacheEntry*>> CacheTable::InOrder() const {
+  std::vector<std::pair<ModelNumber, const CacheEntry*>> entries;
+  entries.reserve(entries_.size());
+  for (const auto& [model, entry] : entries_) entries.emplace_back(model, &entry);
+  std::ranges::sort(
+      entries, {}, [](const auto& entry) -> const auto& { return entry.first.text(); });
+  return entries;
+}
+
+CacheEntry& CacheTable::At(const ModelNumber& model) {
   const auto it = entries_.find(model);
   TROUPE_CHECK(it != entries_.end(), "a host copy is named that was never adopted");
   return it->second;
 }
 
-bool CacheTable::Usable(const std::string& model) const {
+bool CacheTable::Usable(const ModelNumber& model) const {
   const CacheEntry* entry = Find(model);
   return entry != nullptr && entry->state == CacheState::kHeld;
 }
@@ -57,7 +67,7 @@ Bytes CacheTable::Room() const {
   return limits_.region > used_ ? limits_.region - used_ : Bytes();
 }
 
-void CacheTable::JoinLine(const std::string& model, CacheEntry& entry) {
+void CacheTable::JoinLine(const ModelNumber& model, CacheEntry& entry) {
   if (entry.place != 0 || entry.state == CacheState::kHeld || entry.state == CacheState::kLoading) return;
   entry.place = next_place_++;
   line_.emplace(entry.place, model);
@@ -69,13 +79,13 @@ void CacheTable::LeaveLine(CacheEntry& entry) {
   entry.place = 0;
 }
 
-void CacheTable::Forget(const std::string& model) {
+void CacheTable::Forget(const ModelNumber& model) {
   const auto it = entries_.find(model);
   LeaveLine(it->second);
   entries_.erase(it);
 }
 
-absl::Status CacheTable::Want(const std::string& model, Bytes bytes) {
+absl::Status CacheTable::Want(const ModelNumber& model, Bytes bytes) {
   if (bytes > limits_.region) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a host copy takes ", FormatBytes(bytes), ", and the host region of this node has ",
@@ -94,7 +104,7 @@ absl::Status CacheTable::Want(const std::string& model, Bytes bytes) {
   return absl::OkStatus();
 }
 
-void CacheTable::Unwant(const std::string& model) {
+void CacheTable::Unwant(const ModelNumber& model) {
   const auto it = entries_.find(model);
   if (it == entries_.end()) return;
   CacheEntry& entry = it->second;
@@ -114,19 +124,19 @@ void CacheTable::Unwant(const std::string& model) {
   }
 }
 
-void CacheTable::Adopted(const std::string& model) {
+void CacheTable::Adopted(const ModelNumber& model) {
   const auto it = entries_.find(model);
   if (it == entries_.end()) return;
   it->second.adopting = false;
   CountArriving(it->second);
 }
 
-void CacheTable::Need(const std::string& model) {
+void CacheTable::Need(const ModelNumber& model) {
   const auto it = entries_.find(model);
   if (it != entries_.end() && it->second.wanted) JoinLine(model, it->second);
 }
 
-void CacheTable::Drop(const std::string& model, std::vector<CacheAction>& actions) {
+void CacheTable::Drop(const ModelNumber& model, std::vector<CacheAction>& actions) {
   CacheEntry& entry = entries_.at(model);
   TROUPE_CHECK(entry.readers == 0, "a host copy leaves that is being read");
   used_ -= entry.bytes;
@@ -152,7 +162,10 @@ std::vector<CacheTable::Victim> CacheTable::Victims(Time now, const Waited& wait
       victims.push_back({kWaitedFor, entry.held_since, model});
     }
   }
-  std::sort(victims.begin(), victims.end());
+  // Of those that are alike, the first by name.
+  std::ranges::sort(victims, {}, [](const Victim& victim) {
+    return std::tuple<int, Time, const std::string&>(victim.rank, victim.since, victim.model.text());
+  });
   return victims;
 }
 
@@ -160,7 +173,7 @@ std::vector<CacheTable::Victim> CacheTable::Victims(Time now, const Waited& wait
 // that would not make enough room yet.
 void CacheTable::MakeRoom(Bytes need, Time now, const Waited& waited, std::vector<CacheAction>& actions) {
   Bytes coming = Room();
-  for (const std::string& model : leaving_) coming += entries_.at(model).bytes;
+  for (const ModelNumber& model : leaving_) coming += entries_.at(model).bytes;
   if (coming >= need) return;
   std::vector<Victim> chosen;
   for (Victim& victim : Victims(now, waited)) {
@@ -197,7 +210,7 @@ void CacheTable::CountArriving(CacheEntry& entry) {
 }
 
 // One step for one model in the queue.
-CacheTable::Step CacheTable::Advance(const std::string& model, CacheEntry& entry, Time now,
+CacheTable::Step CacheTable::Advance(const ModelNumber& model, CacheEntry& entry, Time now,
                                      const Waited& waited, bool full, std::vector<CacheAction>& actions) {
   if (!entry.adopting && !waited(model)) return Step::kGone;
   if (entry.retry_at > now) return Step::kStay;
@@ -223,9 +236,11 @@ std::vector<CacheAction> CacheTable::Decide(Time now, const Waited& waited) {
   std::vector<CacheAction> actions;
   turn_ends_ = Time::max();
   decided_ = now;
-  for (const std::string& model : std::vector<std::string>(leaving_.begin(), leaving_.end())) {
-    if (entries_.at(model).readers == 0) Drop(model, actions);
-  }
+  std::vector<ModelNumber> unread;
+  for (const ModelNumber& model : leaving_)
+    if (entries_.at(model).readers == 0) unread.push_back(model);
+  std::ranges::sort(unread, {}, &ModelNumber::text);
+  for (const ModelNumber& model : unread) Drop(model, actions);
   bool full = false;  // one finds no room: those behind it are fetched at most
   for (auto it = line_.begin(); it != line_.end();) {
     CacheEntry& entry = entries_.at(it->second);
@@ -244,7 +259,7 @@ void CacheTable::Failed(CacheEntry& entry, const absl::Status& status, Time now)
       now + std::min(limits_.first_retry * (std::int64_t{1} << doublings), limits_.longest_retry);
 }
 
-void CacheTable::FetchDone(const std::string& model, const absl::Status& status, Time now) {
+void CacheTable::FetchDone(const ModelNumber& model, const absl::Status& status, Time now) {
   CacheEntry& entry = At(model);
   TROUPE_CHECK(entry.state == CacheState::kFetching, "a fetch ended that did not begin");
   --fetching_;
@@ -253,7 +268,7 @@ void CacheTable::FetchDone(const std::string& model, const absl::Status& status,
   if (!entry.wanted) Forget(model);
 }
 
-void CacheTable::LoadDone(const std::string& model, const absl::Status& status, Bytes actual, Time now) {
+void CacheTable::LoadDone(const ModelNumber& model, const absl::Status& status, Bytes actual, Time now) {
   CacheEntry& entry = At(model);
   TROUPE_CHECK(entry.state == CacheState::kLoading, "a load ended that did not begin");
   --loading_;
@@ -289,7 +304,7 @@ void CacheTable::LoadDone(const std::string& model, const absl::Status& status, 
   JoinLine(model, entry);
 }
 
-void CacheTable::Read(const std::string& model, Time now) {
+void CacheTable::Read(const ModelNumber& model, Time now) {
   CacheEntry& entry = At(model);
   // A copy that is to leave stays until its readers are done, and one of them may begin another read.
   TROUPE_CHECK(entry.state == CacheState::kHeld || (entry.state == CacheState::kLeaving && entry.readers > 0),
@@ -299,7 +314,7 @@ void CacheTable::Read(const std::string& model, Time now) {
   entry.last_use = now;
 }
 
-bool CacheTable::Unread(const std::string& model, Time now) {
+bool CacheTable::Unread(const ModelNumber& model, Time now) {
   CacheEntry& entry = At(model);
   TROUPE_CHECK(entry.readers > 0, "a host copy without readers was released");
   entry.last_use = now;

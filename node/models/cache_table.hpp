@@ -15,16 +15,17 @@
 // region by turns, and a copy with readers never leaves.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
-#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "base/units.hpp"
+#include "node/names.hpp"
 
 namespace troupe::node {
 
@@ -69,7 +70,7 @@ enum class CacheActionKind {
 };
 struct CacheAction {
   CacheActionKind kind{};
-  std::string model{};
+  ModelNumber model{};
 };
 
 struct CacheCounts {
@@ -81,36 +82,37 @@ struct CacheCounts {
 class CacheTable {
  public:
   // True for a model that requests wait for at this node.
-  using Waited = std::function<bool(const std::string&)>;
+  using Waited = std::function<bool(const ModelNumber&)>;
 
   explicit CacheTable(CacheLimits limits) : limits_(limits) {}
 
   // The node is to hold this model. ResourceExhausted when it can never fit.
-  absl::Status Want(const std::string& model, Bytes bytes);
-  void Unwant(const std::string& model);
+  absl::Status Want(const ModelNumber& model, Bytes bytes);
+  void Unwant(const ModelNumber& model);
   // All that adopting it takes is done: from now on its copy may leave.
-  void Adopted(const std::string& model);
+  void Adopted(const ModelNumber& model);
   // A request waits for a copy that is not usable.
-  void Need(const std::string& model);
+  void Need(const ModelNumber& model);
 
   // What to do now, in this order; the states change with it. Ask again after each event and at NextDue().
   [[nodiscard]] std::vector<CacheAction> Decide(Time now, const Waited& waited);
-  void FetchDone(const std::string& model, const absl::Status& status, Time now);
+  void FetchDone(const ModelNumber& model, const absl::Status& status, Time now);
   // `actual`: what the copy takes; zero: as estimated. DataLoss and NotFound: the disk does not have it any
   // more. ResourceExhausted: what is free lies scattered.
-  void LoadDone(const std::string& model, const absl::Status& status, Bytes actual, Time now);
+  void LoadDone(const ModelNumber& model, const absl::Status& status, Bytes actual, Time now);
   // A swap, a run or a preparation reads the copy, which is usable, until Unread.
-  void Read(const std::string& model, Time now);
+  void Read(const ModelNumber& model, Time now);
   // True when a leaving copy lost its last reader: ask Decide.
-  bool Unread(const std::string& model, Time now);
+  bool Unread(const ModelNumber& model, Time now);
   [[nodiscard]] Time NextDue() const;
   // False: Decide has nothing to do.
   [[nodiscard]] bool Busy() const { return !line_.empty() || !leaving_.empty(); }
 
   // In the region, and staying.
-  [[nodiscard]] bool Usable(const std::string& model) const;
-  [[nodiscard]] const CacheEntry* Find(const std::string& model) const;
-  [[nodiscard]] const std::map<std::string, CacheEntry>& entries() const { return entries_; }
+  [[nodiscard]] bool Usable(const ModelNumber& model) const;
+  [[nodiscard]] const CacheEntry* Find(const ModelNumber& model) const;
+  // All of them, in the order of their names.
+  [[nodiscard]] std::vector<std::pair<ModelNumber, const CacheEntry*>> InOrder() const;
   [[nodiscard]] Bytes used() const { return used_; }
   [[nodiscard]] Bytes region() const { return limits_.region; }
   [[nodiscard]] const CacheCounts& counts() const { return counts_; }
@@ -120,18 +122,17 @@ class CacheTable {
   struct Victim {
     int rank = 0;
     Time since{};
-    std::string model{};
-    auto operator<=>(const Victim&) const = default;
+    ModelNumber model{};
   };
   enum class Step { kStay, kGone, kFull };
 
-  CacheEntry& At(const std::string& model);
-  void JoinLine(const std::string& model, CacheEntry& entry);
+  CacheEntry& At(const ModelNumber& model);
+  void JoinLine(const ModelNumber& model, CacheEntry& entry);
   void LeaveLine(CacheEntry& entry);
   void Failed(CacheEntry& entry, const absl::Status& status, Time now);
-  void Forget(const std::string& model);
-  void Drop(const std::string& model, std::vector<CacheAction>& actions);
-  Step Advance(const std::string& model, CacheEntry& entry, Time now, const Waited& waited, bool full,
+  void Forget(const ModelNumber& model);
+  void Drop(const ModelNumber& model, std::vector<CacheAction>& actions);
+  Step Advance(const ModelNumber& model, CacheEntry& entry, Time now, const Waited& waited, bool full,
                std::vector<CacheAction>& actions);
   void MakeRoom(Bytes need, Time now, const Waited& waited, std::vector<CacheAction>& actions);
   [[nodiscard]] std::vector<Victim> Victims(Time now, const Waited& waited);
@@ -141,9 +142,9 @@ class CacheTable {
   void CountArriving(CacheEntry& entry);  // after each change of what makes it so
 
   CacheLimits limits_;
-  std::map<std::string, CacheEntry> entries_;
-  std::map<std::uint64_t, std::string> line_;  // by place
-  std::set<std::string> leaving_;
+  absl::flat_hash_map<ModelNumber, CacheEntry> entries_;
+  std::map<std::uint64_t, ModelNumber> line_;  // by place
+  absl::flat_hash_set<ModelNumber> leaving_;
   Bytes used_;
   std::uint64_t next_place_ = 1;
   std::uint32_t fetching_ = 0;

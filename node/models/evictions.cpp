@@ -9,12 +9,12 @@
 
 namespace troupe::node {
 
-void Evictions::Order(GpuIndex gpu, const std::string& model) {
+void Evictions::Order(GpuIndex gpu, const ModelNumber& model) {
   parts_.routers.ResidencyChanged();
   parts_.states.AnyAt(gpu, model) ? WriteBackFirst(gpu, model) : Evict(gpu, model, false);
 }
 
-void Evictions::Evict(GpuIndex gpu, const std::string& model, bool with_states) {
+void Evictions::Evict(GpuIndex gpu, const ModelNumber& model, bool with_states) {
   const auto life = parts_.runtimes.Life(gpu);
   parts_.orders.GiveFor(model, gpu, EvictOrderFor(parts_.models.PackedDigest(model)),
                         EvictionOrdered{gpu, model, life, with_states});
@@ -33,11 +33,11 @@ void Evictions::On(const EvictionOrdered& purpose, const proto::WorkerOutcome& o
   parts_.decisions.CarryOut(parts_.scheduler.Apply(EvictDone{gpu, purpose.model, status}, parts_.out.now()));
 }
 
-void Evictions::WriteBackFirst(GpuIndex gpu, const std::string& model) {
+void Evictions::WriteBackFirst(GpuIndex gpu, const ModelNumber& model) {
   const auto life = parts_.runtimes.Life(gpu);
   ++waits_[gpu].writing;
   parts_.models.BeginUse(model, false);  // its name has to be known until the eviction is ordered
-  parts_.write_backs.Order(gpu, model, "", EvictionWrittenBack{gpu, model, life});
+  parts_.write_backs.Order(gpu, model, {}, EvictionWrittenBack{gpu, model, life});
 }
 
 void Evictions::StatesSaved(const EvictionWrittenBack& purpose, const absl::Status& status,

@@ -23,7 +23,7 @@ class Evictions {
   void On(const RuntimeLost& event) { Void(event.gpu); }
   void On(const RuntimeReassigned& event) { Void(event.gpu); }
 
-  void Order(GpuIndex gpu, const std::string& model);
+  void Order(GpuIndex gpu, const ModelNumber& model);
   // The states of a model that is to be evicted were saved, or (`status`) could not be saved.
   void StatesSaved(const EvictionWrittenBack& purpose, const absl::Status& status,
                    const std::vector<ImagePtr>& images);
@@ -38,8 +38,8 @@ class Evictions {
     std::size_t writing = 0;  // evictions that write states back
     std::vector<HeldStart> behind{};
   };
-  void Evict(GpuIndex gpu, const std::string& model, bool with_states);
-  void WriteBackFirst(GpuIndex gpu, const std::string& model);
+  void Evict(GpuIndex gpu, const ModelNumber& model, bool with_states);
+  void WriteBackFirst(GpuIndex gpu, const ModelNumber& model);
   void Written(GpuIndex gpu);
   void Void(GpuIndex gpu);
   void StartAll(std::vector<HeldStart> behind);

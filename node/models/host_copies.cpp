@@ -31,22 +31,22 @@ bool Final(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status HostCopies::Want(const std::string& copy, const proto::FunctionRecord& function) {
+absl::Status HostCopies::Want(const ModelNumber& copy, const proto::FunctionRecord& function) {
   return table_.Want(copy, RegionBytesOf(function));
 }
 
-void HostCopies::Read(const std::string& copy) {
+void HostCopies::Read(const ModelNumber& copy) {
   table_.Read(copy, parts_.out.now());
 }
 
-void HostCopies::Unread(const std::string& copy) {
+void HostCopies::Unread(const ModelNumber& copy) {
   if (table_.Unread(copy, parts_.out.now())) Move();
 }
 
 void HostCopies::Move() {
   if (!table_.Busy()) return;
   const auto now = parts_.out.now();
-  const auto waited = [this](const std::string& model) { return parts_.scheduler.Waits(model); };
+  const auto waited = [this](const ModelNumber& model) { return parts_.scheduler.Waits(model); };
   const auto actions = table_.Decide(now, waited);
   // The scheduler learns first which copies leave, so that it dispatches no request for them.
   for (const auto& [kind, copy] : actions) {
@@ -58,8 +58,8 @@ void HostCopies::Move() {
     if (kind == CacheActionKind::kLoad) Place(copy);
     if (kind != CacheActionKind::kDrop) continue;
     DropCopy drop;
-    drop.drop.set_model_digest(DigestOf(copy));
-    drop.drop.set_isolation_key(KeyOf(copy));
+    drop.drop.set_model_digest(copy->digest.text());
+    drop.drop.set_isolation_key(copy->key);
     parts_.out.Add(std::move(drop));
   }
   const auto due = table_.NextDue();
@@ -73,45 +73,47 @@ void HostCopies::OnTimer() {
   Move();
 }
 
-void HostCopies::Fetch(const std::string& copy) {
-  FetchCopy effect{copy, {}};
+void HostCopies::Fetch(const ModelNumber& copy) {
+  FetchCopy effect{copy.text(), {}};
   if (const auto* model = parts_.models.Find(copy)) *effect.fetch.mutable_function() = model->function;
   parts_.out.Add(std::move(effect));
 }
 
-void HostCopies::Place(const std::string& copy) {
-  PlaceCopy effect{copy, {}};
+void HostCopies::Place(const ModelNumber& copy) {
+  PlaceCopy effect{copy.text(), {}};
   if (const auto* model = parts_.models.Find(copy)) *effect.place.mutable_function() = model->function;
-  effect.place.set_isolation_key(KeyOf(copy));
+  effect.place.set_isolation_key(copy->key);
   parts_.out.Add(std::move(effect));
 }
 
 void HostCopies::On(const CopyFetched& event) {
-  table_.FetchDone(event.copy, event.status, parts_.out.now());
-  if (!event.status.ok() && Final(event.status)) Failed(event.copy, event.status);
+  const auto copy = parts_.names.FindModel(event.copy);
+  table_.FetchDone(copy, event.status, parts_.out.now());
+  if (!event.status.ok() && Final(event.status)) Failed(copy, event.status);
   Move();
 }
 
 void HostCopies::On(const CopyPlaced& event) {
+  const auto copy = parts_.names.FindModel(event.copy);
   const auto& status = event.host.status();
   Bytes bytes;
   if (status.ok()) bytes = Footprint(event.host->model().length(), event.host->weights().length());
-  table_.LoadDone(event.copy, status, bytes, parts_.out.now());
-  auto* model = parts_.models.Find(event.copy);
+  table_.LoadDone(copy, status, bytes, parts_.out.now());
+  auto* model = parts_.models.Find(copy);
   if (absl::IsDataLoss(status)) parts_.out.Note("model-damaged", std::string(status.message()));
   if (!status.ok()) {
     // Damage is mended by the manager's copy, and scattered room by more room.
     const bool mends =
         absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsResourceExhausted(status);
-    if (Final(status) && !mends) Failed(event.copy, status);
-  } else if (model != nullptr && table_.Usable(event.copy)) {
+    if (Final(status) && !mends) Failed(copy, status);
+  } else if (model != nullptr && table_.Usable(copy)) {
     model->copy = *event.host;
-    model->adopted ? CameBack(event.copy, bytes, event.took) : parts_.models.Placed(event.copy);
+    model->adopted ? CameBack(copy, bytes, event.took) : parts_.models.Placed(copy);
   }
   Move();
 }
 
-void HostCopies::CameBack(const std::string& copy, Bytes bytes, Duration took) {
+void HostCopies::CameBack(const ModelNumber& copy, Bytes bytes, Duration took) {
   const auto* model = parts_.models.Find(copy);
   parts_.out.Note("model-loaded",
                   absl::StrCat("function '", model->function.key().name(), "': ", FormatBytes(bytes),
@@ -123,7 +125,7 @@ void HostCopies::CameBack(const std::string& copy, Bytes bytes, Duration took) {
 
 // The callers that asked for its adoption learn that it failed. Requests for an adopted model wait on, for
 // later tries.
-void HostCopies::Failed(const std::string& copy, const absl::Status& status) {
+void HostCopies::Failed(const ModelNumber& copy, const absl::Status& status) {
   const auto* model = parts_.models.Find(copy);
   if (model == nullptr) return;
   if (!model->adopted) return parts_.models.AdoptFailed(copy, status);

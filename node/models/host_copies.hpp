@@ -2,8 +2,6 @@
 // moves; this part has it moved, and tells the scheduler which models are in the region.
 #pragma once
 
-#include <string>
-
 #include "node/events.hpp"
 #include "node/models/cache_table.hpp"
 
@@ -20,23 +18,23 @@ class HostCopies {
   void OnTimer();
 
   // ResourceExhausted when the region can never hold it.
-  absl::Status Want(const std::string& copy, const proto::FunctionRecord& function);
-  void Unwant(const std::string& copy) { table_.Unwant(copy); }
-  void Adopted(const std::string& copy) { table_.Adopted(copy); }
+  absl::Status Want(const ModelNumber& copy, const proto::FunctionRecord& function);
+  void Unwant(const ModelNumber& copy) { table_.Unwant(copy); }
+  void Adopted(const ModelNumber& copy) { table_.Adopted(copy); }
   // A request waits for a copy that is not in the region.
-  void Need(const std::string& copy) { table_.Need(copy); }
-  void Read(const std::string& copy);
-  void Unread(const std::string& copy);
+  void Need(const ModelNumber& copy) { table_.Need(copy); }
+  void Read(const ModelNumber& copy);
+  void Unread(const ModelNumber& copy);
   // Starts what the table decides.
   void Move();
-  [[nodiscard]] bool Usable(const std::string& copy) const { return table_.Usable(copy); }
+  [[nodiscard]] bool Usable(const ModelNumber& copy) const { return table_.Usable(copy); }
   [[nodiscard]] const CacheTable& table() const { return table_; }
 
  private:
-  void Fetch(const std::string& copy);
-  void Place(const std::string& copy);
-  void CameBack(const std::string& copy, Bytes bytes, Duration took);
-  void Failed(const std::string& copy, const absl::Status& status);
+  void Fetch(const ModelNumber& copy);
+  void Place(const ModelNumber& copy);
+  void CameBack(const ModelNumber& copy, Bytes bytes, Duration took);
+  void Failed(const ModelNumber& copy, const absl::Status& status);
 
   Parts& parts_;
   CacheTable table_;

@@ -4,17 +4,17 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/units.hpp"
+#include "node/names.hpp"
 
 namespace troupe::node {
 
 struct LostModel {
-  std::string copy{};
+  ModelNumber copy{};
   Bytes bytes{};      // on a GPU
   double demand = 0;  // lately
   Time last_use{};
@@ -26,7 +26,7 @@ class LostModels {
   void Add(LostModel lost) {
     std::erase_if(models_, [&](const LostModel& known) { return known.copy == lost.copy; });
     const auto colder = [](const LostModel& a, const LostModel& b) {
-      return std::tie(a.demand, a.last_use, b.copy) < std::tie(b.demand, b.last_use, a.copy);
+      return std::tie(a.demand, a.last_use, b.copy.text()) < std::tie(b.demand, b.last_use, a.copy.text());
     };
     const auto at = std::lower_bound(models_.begin(), models_.end(), lost, colder);
     models_.insert(at, std::move(lost));

@@ -18,22 +18,22 @@ constexpr std::size_t kPlansWaitedFor = 8;
 
 bool Crowded(const HeldModels& models) {
   std::size_t coming = 0;
-  models.ForEach([&](const std::string&, const HeldModel& model) { coming += !model.adopted; });
+  models.ForEach([&](const ModelNumber&, const HeldModel& model) { coming += !model.adopted; });
   return coming > kPlansWaitedFor;
 }
 
 }  // namespace
 
-void Models::AnswerAll(const std::vector<Ask>& asks, const std::string& copy, const absl::Status& status) {
+void Models::AnswerAll(const std::vector<Ask>& asks, const ModelNumber& copy, const absl::Status& status) {
   proto::AdoptModelReply reply;
   SetStatus(status, reply);
-  reply.set_model_digest(DigestOf(copy));
+  reply.set_model_digest(copy->digest.text());
   for (const Ask ask : asks) parts_.out.Add(Answer<proto::AdoptModelReply>{ask, reply});
 }
 
-std::string Models::CopyOf(const proto::FunctionRecord& function) const {
-  return CopyName(function.model_digest(),
-                  IsolationKey(function, parts_.settings.isolation.mode, std::string()));
+ModelNumber Models::CopyOf(const proto::FunctionRecord& function) const {
+  const auto key = IsolationKey(function, parts_.settings.isolation.mode, std::string());
+  return parts_.names.Model(CopyName(function.model_digest(), key));
 }
 
 void Models::On(const AdoptionAsked& event) {
@@ -50,7 +50,7 @@ void Models::On(const AdoptionAsked& event) {
   status.ok() ? parts_.copies.Move() : AdoptFailed(copy, status);
 }
 
-void Models::Placed(const std::string& copy) {
+void Models::Placed(const ModelNumber& copy) {
   const auto* model = held_.Find(copy);
   FindResident(copy, model->copy.digest());
   Describe(copy, Bytes(model->copy.weights().length()), Bytes(0));
@@ -60,13 +60,13 @@ void Models::Placed(const std::string& copy) {
   if (!parts_.preparation.AskAll(copy)) Adopted(copy);
 }
 
-void Models::Describe(const std::string& copy, Bytes weights, Bytes activation) {
+void Models::Describe(const ModelNumber& copy, Bytes weights, Bytes activation) {
   if (!parts_.scheduler.Knows(copy)) parts_.routers.served().Add(copy);
   parts_.decisions.CarryOut(parts_.scheduler.DescribeModel(copy, weights, activation));
 }
 
 // Workers that outlived an earlier daemon may hold the model already.
-void Models::FindResident(const std::string& copy, const std::string& packed) {
+void Models::FindResident(const ModelNumber& copy, const std::string& packed) {
   for (GpuIndex gpu = 0; gpu < parts_.runtimes.size(); ++gpu) {
     if (!parts_.runtimes.Serves(gpu, copy)) continue;
     const auto bytes = parts_.runtimes.TakeOrphan(gpu, packed);
@@ -77,7 +77,7 @@ void Models::FindResident(const std::string& copy, const std::string& packed) {
   }
 }
 
-void Models::Adopted(const std::string& copy) {
+void Models::Adopted(const ModelNumber& copy) {
   auto* model = held_.Find(copy);
   if (!std::exchange(model->adopted, true)) parts_.trials.Await(copy);
   parts_.copies.Adopted(copy);
@@ -88,17 +88,17 @@ void Models::Adopted(const std::string& copy) {
   parts_.decisions.CarryOut({});
 }
 
-void Models::AdoptFailed(const std::string& copy, const absl::Status& status) {
+void Models::AdoptFailed(const ModelNumber& copy, const absl::Status& status) {
   const auto waiting = std::exchange(held_.Find(copy)->waiting, {});
   Disown(copy);
   AnswerAll(waiting, copy, status);
 }
 
 void Models::On(const ModelDisowned& event) {
-  for (const auto& copy : held_.CopiesOf(event.digest)) Disown(copy);
+  for (const auto& copy : held_.CopiesOf(parts_.names.FindDigest(event.digest))) Disown(copy);
 }
 
-void Models::Disown(const std::string& copy) {
+void Models::Disown(const ModelNumber& copy) {
   if (held_.Find(copy) == nullptr) return;
   parts_.states.TellStay(copy);
   const auto waiting = held_.GiveUp(copy);
@@ -119,29 +119,29 @@ const proto::FunctionRecord* Models::FunctionOf(const proto::SubmitRequest& requ
   const auto digest = DigestOf(request.model_digest());  // a trial names the copy
   const auto* function = parts_.membership.view().functions().Find(request.function());
   if (function != nullptr && function->model_digest() == digest) return function;
-  return held_.FunctionOf(digest, request.function().name());
+  return held_.FunctionOf(parts_.names.FindDigest(digest), request.function().name());
 }
 
-absl::StatusOr<std::string> Models::CopyFor(const proto::SubmitRequest& request) {
+absl::StatusOr<ModelNumber> Models::CopyFor(const proto::SubmitRequest& request) {
   const auto* function = FunctionOf(request);
   if (function == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("this node has not heard of function '", request.function().name(), "' yet"));
   }
   // Its adoption came before its function record, which says where its state is.
-  if (!function->state().empty() && parts_.states.declared().Find(request.function()) == nullptr) {
+  if (!function->state().empty() && parts_.states.Find(request.function()) == nullptr) {
     return absl::NotFoundError(absl::StrCat("this node has not heard of the state of function '",
                                             request.function().name(), "' yet"));
   }
   const auto key = IsolationKey(*function, parts_.settings.isolation.mode, request.workflow());
-  const auto copy = CopyName(request.model_digest(), key);
+  auto copy = parts_.names.Model(CopyName(request.model_digest(), key));
   if (!parts_.scheduler.Knows(copy)) OpenCopy(copy, *function);
   return copy;
 }
 
 // The model is adopted for other keys: for this key it is on disk only, and comes when a request needs it.
-void Models::OpenCopy(const std::string& copy, const proto::FunctionRecord& function) {
-  const auto* other = held_.AdoptedCopyOf(DigestOf(copy));
+void Models::OpenCopy(const ModelNumber& copy, const proto::FunctionRecord& function) {
+  const auto* other = held_.AdoptedCopyOf(copy->digest);
   if (other == nullptr || held_.Find(copy) != nullptr) return;
   const Bytes weights(other->copy.weights().length());
   auto& model = held_.Hold(copy);
@@ -156,18 +156,18 @@ void Models::OpenCopy(const std::string& copy, const proto::FunctionRecord& func
   parts_.scheduler.SetInRegion(copy, parts_.copies.Usable(copy));
 }
 
-void Models::BeginUse(const std::string& copy, bool reads) {
+void Models::BeginUse(const ModelNumber& copy, bool reads) {
   held_.BeginUse(copy);
   if (reads) parts_.copies.Read(copy);
 }
 
-void Models::EndUse(const std::string& copy, bool reads) {
+void Models::EndUse(const ModelNumber& copy, bool reads) {
   if (reads) parts_.copies.Unread(copy);
   held_.EndUse(copy);
   held_.Forget(copy);
 }
 
-std::uint64_t Models::AddressOf(const std::string& copy) {
+std::uint64_t Models::AddressOf(const ModelNumber& copy) {
   return addresses_.Of(copy, Bytes(held_.Find(copy)->copy.weights().length()));
 }
 

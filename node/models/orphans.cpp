@@ -12,7 +12,7 @@ namespace troupe::node {
 Bytes Orphans::WorkerUp(GpuIndex gpu, const std::string& key) {
   auto& residents = parts_.runtimes.Residents(gpu);
   const auto known = [&](const auto& resident) {
-    return !parts_.models.held().ByPackedDigest(resident.digest(), key).empty();
+    return bool(parts_.models.held().ByPackedDigest(resident.digest(), key));
   };
   residents.erase(std::remove_if(residents.begin(), residents.end(), known), residents.end());
   Bytes sum;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,17 +26,17 @@ class PeerCopyTable {
   struct Copy {
     GpuIndex source = kNoGpu;
     GpuIndex destination = kNoGpu;
-    std::string model{};
+    ModelNumber model{};
     std::uint64_t pin = 0;  // its number at the source's worker; 0: the worker has not answered
   };
 
-  Ticket Ask(GpuIndex source, GpuIndex destination, const std::string& model) {
+  Ticket Ask(GpuIndex source, GpuIndex destination, const ModelNumber& model) {
     copies_[++last_].copy = {source, destination, model};
     return last_;
   }
   // The destination's worker hears of the copy when the source has answered: what else it is to do with the
   // model has to wait as long. False: nothing was asked for, and `start` is not kept.
-  bool Await(GpuIndex destination, const std::string& model, const HeldStart& start) {
+  bool Await(GpuIndex destination, const ModelNumber& model, const HeldStart& start) {
     for (auto& [ticket, entry] : copies_) {
       if (entry.copy.pin != 0 || entry.copy.destination != destination || entry.copy.model != model) continue;
       entry.waiting.push_back(start);

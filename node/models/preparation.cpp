@@ -6,13 +6,13 @@
 
 namespace troupe::node {
 
-bool Preparation::AskAll(const std::string& copy) {
+bool Preparation::AskAll(const ModelNumber& copy) {
   bool asked = false;
   for (GpuIndex gpu = 0; gpu < queues_.size(); ++gpu) asked |= Ask(gpu, copy);
   return asked;
 }
 
-void Preparation::AskMissing(const std::string& copy) {
+void Preparation::AskMissing(const ModelNumber& copy) {
   for (GpuIndex gpu = 0; gpu < queues_.size(); ++gpu) {
     const auto* model = parts_.models.Find(copy);
     if (!model->PreparedBy(gpu, parts_.runtimes.Life(gpu))) Ask(gpu, copy);
@@ -21,17 +21,15 @@ void Preparation::AskMissing(const std::string& copy) {
 
 void Preparation::WorkerUp(GpuIndex gpu) {
   Forget(gpu);
-  std::vector<std::string> placed;
-  parts_.models.held().ForEach([&](const std::string& copy, const HeldModel&) {
-    if (parts_.copies.Usable(copy)) placed.push_back(copy);
-  });
+  auto placed = parts_.models.held().InOrder();
+  std::erase_if(placed, [&](const ModelNumber& copy) { return !parts_.copies.Usable(copy); });
   for (const auto& copy : placed) {
     if (!Ask(gpu, copy)) continue;
     if (parts_.models.Find(copy)->adopted && parts_.settings.scheduler.isolated) parts_.trials.Await(copy);
   }
 }
 
-bool Preparation::Ask(GpuIndex gpu, const std::string& copy) {
+bool Preparation::Ask(GpuIndex gpu, const ModelNumber& copy) {
   if (!parts_.runtimes.Serves(gpu, copy)) return false;
   queues_[gpu].Push(copy, !parts_.models.Find(copy)->adopted);
   OrderNext(gpu);
@@ -40,7 +38,7 @@ bool Preparation::Ask(GpuIndex gpu, const std::string& copy) {
 
 void Preparation::OrderNext(GpuIndex gpu) {
   auto& queue = queues_[gpu];
-  for (auto copy = queue.Next(); !copy.empty(); copy = queue.Next()) {
+  for (auto copy = queue.Next(); copy; copy = queue.Next()) {
     const auto* model = parts_.models.Find(copy);
     if (model == nullptr || !parts_.copies.Usable(copy)) {
       queue.Done();  // the copy left meanwhile, and is prepared when it comes back
@@ -70,7 +68,7 @@ void Preparation::Prepared(const PrepareOrdered& purpose, const proto::WorkerOut
                              Bytes(outcome.prepared().activation_bytes()));
     } else {
       parts_.out.Note("worker-sizes-refused", absl::StrCat(parts_.settings.Label(purpose.gpu), ", model ",
-                                                           DigestOf(copy), ": ", sizes.message()));
+                                                           copy->digest.text(), ": ", sizes.message()));
     }
     return parts_.models.Adopted(copy);
   }

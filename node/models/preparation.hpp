@@ -24,11 +24,11 @@ class Preparation {
 
   // On every runtime that serves the copy's key; AskMissing: unless its worker has made it. False: none is
   // up.
-  bool AskAll(const std::string& copy);
-  void AskMissing(const std::string& copy);
+  bool AskAll(const ModelNumber& copy);
+  void AskMissing(const ModelNumber& copy);
 
  private:
-  bool Ask(GpuIndex gpu, const std::string& copy);
+  bool Ask(GpuIndex gpu, const ModelNumber& copy);
   void OrderNext(GpuIndex gpu);
   void Prepared(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome);
   void Forget(GpuIndex gpu);

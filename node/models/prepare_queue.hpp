@@ -5,38 +5,40 @@
 
 #include <algorithm>
 #include <deque>
-#include <string>
+#include <utility>
 #include <vector>
+
+#include "node/names.hpp"
 
 namespace troupe::node {
 
 class PrepareQueue {
  public:
   // `adopting`: a caller waits for the model's adoption; such models go before all others.
-  void Push(const std::string& digest, bool adopting) {
+  void Push(const ModelNumber& copy, bool adopting) {
     auto& queue = adopting ? adopting_ : others_;
-    if (std::find(queue.begin(), queue.end(), digest) == queue.end()) queue.push_back(digest);
+    if (std::find(queue.begin(), queue.end(), copy) == queue.end()) queue.push_back(copy);
   }
-  // The next to order, until Done; empty when one is under way, or none is left.
-  [[nodiscard]] std::string Next() {
+  // The next to order, until Done; none when one is under way, or no model is left.
+  [[nodiscard]] ModelNumber Next() {
     auto& queue = adopting_.empty() ? others_ : adopting_;
     if (busy_ || queue.empty()) return {};
     busy_ = true;
-    auto digest = std::move(queue.front());
+    auto copy = std::move(queue.front());
     queue.pop_front();
-    return digest;
+    return copy;
   }
   void Done() { busy_ = false; }
   // The worker is gone. Gives back the models that were being adopted and had not been ordered.
-  [[nodiscard]] std::vector<std::string> Clear() {
-    std::vector<std::string> adopting(adopting_.begin(), adopting_.end());
+  [[nodiscard]] std::vector<ModelNumber> Clear() {
+    std::vector<ModelNumber> adopting(adopting_.begin(), adopting_.end());
     *this = {};
     return adopting;
   }
 
  private:
-  std::deque<std::string> adopting_;
-  std::deque<std::string> others_;
+  std::deque<ModelNumber> adopting_;
+  std::deque<ModelNumber> others_;
   bool busy_ = false;
 };
 

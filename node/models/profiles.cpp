@@ -22,8 +22,9 @@ proto::NodeProfiles ExportProfiles(const SwapScheduler& scheduler) {
     profile.set_run_ns(cost.run.count());
     profile.set_swapped_ns(cost.swapped.count());
     *profile.mutable_run_histogram() = {cost.run_times.begin(), cost.run_times.end()};
-    profile.set_weights_bytes(scheduler.WeightsOf(cost.model).count());
-    profile.set_heavy(scheduler.Heavy(cost.model));
+    const auto copy = scheduler.CopyOf(cost.model);
+    profile.set_weights_bytes(scheduler.WeightsOf(copy).count());
+    profile.set_heavy(scheduler.Heavy(copy));
   }
   return profiles;
 }

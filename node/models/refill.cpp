@@ -16,12 +16,12 @@ void Refill::On(const RuntimeLost& event) {
   }
 }
 
-void Refill::Add(const std::string& copy, Bytes bytes, Time last_use) {
-  const double demand = parts_.requests.demand().Lately(DigestOf(copy), parts_.out.now());
+void Refill::Add(const ModelNumber& copy, Bytes bytes, Time last_use) {
+  const double demand = parts_.requests.demand().Lately(copy->digest, parts_.out.now());
   lost_.Add({copy, bytes, demand, last_use});
 }
 
-void Refill::Again(const std::string& copy) {
+void Refill::Again(const ModelNumber& copy) {
   Add(copy, parts_.scheduler.WeightsOf(copy), parts_.out.now());
 }
 

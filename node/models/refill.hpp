@@ -3,8 +3,6 @@
 // model that is asked for before that comes by its requests.
 #pragma once
 
-#include <string>
-
 #include "node/events.hpp"
 #include "node/models/lost_models.hpp"
 
@@ -21,10 +19,10 @@ class Refill {
   // Begins the next one, if no request waits.
   void Begin();
   // A request came before the model was on its way.
-  void Again(const std::string& copy);
+  void Again(const ModelNumber& copy);
 
  private:
-  void Add(const std::string& copy, Bytes bytes, Time last_use);
+  void Add(const ModelNumber& copy, Bytes bytes, Time last_use);
   [[nodiscard]] bool HasRoom(const LostModel& lost) const;
 
   Parts& parts_;

@@ -1,6 +1,8 @@
 #include "node/models/remembered.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "node/parts.hpp"
@@ -34,9 +36,12 @@ void Remembered::OnTimer() {
 }
 
 void Remembered::On(const Joined&) {
-  for (const auto& copy : std::exchange(remembered_, {})) {
+  const auto remembered = std::exchange(remembered_, {});
+  std::vector<ModelNumber> copies(remembered.begin(), remembered.end());
+  std::ranges::sort(copies, {}, &ModelNumber::text);
+  for (const auto& copy : copies) {
     const auto* model = parts_.models.Find(copy);
-    const bool known = parts_.membership.Told(DigestOf(copy));
+    const bool known = parts_.membership.Told(copy->digest.text());
     if (model != nullptr && model->waiting.empty() && !known) parts_.models.Disown(copy);
   }
 }
@@ -58,7 +63,7 @@ void Remembered::Save() {
   for (const auto& [name, versions] : parts_.membership.view().functions().functions()) {
     for (const auto& [number, record] : versions) {
       if (!record.loaded() || !record.state().empty() ||
-          parts_.models.held().AdoptedCopyOf(record.model_digest()) == nullptr)
+          parts_.models.held().AdoptedCopyOf(parts_.names.FindDigest(record.model_digest())) == nullptr)
         continue;
       revisions[absl::StrCat(name, "/", record.key().version())] = record.revision();
       *adopted.add_functions() = record;

@@ -8,10 +8,11 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "node/events.hpp"
+#include "node/names.hpp"
 
 namespace troupe::node {
 
@@ -29,7 +30,7 @@ class Remembered {
   void OnSaveTimer();  // of SaveSoon
 
   // The manager wants this copy, too.
-  void Wanted(const std::string& copy) { remembered_.erase(copy); }
+  void Wanted(const ModelNumber& copy) { remembered_.erase(copy); }
   // Something that is to be remembered may have changed.
   void SaveSoon();
 
@@ -37,8 +38,8 @@ class Remembered {
   void Save();
 
   Parts& parts_;
-  std::set<std::string> remembered_;            // copies that this node adopts again by itself
-  std::map<std::string, std::uint64_t> saved_;  // "name/version" -> revision, as on disk
+  absl::flat_hash_set<ModelNumber> remembered_;  // copies that this node adopts again by itself
+  std::map<std::string, std::uint64_t> saved_;   // "name/version" -> revision, as on disk
   bool armed_ = false;
 };
 

@@ -29,6 +29,20 @@ const char* Name(ModelWas was) {
   return "unknown";
 }
 
+const char* Name(EvictedAs reason) {
+  switch (reason) {
+    case EvictedAs::kForgotten:
+      return "forgotten";
+    case EvictedAs::kHeavy:
+      return "heavy";
+    case EvictedAs::kLight:
+      return "light";
+    case EvictedAs::kReplicated:
+      return "replicated";
+  }
+  return "unknown";
+}
+
 std::string SwapText(std::uint32_t gpu, const SwapDone& swap,
                      const std::function<std::string(const std::string&)>& functions) {
   auto text =
@@ -68,10 +82,11 @@ void SwapLog::AddTo(proto::SwapStatistics& statistics) const {
     source.set_source(Name(static_cast<ModelWas>(i)));
     source.set_requests(sources_[i]);
   }
-  for (const auto& [reason, count] : evictions_) {
+  for (std::size_t i = 0; i < evictions_.size(); ++i) {
+    if (evictions_[i] == 0) continue;
     auto& evictions = *statistics.add_evictions();
-    evictions.set_reason(reason);
-    evictions.set_count(count);
+    evictions.set_reason(Name(static_cast<EvictedAs>(i)));
+    evictions.set_count(evictions_[i]);
   }
   statistics.set_swaps(swaps_);
   statistics.set_failed(failed_);

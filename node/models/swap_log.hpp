@@ -19,8 +19,12 @@ namespace troupe::node {
 enum class ModelWas { kResident, kLoading, kHost, kPeer, kDisk, kBroadcast, kAhead };
 [[nodiscard]] const char* Name(ModelWas was);
 
+// Why a model left a GPU, as statistics name it.
+enum class EvictedAs { kForgotten, kHeavy, kLight, kReplicated };
+[[nodiscard]] const char* Name(EvictedAs reason);
+
 struct SwapDone {
-  std::string model{};
+  std::string model{};                // of the copy, which may have gone when people read this
   ModelWas source = ModelWas::kHost;  // host, peer, broadcast, ahead, or disk: through the host region
   std::uint32_t peer = 0;             // the GPU that it comes from, then
   Bytes bytes{};
@@ -42,7 +46,7 @@ class SwapLog {
                                                      0.1,   0.2,   0.5,   1,    2,    5};  // seconds
 
   void Dispatched(ModelWas was) { ++sources_[static_cast<std::size_t>(was)]; }
-  void Evicted(const std::string& reason) { ++evictions_[reason]; }
+  void Evicted(EvictedAs reason) { ++evictions_[static_cast<std::size_t>(reason)]; }
   void Swapped(std::uint32_t gpu, SwapDone swap);
 
   void AddTo(proto::SwapStatistics& statistics) const;
@@ -51,7 +55,7 @@ class SwapLog {
 
  private:
   std::array<std::uint64_t, 7> sources_{};
-  std::map<std::string, std::uint64_t> evictions_;
+  std::array<std::uint64_t, 4> evictions_{};
   std::map<std::uint32_t, std::deque<SwapDone>> latest_;
   std::array<std::uint64_t, kBounds.size()> below_{};
   std::uint64_t swaps_ = 0, failed_ = 0;

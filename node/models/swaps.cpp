@@ -69,8 +69,10 @@ void Swaps::Ended(const HeldStart& start, ModelWas source, const proto::WorkerOu
     taken = Bytes(0);
     moved = parts_.scheduler.WeightsOf(dispatch.model);
   }
-  Note(dispatch.gpu,
-       {dispatch.model, source, dispatch.peer, moved, took, now, dispatch.victims, StatusOf(outcome)});
+  std::vector<std::string> evicted;
+  for (const auto& victim : dispatch.victims) evicted.push_back(victim.text());
+  Note(dispatch.gpu, {dispatch.model.text(), source, dispatch.peer, moved, took, now, std::move(evicted),
+                      StatusOf(outcome)});
   parts_.decisions.CarryOut(
       parts_.scheduler.Apply(SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome), taken, took}, now));
 }
@@ -78,16 +80,18 @@ void Swaps::Ended(const HeldStart& start, ModelWas source, const proto::WorkerOu
 void Swaps::NoteVictims(const Dispatch& dispatch) {
   for (const auto& victim : dispatch.victims) {
     const bool replicated = parts_.scheduler.HolderCount(victim) > 0;
-    log_.Evicted(replicated ? "replicated" : parts_.scheduler.Heavy(victim) ? "heavy" : "light");
+    log_.Evicted(replicated                       ? EvictedAs::kReplicated
+                 : parts_.scheduler.Heavy(victim) ? EvictedAs::kHeavy
+                                                  : EvictedAs::kLight);
   }
 }
 
 // Writes the swap into the log of swaps, and reports it as an event.
 void Swaps::Note(GpuIndex gpu, SwapDone swap) {
-  const auto words = [this](const std::string& digest) {
-    const auto* model = parts_.models.Find(digest);
+  const auto words = [this](const std::string& copy) {
+    const auto* model = parts_.models.Find(parts_.names.FindModel(copy));
     // A request that was given up meanwhile has no function any more.
-    return absl::StrCat("'", model == nullptr ? digest.substr(0, 12) : model->function.key().name(), "'");
+    return absl::StrCat("'", model == nullptr ? copy.substr(0, 12) : model->function.key().name(), "'");
   };
   if (swap.source == ModelWas::kPeer || swap.source == ModelWas::kBroadcast)
     swap.peer = parts_.settings.DeviceOf(swap.peer);

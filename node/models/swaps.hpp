@@ -1,8 +1,6 @@
 // SWAPS: how models come onto GPUs: from the host region, or from another GPU, for a request or ahead of it.
 #pragma once
 
-#include <string>
-
 #include "node/models/peer_copy_table.hpp"
 #include "node/models/swap_log.hpp"
 #include "node/runtimes/order_purposes.hpp"

@@ -32,8 +32,9 @@ std::optional<std::size_t> BytesOf(const proto::TensorSpec& spec) {
 
 }  // namespace
 
-void Trials::Await(const std::string& copy) {
-  if (parts_.settings.measure == MeasureRule::kRequests || parts_.scheduler.costs().Measured(DigestOf(copy)))
+void Trials::Await(const ModelNumber& copy) {
+  if (parts_.settings.measure == MeasureRule::kRequests ||
+      parts_.scheduler.costs().Measured(copy->digest.text()))
     return;
   // A trial runs on zeros, which must not become a run of a state.
   if (!parts_.models.Find(copy)->function.state().empty()) return;
@@ -43,30 +44,30 @@ void Trials::Await(const std::string& copy) {
 void Trials::Begin() {
   if (!parts_.scheduler.idle() || parts_.scheduler.draining() || queue_.busy()) return;
   while (const auto copy = queue_.Begin()) {
-    const auto* model = parts_.models.Find(*copy);
+    const auto* model = parts_.models.Find(copy);
     // No runtime is assigned for a trial, nor taken from another key: it comes when one is, for a request.
-    const bool served = Served(parts_.scheduler.gpus().gpus(), KeyOf(*copy), std::nullopt);
-    const bool wanted = model != nullptr && model->adopted && served && parts_.copies.Usable(*copy) &&
-                        !parts_.scheduler.costs().Measured(DigestOf(*copy));
-    if (wanted && Run(*copy, model->function, false)) return;
+    const bool served = Served(parts_.scheduler.gpus().gpus(), copy->key, std::nullopt);
+    const bool wanted = model != nullptr && model->adopted && served && parts_.copies.Usable(copy) &&
+                        !parts_.scheduler.costs().Measured(copy->digest.text());
+    if (wanted && Run(copy, model->function, false)) return;
     queue_.End();
-    queue_.Remove(*copy);
+    queue_.Remove(copy);
   }
 }
 
-bool Trials::BeginRefill(const std::string& copy, const proto::FunctionRecord& function) {
+bool Trials::BeginRefill(const ModelNumber& copy, const proto::FunctionRecord& function) {
   queue_.Occupy();
   if (Run(copy, function, true)) return true;
   queue_.End();
   return false;
 }
 
-bool Trials::Run(const std::string& copy, const proto::FunctionRecord& function, bool refill) {
+bool Trials::Run(const ModelNumber& copy, const proto::FunctionRecord& function, bool refill) {
   proto::SubmitRequest message;
   const RequestId id{kNoRouter, parts_.requests.NextSerial()};
   message.mutable_id()->set_sequence(id.sequence);
   *message.mutable_function() = function.key();
-  message.set_model_digest(copy);
+  message.set_model_digest(copy.text());
   message.set_priority(kLeastUrgent);
   const auto prepared = PrepareOrderFor(function, {});
   bool in_arena = false;
@@ -78,12 +79,12 @@ bool Trials::Run(const std::string& copy, const proto::FunctionRecord& function,
     if (*bytes <= kInMessage) input.mutable_data()->set_inlined(std::string(*bytes, 0));
     in_arena |= *bytes > kInMessage;
   }
-  auto& held = parts_.requests.HoldTrial(id);
+  auto& held = parts_.requests.HoldTrial(id, copy);
   held.refill = refill;
   held.message = std::move(message);
   held.expiry = parts_.out.now() + kTrialTimeout;
   const NodeRequest request{.id = id,
-                            .function = function.key().name(),
+                            .function = parts_.names.Function(function.key().name()),
                             .model = copy,
                             .priority = kLeastUrgent,
                             .expiry = held.expiry,
@@ -105,7 +106,7 @@ void Trials::Ended(const Finished& finished, const HeldRequest& held) {
     parts_.requests.ReleaseSlices(finished.gpu, UnsentSlices(held.run, proto::InferReply()));
   if (held.brought) parts_.out.Add(FreeZeros{held.message.inputs()});
   queue_.End();
-  const auto& copy = held.message.model_digest();
+  const auto& copy = held.trial;
   if (held.refill) {
     // A request came before it was on its way.
     const bool stopped = finished.kind == FinishKind::kCancelled;
@@ -113,7 +114,7 @@ void Trials::Ended(const Finished& finished, const HeldRequest& held) {
     return;
   }
   // A model that fails on zeros fails again.
-  if (finished.kind == FinishKind::kFailed || parts_.scheduler.costs().Measured(DigestOf(copy)))
+  if (finished.kind == FinishKind::kFailed || parts_.scheduler.costs().Measured(copy->digest.text()))
     queue_.Remove(copy);
 }
 

@@ -2,8 +2,6 @@
 // brings back a model that a dead worker held (node/models/refill.hpp). At most one is under way.
 #pragma once
 
-#include <string>
-
 #include "node/events.hpp"
 #include "node/models/trial_queue.hpp"
 #include "node/requests/held_request.hpp"
@@ -17,18 +15,18 @@ class Trials {
   explicit Trials(Parts& parts) : parts_(parts) {}
 
   // The model's cost is measured when the node is idle, unless it is known.
-  void Await(const std::string& copy);
+  void Await(const ModelNumber& copy);
   // Begins the next one, if the node is idle: what comes meanwhile waits for one run at most.
   void Begin();
   // A trial that brings a lost model back. False: its function cannot be called with zeros.
-  bool BeginRefill(const std::string& copy, const proto::FunctionRecord& function);
+  bool BeginRefill(const ModelNumber& copy, const proto::FunctionRecord& function);
   [[nodiscard]] bool busy() const { return queue_.busy(); }
   // A request has come: it is not to wait for a trial that has not begun to compute.
   void Stop();
   void Ended(const Finished& finished, const HeldRequest& held);
 
  private:
-  bool Run(const std::string& copy, const proto::FunctionRecord& function, bool refill);
+  bool Run(const ModelNumber& copy, const proto::FunctionRecord& function, bool refill);
 
   Parts& parts_;
   TrialQueue queue_;

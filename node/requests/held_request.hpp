@@ -19,7 +19,7 @@ struct HeldRequest {
   bool brought = false;        // they came from there, and lie in this daemon's arena
   std::uint32_t waiting = 0;   // requests that waited at the node when it came
   bool from_disk = false;      // its model was not in the host region when it came
-  bool trial = false;          // the node's own: it has no question
+  ModelNumber trial{};         // the node's own, of this model: it has no question; none: of a router
   bool refill = false;         // a trial that brings back what a dead worker held
   NodeRequest request{};       // as the scheduler will learn of it, while it awaits its inputs
   // Of its current dispatch; serial 0: none.

@@ -12,13 +12,14 @@ namespace troupe::node {
 
 namespace {
 
-NodeRequest RequestFor(const proto::SubmitRequest& message, const std::string& copy, Time now) {
+NodeRequest RequestFor(const proto::SubmitRequest& message, FunctionNumber function, ModelNumber copy,
+                       Time now) {
   const auto after = [now](std::int64_t ns) {
     return Duration(ns) >= Time::max() - now ? Time::max() : now + Duration(ns);
   };
   return {.id = IdOf(message.id()),
-          .function = message.function().name(),
-          .model = copy,
+          .function = std::move(function),
+          .model = std::move(copy),
           .priority = message.priority(),
           // It may have passed: then the request is late, and nearer to its end than others.
           .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
@@ -54,14 +55,15 @@ bool Requests::MayEnter(const RequestArrived& event, const RequestId& id, bool h
 void Requests::On(RequestArrived& event) {
   auto& message = event.message;
   const auto id = IdOf(message.id());
-  const auto* state = parts_.states.declared().Find(message.function());
+  const auto* state = parts_.states.Find(message.function());
   if (!MayEnter(event, id, state != nullptr)) return;
   const auto copy = parts_.models.CopyFor(message);
   if (!copy.ok()) return Bounce(event.ask, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
   if (!parts_.routers.ledger().Take(id.router))
     return Bounce(event.ask, proto::BOUNCE_NO_CREDIT, "no credit left");
-  demand_.Asked(message.model_digest(), parts_.out.now());
-  auto request = RequestFor(message, *copy, parts_.out.now());
+  demand_.Asked(parts_.names.Digest(message.model_digest()), parts_.out.now());
+  auto request =
+      RequestFor(message, parts_.names.Function(message.function().name()), *copy, parts_.out.now());
   if (state != nullptr) request.state = state->key;
   auto& held = requests_[id];
   held.message = std::move(message);
@@ -100,9 +102,9 @@ void Requests::On(InputsArrived& event) {
           .bounce = proto::BOUNCE_NO_INPUTS});
 }
 
-HeldRequest& Requests::HoldTrial(const RequestId& id) {
+HeldRequest& Requests::HoldTrial(const RequestId& id, const ModelNumber& copy) {
   auto& held = requests_[id];
-  held.trial = true;
+  held.trial = copy;
   return held;
 }
 

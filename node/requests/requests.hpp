@@ -34,7 +34,7 @@ class Requests {
 
   // The node's own request, which has no question: it is scheduled at once, or when its zeros lie in the
   // arena.
-  HeldRequest& HoldTrial(const RequestId& id);
+  HeldRequest& HoldTrial(const RequestId& id, const ModelNumber& copy);
   void AwaitZeros(const NodeRequest& request);
   void Schedule(const NodeRequest& request);
   void Finish(const Finished& finished);

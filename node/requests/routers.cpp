@@ -39,10 +39,9 @@ proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
     // By digest: which key a copy belongs to is this node's own matter. The names are in order, a model's
     // copies together.
     auto& resident = *grant.mutable_resident()->mutable_digests();
-    for (const auto& copy : parts_.scheduler.ResidentModels()) {
-      auto digest = DigestOf(copy);
-      if (resident.empty() || *resident.rbegin() != digest) *resident.Add() = std::move(digest);
-    }
+    DigestNumber last;
+    for (const auto& copy : parts_.scheduler.ResidentModels())
+      if (copy->digest != std::exchange(last, copy->digest)) *resident.Add() = copy->digest.text();
   }
   return grant;
 }

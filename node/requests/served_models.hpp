@@ -4,15 +4,17 @@
 
 #include <google/protobuf/repeated_field.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/check.hpp"
-#include "node/runtimes/isolation.hpp"
+#include "node/names.hpp"
 #include "proto/request.pb.h"
 
 namespace troupe::node {
@@ -21,15 +23,14 @@ class ServedModels {
  public:
   using List = google::protobuf::RepeatedPtrField<std::string>;
 
-  void Add(const std::string& copy) {
-    auto digest = DigestOf(copy);
-    if (++copies_[digest] > 1) return;
+  void Add(const ModelNumber& copy) {
+    if (++copies_[copy->digest] > 1) return;
     ++revision_;
-    added_.push_back(std::move(digest));
+    added_.push_back(copy->digest);
     if (added_.size() > kMostAdded) added_.pop_front();
   }
-  void Remove(const std::string& copy) {
-    const auto it = copies_.find(DigestOf(copy));
+  void Remove(const ModelNumber& copy) {
+    const auto it = copies_.find(copy->digest);
     TROUPE_CHECK(it != copies_.end(), "a model is served no more that never was");
     if (--it->second > 0) return;
     copies_.erase(it);
@@ -38,9 +39,13 @@ class ServedModels {
   }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }  // counts up with each change
   [[nodiscard]] List list() const {
+    std::vector<DigestNumber> digests;
+    digests.reserve(copies_.size());
+    for (const auto& [digest, copies] : copies_) digests.push_back(digest);
+    std::ranges::sort(digests, {}, &DigestNumber::text);
     List list;
-    list.Reserve(static_cast<int>(copies_.size()));
-    for (const auto& [digest, copies] : copies_) *list.Add() = digest;
+    list.Reserve(static_cast<int>(digests.size()));
+    for (const auto& digest : digests) *list.Add() = digest.text();
     return list;
   }
   // What a grant says to a router that was told last at `revision`, 0 for never: nothing when it is up to
@@ -55,15 +60,15 @@ class ServedModels {
     }
     told.set_added(true);
     for (auto it = added_.end() - static_cast<std::ptrdiff_t>(came); it != added_.end(); ++it)
-      told.add_digests(*it);
+      told.add_digests(it->text());
     return told;
   }
 
  private:
   static constexpr std::size_t kMostAdded = 1024;
-  std::map<std::string, std::uint32_t, std::less<>> copies_;
+  absl::flat_hash_map<DigestNumber, std::uint32_t> copies_;
   std::uint64_t revision_ = 1;
-  std::deque<std::string> added_;  // with each of the last revisions; none was a removal
+  std::deque<DigestNumber> added_;  // with each of the last revisions; none was a removal
 };
 
 }  // namespace troupe::node

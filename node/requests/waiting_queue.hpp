@@ -23,7 +23,7 @@ class WaitingQueue {
   using Requests = absl::btree_map<OrderingKey, RequestEntry*>;
   struct Head {
     OrderingKey key{};
-    ModelId model = kNoName;
+    ModelId model = kNoModel;
     bool operator<(const Head& other) const { return key < other.key; }
   };
   WaitingQueue() = default;

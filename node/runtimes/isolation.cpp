@@ -62,13 +62,13 @@ std::string CopyName(const std::string& digest, const std::string& key) {
   return key.empty() ? digest : absl::StrCat(digest, std::string(1, kSeparator), key);
 }
 
-std::string DigestOf(const std::string& copy) {
+std::string_view DigestOf(std::string_view copy) {
   return copy.substr(0, copy.find(kSeparator));
 }
 
-std::string KeyOf(const std::string& copy) {
+std::string_view KeyOf(std::string_view copy) {
   const auto at = copy.find(kSeparator);
-  return at == std::string::npos ? std::string() : copy.substr(at + 1);
+  return at == std::string_view::npos ? std::string_view() : copy.substr(at + 1);
 }
 
 std::string RuntimeName(const Serves& serves, bool isolated) {

@@ -28,8 +28,9 @@ namespace troupe::node {
 
 // A model's copy for one key: "DIGEST" for the shared one, else "DIGEST@KEY".
 [[nodiscard]] std::string CopyName(const std::string& digest, const std::string& key);
-[[nodiscard]] std::string DigestOf(const std::string& copy);
-[[nodiscard]] std::string KeyOf(const std::string& copy);
+// Parts of `copy`.
+[[nodiscard]] std::string_view DigestOf(std::string_view copy);
+[[nodiscard]] std::string_view KeyOf(std::string_view copy);
 
 // How a worker names what it serves. The name is empty for fresh workers on a node that isolates
 // (`isolated`), which serve no key, and elsewhere for shared workers.

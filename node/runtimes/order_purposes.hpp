@@ -32,13 +32,13 @@ struct PinOrdered {  // of a model that another GPU copies
 };
 struct EvictionOrdered {
   GpuIndex gpu = 0;
-  std::string model{};
+  ModelNumber model{};
   std::uint64_t life = 0;
   bool with_states = false;  // they were written back before
 };
 struct PrepareOrdered {
   GpuIndex gpu = 0;
-  std::string copy{};
+  ModelNumber copy{};
   std::uint64_t life = 0;
   std::uint64_t held = 0;  // the life of the held model (HeldModel)
 };
@@ -54,7 +54,7 @@ struct FaultOrdered {
 // --- states that are written back ---
 struct RecoveryOrdered {  // of a state that a worker has since before this daemon began
   GpuIndex gpu = 0;
-  std::string key{};
+  StateNumber key{};
 };
 struct OrphanWrittenBack {
   GpuIndex gpu = 0;
@@ -63,7 +63,7 @@ struct OrphanWrittenBack {
 };
 struct EvictionWrittenBack {
   GpuIndex gpu = 0;
-  std::string model{};
+  ModelNumber model{};
   std::uint64_t life = 0;
 };
 struct RunWrittenBack {

@@ -35,7 +35,7 @@ std::uint64_t Orders::Give(GpuIndex gpu, proto::WorkerOrder order, OrderPurpose 
   return sequence;
 }
 
-std::uint64_t Orders::GiveFor(const std::string& model, GpuIndex gpu, proto::WorkerOrder order,
+std::uint64_t Orders::GiveFor(const ModelNumber& model, GpuIndex gpu, proto::WorkerOrder order,
                               OrderPurpose purpose) {
   const bool reads = !order.has_evict() && !order.has_write_back();
   parts_.models.BeginUse(model, reads);
@@ -53,7 +53,7 @@ void Orders::On(OrderAnswered& event) {
   open_.erase(it);
   std::visit(Teller{parts_, event.outcome}, answered.purpose);
   // Behind that: the outcome may lead to an order to evict the model, while its name has to be known.
-  if (!answered.model.empty()) parts_.models.EndUse(answered.model, answered.reads);
+  if (answered.model) parts_.models.EndUse(answered.model, answered.reads);
 }
 
 }  // namespace troupe::node

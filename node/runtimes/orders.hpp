@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "node/runtimes/order_purposes.hpp"
@@ -24,13 +23,13 @@ class Orders {
   std::uint64_t Give(GpuIndex gpu, proto::WorkerOrder order, OrderPurpose purpose = NoPurpose{});
   // The same for an order that names a model: its host copy stays at least until the answer, unless the order
   // does not read it (an eviction, a write-back).
-  std::uint64_t GiveFor(const std::string& model, GpuIndex gpu, proto::WorkerOrder order,
+  std::uint64_t GiveFor(const ModelNumber& model, GpuIndex gpu, proto::WorkerOrder order,
                         OrderPurpose purpose);
 
  private:
   struct Open {
     OrderPurpose purpose{};
-    std::string model{};  // "": the order names none
+    ModelNumber model{};  // none: the order names none
     bool reads = false;
   };
 

@@ -35,9 +35,9 @@ std::string Runtimes::StateName(proto::ExecutorReport::State state) {
   return absl::AsciiStrToLower(proto::ExecutorReport::State_Name(state));
 }
 
-bool Runtimes::Serves(GpuIndex gpu, const std::string& copy) const {
+bool Runtimes::Serves(GpuIndex gpu, const ModelNumber& copy) const {
   const auto& runtime = parts_.scheduler.gpus().at(gpu);
-  return Up(gpu) && runtime.assigned && runtime.key == KeyOf(copy);
+  return Up(gpu) && runtime.assigned && runtime.key == copy->key;
 }
 
 std::optional<Bytes> Runtimes::TakeOrphan(GpuIndex gpu, const std::string& packed) {
@@ -97,7 +97,7 @@ void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
   ready.key = serves->key;
   for (const auto& resident : worker.resident()) {
     const auto copy = parts_.models.held().ByPackedDigest(resident.digest(), serves->key);
-    if (!copy.empty()) ready.resident.push_back({copy, Bytes(resident.bytes())});
+    if (copy) ready.resident.push_back({copy, Bytes(resident.bytes())});
   }
   ready.strange = parts_.orphans.WorkerUp(gpu, serves->key);
   for (const auto& resident : ready.resident) parts_.states.RecoverAll(gpu, resident.model);

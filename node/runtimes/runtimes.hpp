@@ -44,7 +44,7 @@ class Runtimes {
   // It is up, and the worker is still the one with this number.
   [[nodiscard]] bool Lives(GpuIndex gpu, std::uint64_t life) const { return Life(gpu) == life && Up(gpu); }
   // It is up, and serves the key of this copy.
-  [[nodiscard]] bool Serves(GpuIndex gpu, const std::string& copy) const;
+  [[nodiscard]] bool Serves(GpuIndex gpu, const ModelNumber& copy) const;
   // The models that its worker has and this node does not know.
   [[nodiscard]] ResidentList& Residents(GpuIndex gpu) {
     return *runtimes_[gpu].last.mutable_worker()->mutable_resident();

@@ -101,7 +101,7 @@ proto::WorkerOrder RunOrderFor(const Dispatch& dispatch, const proto::SubmitRequ
   const auto remaining = dispatch.expiry == Time::max() ? Duration::max() : dispatch.expiry - now;
   run.set_timeout_ns(std::max<Duration::rep>(1, remaining.count()));
   if (dispatch.deadline != Time::max()) run.set_deadline_in_ns((dispatch.deadline - now).count());
-  run.set_stateful(dispatch.state);
+  run.set_stateful(dispatch.state.text());
   return order;
 }
 

@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
+#include "node/names.hpp"
 #include "node/request.hpp"
-#include "node/scheduling/names.hpp"
 
 namespace troupe::node {
 
@@ -34,7 +34,7 @@ class Broadcasts {
     std::uint32_t device = 0;
   };
   struct Order {
-    ModelId model = kNoName;
+    ModelId model = kNoModel;
     GpuIndex sender = kNoGpu;
     std::vector<GpuIndex> receivers{};
   };
@@ -53,7 +53,7 @@ class Broadcasts {
 
  private:
   struct Broadcast {
-    ModelId model = kNoName;
+    ModelId model = kNoModel;
     Member sender{};
     std::vector<Member> receivers{};
     bool sent = false;

@@ -26,7 +26,7 @@ void Decisions::CarryOut(const Consequences& consequences) {
   for (const auto& finished : consequences.finished) parts_.requests.Finish(finished);
   for (const auto& flight : consequences.cancel) parts_.requests.CancelAtWorker(flight.gpu, flight.request);
   for (const auto& eviction : consequences.evictions) {
-    parts_.swaps.log().Evicted("forgotten");
+    parts_.swaps.log().Evicted(EvictedAs::kForgotten);
     parts_.evictions.Order(eviction.gpu, eviction.model);
   }
   Decide();

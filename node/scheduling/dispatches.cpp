@@ -107,7 +107,7 @@ void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
   auto* held = parts_.requests.Current(dispatch.request, start.serial);
   if (held == nullptr)
     return parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(outcome, proto::InferReply()));
-  const bool advanced = !dispatch.state.empty() && outcome.code() == 0;
+  const bool advanced = dispatch.state && outcome.code() == 0;
   // It ran on what lay there before, and not on the state that it was to bring.
   if (advanced && dispatch.bring_state && held->swap.code() != 0)
     return EndUnkept(dispatch, *held, std::move(outcome), held->swap.message());

@@ -17,7 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/policy.hpp"
 #include "base/units.hpp"
-#include "node/scheduling/names.hpp"
+#include "node/names.hpp"
 
 namespace troupe::node {
 

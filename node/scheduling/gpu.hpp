@@ -3,15 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "node/names.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/backlog.hpp"
-#include "node/scheduling/names.hpp"
 
 namespace troupe::node {
 
@@ -28,7 +27,7 @@ struct Resident {
   Duration load{};            // while loading from the host: what it was thought to take of the link
   Duration occupies{};        // while loading: for how long it was thought to keep the GPU from all runs
   GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
-  std::map<std::string, Bytes>
+  absl::flat_hash_map<StateNumber, Bytes>
       states{};  // of its functions, that are there or on their way; they leave with it
 
   [[nodiscard]] Bytes WithStates() const { return states.empty() ? bytes : WithEachState(); }

@@ -284,7 +284,7 @@ void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activatio
   if (it->second.pins == 0 && it->second.missing) Drop(gpu, model);
 }
 
-void GpuTable::AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes) {
+void GpuTable::AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes) {
   Gpu& gpu = Changing(index);
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "a state was planned where its model is not");

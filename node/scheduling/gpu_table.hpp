@@ -23,11 +23,11 @@
 
 #include "absl/types/span.h"
 #include "base/check.hpp"
+#include "node/names.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/gpu.hpp"
 #include "node/scheduling/gpu_loads.hpp"
 #include "node/scheduling/model_holders.hpp"
-#include "node/scheduling/names.hpp"
 #include "node/scheduling/runtime_queries.hpp"
 
 namespace troupe::node {
@@ -90,7 +90,7 @@ class GpuTable {
   void Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Duration work, Time now);
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.
-  void AddState(GpuIndex index, ModelId model, const std::string& state, Bytes bytes);
+  void AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes);
   // The worker says that the model is not there. As long as dispatches use it, it is kept as missing.
   void Missing(GpuIndex index, ModelId model);
   // The worker had less room than the plan said.

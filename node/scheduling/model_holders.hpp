@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "node/names.hpp"
 #include "node/request.hpp"
-#include "node/scheduling/names.hpp"
 
 namespace troupe::node {
 

@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "node/runtimes/isolation.hpp"
 
 namespace troupe::node {
 
-ModelId ModelNames::Intern(const std::string& name) {
-  const std::size_t known = tables_.names.size();
-  const ModelId id = tables_.names.Intern(name);
-  if (tables_.names.size() == known) return id;
+ModelId ModelNames::Intern(const ModelNumber& name) {
+  if (const ModelId known = tables_.Find(name); known != kNoModel) return known;
+  const ModelId id = tables_.rows.Add(name);
   if (tables_.models.size() <= id) tables_.models.resize(id + 1);
-  tables_.models[id] = {.cost = tables_.costs.Hold(DigestOf(name)), .key = KeyOf(name)};
+  tables_.models[id] = {.cost = tables_.costs.Hold(name->digest.text()), .key = name->key};
   passing_.push_back(id);
   return id;
 }
@@ -26,7 +24,7 @@ void ModelNames::ForgetUnused() {
     std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.second == id; });
     tables_.costs.Release(model.cost);
     prefetcher_.ForgetForeseen(id);
-    tables_.names.Forget(id);
+    tables_.rows.Free(id);
     model = {};
     return true;
   });
@@ -35,7 +33,7 @@ void ModelNames::ForgetUnused() {
 void ModelNames::Check() const {
   std::size_t adopted = 0;
   for (const ModelEntry& model : tables_.models) adopted += model.adopted ? 1 : 0;
-  TROUPE_CHECK(tables_.names.size() == adopted + passing_.size(), "a model has a number and no use");
+  TROUPE_CHECK(tables_.rows.size() == adopted + passing_.size(), "a model has a row and no use");
 }
 
 }  // namespace troupe::node

@@ -1,8 +1,8 @@
-// MODEL NAMES: which number a model has here, and for how long: as long as it is adopted, on a GPU, or asked
-// for.
+// MODEL NAMES: which models have a row in the tables, and for how long: as long as they are adopted, on a GPU,
+// or asked for.
 #pragma once
 
-#include <string>
+#include <cstddef>
 #include <vector>
 
 #include "node/scheduling/prefetcher.hpp"
@@ -14,11 +14,11 @@ class ModelNames {
  public:
   ModelNames(SchedulerTables& tables, Prefetcher& prefetcher) : tables_(tables), prefetcher_(prefetcher) {}
 
-  // The number of this name, a new one if it has none.
-  ModelId Intern(const std::string& name);
+  // The row of this model, a new one if it has none.
+  ModelId Intern(const ModelNumber& name);
   // The model is not adopted any more.
   void NoteForgotten(ModelId model) { passing_.push_back(model); }
-  // Numbers of models that were never adopted, or are not any more, end when nothing refers to them. Whatever
+  // Rows of models that were never adopted, or are not any more, end when nothing refers to them. Whatever
   // changes what is adopted, or takes a model off a GPU, calls this.
   void ForgetUnused();
   void Check() const;
@@ -26,7 +26,7 @@ class ModelNames {
  private:
   SchedulerTables& tables_;
   Prefetcher& prefetcher_;
-  std::vector<ModelId> passing_;  // models with a number that are not adopted
+  std::vector<ModelId> passing_;  // models with a row that are not adopted
 };
 
 }  // namespace troupe::node

@@ -11,7 +11,7 @@ namespace troupe::node {
 
 Consequences OrderOutcomes::Apply(const EvictDone& done, Time now) {
   const ModelId id = tables_.Find(done.model);
-  if (id == kNoName) return {};  // of an earlier life of the worker
+  if (id == kNoModel) return {};  // of an earlier life of the worker
   const ModelEntry* model = tables_.Adopted(id);
   const Bytes bytes = model == nullptr ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->weights;
   const bool gone = done.status.ok() || absl::IsNotFound(done.status);
@@ -52,7 +52,7 @@ void OrderOutcomes::ObserveLoad(const SwapInDone& done, ModelId id) {
 Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   Consequences effects;
   const ModelId id = tables_.Find(done.model);
-  if (id == kNoName) return effects;  // of an earlier life of the worker
+  if (id == kNoModel) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
     LoadFailed(done.gpu, id, now);
     parts_.prefetcher.ForgetDemand(id);
@@ -160,7 +160,7 @@ void OrderOutcomes::EndTooLarge(RequestEntry& entry, const RunDone& done, Conseq
   effects.finished.push_back(parts_.requests.End(
       entry, FinishKind::kFailed,
       absl::FailedPreconditionError(
-          absl::StrCat("function '", entry.request.function,
+          absl::StrCat("function '", entry.request.function.text(),
                        "': a run of this size does not fit beside the weights on GPU ",
                        tables_.gpus.at(done.gpu).device, " (", FormatBytes(tables_.gpus.at(done.gpu).memory),
                        ", of which ", FormatBytes(done.free), " are free); send a smaller batch"))));
@@ -188,7 +188,7 @@ void OrderOutcomes::Replan(RequestEntry& entry, const RunDone& done, bool alone,
   if (++entry.replans > tables_.limits.max_replans) {
     effects.finished.push_back(
         parts_.requests.End(entry, FinishKind::kFailed,
-                            absl::UnavailableError(absl::StrCat("function '", entry.request.function,
+                            absl::UnavailableError(absl::StrCat("function '", entry.request.function.text(),
                                                                 "' found no room on a GPU in ", entry.replans,
                                                                 " tries; try again later"))));
     return;

@@ -183,7 +183,7 @@ void Prefetcher::PrefetchCopy(Time now, Bring bring) {
   if (wanting_.empty() || !MayPrefetch()) return;
   if (tables_.late && tables_.late->late() > 0) return;  // there is too much to do already
   if (!tables_.limits.LoadsOccupy() && tables_.link_pressure.At(now) > kQuietLinks) return;
-  ModelId best = kNoName;
+  ModelId best = kNoModel;
   double most = 0;
   for (std::size_t looked = 0; looked < kSomeModels && !wanting_.empty(); ++looked) {
     const ModelId id = wanting_.back();
@@ -194,7 +194,7 @@ void Prefetcher::PrefetchCopy(Time now, Bring bring) {
     most = gain;
     best = id;
   }
-  if (best == kNoName) return;
+  if (best == kNoModel) return;
   const GpuList quiet = QuietGpus();
   if (quiet.empty()) return MayWantCopy(best);
   if (const auto plan = PlanCopy(best, most, quiet, now)) bring(best, *plan, Time::max());

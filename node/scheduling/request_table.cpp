@@ -37,18 +37,19 @@ Finished RequestTable::Refuse(const NodeRequest& request, Time now) const {
   if (AllUnfit(tables_.gpus.gpus())) return bounce(proto::BOUNCE_NO_GPU, "no GPU of this node is fit");
   if (model == nullptr) {
     return bounce(proto::BOUNCE_NOT_ADOPTED,
-                  absl::StrCat("function '", request.function, "' is not on this node"));
+                  absl::StrCat("function '", request.function.text(), "' is not on this node"));
   }
-  if (!request.state.empty() && tables_.states.Find(request.state) == nullptr) {
-    return bounce(proto::BOUNCE_NOT_ADOPTED,
-                  absl::StrCat("function '", request.function, "' has state, which is not on this node"));
+  if (request.state && tables_.states.Find(request.state) == nullptr) {
+    return bounce(proto::BOUNCE_NOT_ADOPTED, absl::StrCat("function '", request.function.text(),
+                                                          "' has state, which is not on this node"));
   }
   if (tables_.queue.size() >= tables_.limits.max_waiting) {
     return bounce(proto::BOUNCE_NO_CREDIT,
                   absl::StrCat(tables_.queue.size(), " requests wait at this node already"));
   }
   if (!tables_.CanEverFit(id)) {
-    return {.id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function, *model)};
+    return {
+        .id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function.text(), *model)};
   }
   if (request.expiry <= now) {
     return {
@@ -69,20 +70,20 @@ Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
     submitted.accepted = false;
     submitted.finished = {.id = request.id,
                           .kind = FinishKind::kFailed,
-                          .status = parts_.homes.NoRoomKept(request.function, model)};
+                          .status = parts_.homes.NoRoomKept(request.function.text(), model)};
     return submitted;
   }
   RequestEntry& entry = requests_[request.id];
   entry.request = request;
   entry.model = id;
-  entry.function = EnterFunction(request.function);
+  EnterFunction(request.function);
   ++model.requests;
   entry.arrival = now;
   entry.key = MakeOrderingKey(
       tables_.policies.ordering, {.priority = request.priority, .arrival = now, .deadline = request.deadline},
-      next_sequence_++, parts_.slo ? parts_.slo->PlaceOf(request.function) : FunctionPlace{});
+      next_sequence_++, parts_.slo ? parts_.slo->PlaceOf(request.function.text()) : FunctionPlace{});
   if (tables_.late) entry.latest = LatestBegin(request.deadline, tables_.costs.RunTime(model.cost), now);
-  if (tables_.late && request.deadline != Time::max() && tables_.late->Yields(request.function))
+  if (tables_.late && request.deadline != Time::max() && tables_.late->Yields(request.function.text()))
     entry.key = LateKey(entry.key);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
@@ -95,11 +96,9 @@ Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
   return submitted;
 }
 
-FunctionId RequestTable::EnterFunction(const std::string& function) {
-  const FunctionId id = functions_.Intern(function);
-  if (serving_.size() <= id) serving_.resize(id + 1);
-  ++serving_[id].requests;
-  return id;
+void RequestTable::EnterFunction(const FunctionNumber& function) {
+  if (serving_.size() <= function.value()) serving_.resize(function.value() + 1);
+  ++serving_[function.value()].requests;
 }
 
 void RequestTable::Count(FinishKind kind) {
@@ -150,23 +149,23 @@ Finished RequestTable::End(RequestEntry& entry, FinishKind kind, absl::Status st
 // A function is known as long as it has requests here.
 void RequestTable::LeaveNode(const RequestEntry& entry) {
   --tables_.models[entry.model].requests;
-  if (--serving_[entry.function].requests > 0) return;
-  serving_[entry.function] = {};
-  functions_.Forget(entry.function);
+  FunctionEntry& function = FunctionOf(entry);
+  if (--function.requests == 0) function = {};
 }
 
 void RequestTable::LeaveFunction(const RequestEntry& entry) {
-  --serving_[entry.function].dispatched;
+  --FunctionOf(entry).dispatched;
 }
 
 bool RequestTable::MustTakeTurns(const RequestEntry& entry) const {
-  return parts_.slo && parts_.slo->rules().one_at_a_time && serving_[entry.function].dispatched > 0;
+  return parts_.slo && parts_.slo->rules().one_at_a_time &&
+         serving_[entry.request.function.value()].dispatched > 0;
 }
 
 void RequestTable::Reorder(Time now) {
   if (!parts_.slo || !parts_.slo->Reorder(now)) return;
   for (auto& [id, entry] : requests_) {
-    const FunctionPlace place = parts_.slo->PlaceOf(entry.request.function);
+    const FunctionPlace place = parts_.slo->PlaceOf(entry.request.function.text());
     if (entry.gpu == kNoGpu && place != entry.key.place) {
       parts_.waiting.Dequeue(entry);
       entry.key.place = place;
@@ -213,7 +212,7 @@ Consequences RequestTable::Expire(Time now) {
       entry.queued = now - entry.arrival;
       CountForSlo(entry, absl::DeadlineExceededError(""), now);
       const auto status = absl::DeadlineExceededError(
-          absl::StrCat("function '", entry.request.function, "': the timeout passed after ",
+          absl::StrCat("function '", entry.request.function.text(), "': the timeout passed after ",
                        FormatDuration(entry.queued), " in the queue of the node"));
       effects.finished.push_back(End(entry, FinishKind::kExpired, status));
     } else {
@@ -242,9 +241,9 @@ void RequestTable::CountForSlo(const RequestEntry& entry, const absl::Status& st
   if (entry.request.trial || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.request.deadline;
   if (parts_.slo)
-    parts_.slo->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+    parts_.slo->Ended(entry.request.function.text(), entry.request.percentile, in_time, now - entry.arrival);
   if (tables_.late && entry.request.deadline != Time::max())
-    tables_.late->Ended(entry.request.function, entry.request.percentile, in_time);
+    tables_.late->Ended(entry.request.function.text(), entry.request.percentile, in_time);
 }
 
 void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
@@ -259,10 +258,11 @@ void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
                                    absl::UnavailableError("no GPU of this node is fit"),
                                    proto::BOUNCE_NO_GPU));
   } else if (!fits) {
-    effects.finished.push_back(End(entry, FinishKind::kFailed, CannotFit(entry.request.function, *known)));
+    effects.finished.push_back(
+        End(entry, FinishKind::kFailed, CannotFit(entry.request.function.text(), *known)));
   } else {
     entry.gpu = kNoGpu;
-    if (parts_.slo) entry.key.place = parts_.slo->PlaceOf(entry.request.function);
+    if (parts_.slo) entry.key.place = parts_.slo->PlaceOf(entry.request.function.text());
     parts_.waiting.Enqueue(entry);
   }
 }
@@ -282,7 +282,8 @@ void RequestTable::EndUnplaceable(Consequences& effects) {
                                      proto::BOUNCE_NO_GPU));
     } else {
       effects.finished.push_back(
-          End(*entry, FinishKind::kFailed, CannotFit(entry->request.function, tables_.models[entry->model])));
+          End(*entry, FinishKind::kFailed,
+              CannotFit(entry->request.function.text(), tables_.models[entry->model])));
     }
   }
 }
@@ -300,16 +301,14 @@ void RequestTable::Check() const {
   std::vector<std::uint32_t> of_function(serving_.size()), dispatched(serving_.size());
   for (const auto& [id, entry] : requests_) {
     TROUPE_CHECK(tables_.NameOf(entry.model) == entry.request.model, "a request has another model's number");
-    TROUPE_CHECK(functions_.at(entry.function) == entry.request.function,
-                 "a request has another function's number");
     ++of_model[entry.model];
-    ++of_function[entry.function];
-    dispatched[entry.function] += entry.gpu == kNoGpu ? 0 : 1;
+    ++of_function[entry.request.function.value()];
+    dispatched[entry.request.function.value()] += entry.gpu == kNoGpu ? 0 : 1;
   }
   for (ModelId id = 0; id < tables_.models.size(); ++id) {
     TROUPE_CHECK(tables_.models[id].requests == of_model[id], "the requests of a model are counted wrong");
   }
-  for (FunctionId id = 0; id < serving_.size(); ++id) {
+  for (std::size_t id = 0; id < serving_.size(); ++id) {
     TROUPE_CHECK(serving_[id].requests == of_function[id], "the requests of a function are counted wrong");
     TROUPE_CHECK(serving_[id].dispatched == dispatched[id], "functions run that were not dispatched");
   }

@@ -42,7 +42,9 @@ class RequestTable {
   // model share the turn of the first of them.
   [[nodiscard]] bool MustTakeTurns(const RequestEntry& entry) const;
   void LeaveFunction(const RequestEntry& entry);
-  [[nodiscard]] FunctionEntry& FunctionOf(const RequestEntry& entry) { return serving_[entry.function]; }
+  [[nodiscard]] FunctionEntry& FunctionOf(const RequestEntry& entry) {
+    return serving_[entry.request.function.value()];
+  }
 
   // Null: it is not here, or has ended.
   [[nodiscard]] RequestEntry* Find(const RequestId& id) {
@@ -58,7 +60,7 @@ class RequestTable {
  private:
   [[nodiscard]] Finished Refuse(const NodeRequest& request, Time now) const;
   [[nodiscard]] absl::Status CannotFit(const std::string& function, const ModelEntry& model) const;
-  FunctionId EnterFunction(const std::string& function);
+  void EnterFunction(const FunctionNumber& function);
   void LeaveNode(const RequestEntry& entry);
   void Count(FinishKind kind);
 
@@ -66,8 +68,7 @@ class RequestTable {
   SchedulerTables& tables_;
   absl::node_hash_map<RequestId, RequestEntry> requests_;
   absl::btree_set<std::pair<Time, RequestId>> expiries_;
-  Names functions_;                     // those with requests here
-  std::vector<FunctionEntry> serving_;  // by number of the function
+  std::vector<FunctionEntry> serving_;  // by number of the function; empty without requests
   std::uint64_t next_sequence_ = 0;
   std::size_t trials_ = 0;  // of requests_
 };

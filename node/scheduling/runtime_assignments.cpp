@@ -66,7 +66,8 @@ void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, T
 // Its worker may go. False: models with state are sent away first, and it may when they are gone.
 bool RuntimeAssignments::ClearStates(GpuIndex index) {
   std::vector<ModelId> models = WithStates(tables_.gpus.at(index));
-  std::ranges::sort(models, {}, [&](ModelId model) -> const std::string& { return tables_.NameOf(model); });
+  std::ranges::sort(models, {},
+                    [&](ModelId model) -> const std::string& { return tables_.NameOf(model).text(); });
   for (const ModelId model : models) {
     parts_.reservations.Evict(index, model);
     parts_.decision.departures.push_back({index, tables_.NameOf(model)});

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "node/names.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/arrival_forecast.hpp"
 #include "node/scheduling/model_demand.hpp"
-#include "node/scheduling/names.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/state/function_states.hpp"
 #include "scheduling/cost_model.hpp"
@@ -18,8 +18,7 @@ namespace troupe::node {
 
 // What every look at it reads comes first.
 struct RequestEntry {
-  ModelId model = kNoName;        // of request.model
-  FunctionId function = kNoName;  // of request.function
+  ModelId model = kNoModel;  // of request.model
   OrderingKey key{};
   Time arrival{};
   Time latest = Time::max();  // when it has to begin to be in time, where late ones yield
@@ -45,7 +44,7 @@ struct RequestEntry {
   NodeRequest request{};
 };
 
-// One entry for each name of a model that the node has adopted, that workers still have, or that requests
+// One entry for each model that the node has adopted, that workers still have, or that requests
 // still run. The fields that every look at a request reads come first, up to whether the key is empty: one line of the
 // cache.
 struct alignas(64) ModelEntry {
@@ -86,7 +85,7 @@ struct RequestLook {
 // A model that may go for another one.
 struct Victim {
   EvictionRank rank{};
-  ModelId model = kNoName;
+  ModelId model = kNoModel;
   Bytes bytes{};
 };
 

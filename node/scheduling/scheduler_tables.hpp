@@ -16,7 +16,7 @@
 #include "node/scheduling/broadcasts.hpp"
 #include "node/scheduling/gpu_table.hpp"
 #include "node/scheduling/held_gpus.hpp"
-#include "node/scheduling/names.hpp"
+#include "node/scheduling/model_rows.hpp"
 #include "node/scheduling/scheduler_entries.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
@@ -37,14 +37,14 @@ struct SchedulerTables {
 
   void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
 
-  [[nodiscard]] ModelId Find(const std::string& model) const { return names.Find(model); }
-  [[nodiscard]] const std::string& NameOf(ModelId model) const { return names.at(model); }
+  [[nodiscard]] ModelId Find(const ModelNumber& model) const { return rows.Find(model); }
+  [[nodiscard]] const ModelNumber& NameOf(ModelId model) const { return rows.at(model); }
   // Null: this node has not adopted it, or not any more.
   [[nodiscard]] ModelEntry* Adopted(ModelId model) {
-    return model != kNoName && models[model].adopted ? &models[model] : nullptr;
+    return model != kNoModel && models[model].adopted ? &models[model] : nullptr;
   }
   [[nodiscard]] const ModelEntry* Adopted(ModelId model) const {
-    return model != kNoName && models[model].adopted ? &models[model] : nullptr;
+    return model != kNoModel && models[model].adopted ? &models[model] : nullptr;
   }
   [[nodiscard]] std::size_t WaitingFor(ModelId model) const {
     const auto* waiting = queue.Find(model);
@@ -99,8 +99,8 @@ struct SchedulerTables {
   Broadcasts broadcasts;
   FunctionBinding binding;                            // instead of homes, where it is not late
   absl::flat_hash_map<ModelId, std::uint32_t> homes;  // devices, with early binding
-  Names names;                                        // of models
-  std::vector<ModelEntry> models;                     // by number; a new one moves them
+  ModelRows rows;
+  std::vector<ModelEntry> models;  // by row; a new one moves them
   std::map<std::pair<GpuIndex, ModelId>, FitHint> hints;
   // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
   WaitingQueue queue;

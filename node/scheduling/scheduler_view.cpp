@@ -2,65 +2,69 @@
 
 #include <algorithm>
 
-#include "node/runtimes/isolation.hpp"
-
 namespace troupe::node {
 
-std::vector<std::string> SchedulerView::ResidentModels() const {
-  std::vector<std::string> models;
+std::vector<ModelNumber> SchedulerView::ResidentModels() const {
+  std::vector<ModelNumber> models;
   for (const ModelId id : parts_.tables.gpus.ResidentModels()) models.push_back(parts_.tables.NameOf(id));
-  std::ranges::sort(models);
+  std::ranges::sort(models, {}, &ModelNumber::text);
   return models;
 }
 
-const Resident* SchedulerView::FindResident(GpuIndex gpu, const std::string& model) const {
+const Resident* SchedulerView::FindResident(GpuIndex gpu, const ModelNumber& model) const {
   return parts_.tables.gpus.at(gpu).Find(parts_.tables.Find(model));
 }
 
-std::uint32_t SchedulerView::HolderCount(const std::string& model) const {
+std::uint32_t SchedulerView::HolderCount(const ModelNumber& model) const {
   return parts_.tables.gpus.holders().Count(parts_.tables.Find(model));
 }
 
-std::vector<std::pair<std::string, const Resident*>> SchedulerView::ResidentsOf(GpuIndex gpu) const {
-  std::vector<std::pair<std::string, const Resident*>> residents;
+std::vector<std::pair<ModelNumber, const Resident*>> SchedulerView::ResidentsOf(GpuIndex gpu) const {
+  std::vector<std::pair<ModelNumber, const Resident*>> residents;
   for (const auto& [id, resident] : parts_.tables.gpus.at(gpu).residents)
     residents.emplace_back(parts_.tables.NameOf(id), &resident);
-  std::ranges::sort(residents);
+  std::ranges::sort(
+      residents, {}, [](const auto& there) -> const auto& { return there.first.text(); });
   return residents;
 }
 
-std::vector<std::string> SchedulerView::EvictingOn(GpuIndex gpu) const {
-  std::vector<std::string> models;
+std::vector<ModelNumber> SchedulerView::EvictingOn(GpuIndex gpu) const {
+  std::vector<ModelNumber> models;
   for (const auto& [id, orders] : parts_.tables.gpus.at(gpu).evicting)
     models.push_back(parts_.tables.NameOf(id));
-  std::ranges::sort(models);
+  std::ranges::sort(models, {}, &ModelNumber::text);
   return models;
 }
 
-const ModelEntry* SchedulerView::FindCopy(const std::string& name) const {
-  if (const ModelEntry* model = parts_.tables.Adopted(parts_.tables.Find(name))) return model;
-  const std::string digest = DigestOf(name);
-  const std::string* first = nullptr;
+ModelNumber SchedulerView::CopyOf(const std::string& digest) const {
+  ModelNumber first;
   for (ModelId id = 0; id < parts_.tables.models.size(); ++id) {
-    if (!parts_.tables.models[id].adopted || DigestOf(parts_.tables.NameOf(id)) != digest) continue;
-    if (first == nullptr || parts_.tables.NameOf(id) < *first) first = &parts_.tables.NameOf(id);
+    if (!parts_.tables.models[id].adopted) continue;
+    const ModelNumber& name = parts_.tables.NameOf(id);
+    if (name->digest.text() != digest) continue;
+    if (!first || name.text() < first.text()) first = name;
   }
-  return first == nullptr ? nullptr : parts_.tables.Adopted(parts_.tables.Find(*first));
+  return first;
 }
 
-bool SchedulerView::Heavy(const std::string& model) const {
+const ModelEntry* SchedulerView::FindCopy(const ModelNumber& name) const {
+  if (const ModelEntry* model = parts_.tables.Adopted(parts_.tables.Find(name))) return model;
+  return name ? parts_.tables.Adopted(parts_.tables.Find(CopyOf(name->digest.text()))) : nullptr;
+}
+
+bool SchedulerView::Heavy(const ModelNumber& model) const {
   const ModelEntry* copy = FindCopy(model);
   return copy != nullptr && parts_.tables.costs.Heavy(copy->cost, copy->weights);
 }
 
-KnownRuns SchedulerView::RunsOf(const std::string& model) const {
+KnownRuns SchedulerView::RunsOf(const ModelNumber& model) const {
   const ModelId id = parts_.tables.Find(model);
-  if (id == kNoName) return {};
+  if (id == kNoModel) return {};
   const CostModel::Id cost = parts_.tables.models[id].cost;
   return {parts_.tables.costs.RunTimes(cost), parts_.tables.costs.Cuts(cost)};
 }
 
-Bytes SchedulerView::WeightsOf(const std::string& model) const {
+Bytes SchedulerView::WeightsOf(const ModelNumber& model) const {
   const ModelEntry* copy = FindCopy(model);
   return copy == nullptr ? Bytes() : copy->weights;
 }

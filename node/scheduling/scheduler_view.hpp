@@ -1,4 +1,5 @@
-// SCHEDULER VIEW: what others may read of the swap scheduler's tables, by name and in the order of names.
+// SCHEDULER VIEW: what others may read of the swap scheduler's tables, by the numbers of models and in
+// the order of their names.
 #pragma once
 
 #include <cstddef>
@@ -18,37 +19,40 @@ class SchedulerView {
   SchedulerView& operator=(const SchedulerView&) = delete;
 
   // --- models ---
-  [[nodiscard]] bool Knows(const std::string& model) const {
+  [[nodiscard]] bool Knows(const ModelNumber& model) const {
     return parts_.tables.Adopted(parts_.tables.Find(model)) != nullptr;
   }
-  [[nodiscard]] bool Waits(const std::string& model) const { return WaitingFor(model) > 0; }
-  [[nodiscard]] std::size_t WaitingFor(const std::string& model) const {
+  [[nodiscard]] bool Waits(const ModelNumber& model) const { return WaitingFor(model) > 0; }
+  [[nodiscard]] std::size_t WaitingFor(const ModelNumber& model) const {
     return parts_.tables.WaitingFor(parts_.tables.Find(model));
   }
-  // Of adopted models, by copy, or by digest: then of some copy. No others are heavy, or weigh anything.
-  [[nodiscard]] bool Heavy(const std::string& model) const;
-  [[nodiscard]] Bytes WeightsOf(const std::string& model) const;
-  // Of a model by its name here; nothing for an unknown name.
-  [[nodiscard]] KnownRuns RunsOf(const std::string& model) const;
+  // Of adopted models: of this copy, else of some copy of the same model. No others are heavy, or weigh
+  // anything.
+  [[nodiscard]] bool Heavy(const ModelNumber& model) const;
+  [[nodiscard]] Bytes WeightsOf(const ModelNumber& model) const;
+  // The first adopted copy of a model; none for a model that has none here.
+  [[nodiscard]] ModelNumber CopyOf(const std::string& digest) const;
+  // Nothing for a model that has no row here.
+  [[nodiscard]] KnownRuns RunsOf(const ModelNumber& model) const;
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
   // model that was forgotten keeps its profile.
   [[nodiscard]] const CostModel& costs() const { return parts_.tables.costs; }
-  // Models that have a number here.
-  [[nodiscard]] std::size_t names() const { return parts_.tables.names.size(); }
+  // Models that have a row in the tables.
+  [[nodiscard]] std::size_t rows() const { return parts_.tables.rows.size(); }
 
   // --- GPUs. A resident is read at once: the next event may move it ---
   [[nodiscard]] const GpuTable& gpus() const { return parts_.tables.gpus; }
-  [[nodiscard]] const Resident* FindResident(GpuIndex gpu, const std::string& model) const;
-  [[nodiscard]] std::uint32_t HolderCount(const std::string& model) const;
-  [[nodiscard]] std::vector<std::pair<std::string, const Resident*>> ResidentsOf(GpuIndex gpu) const;
-  [[nodiscard]] std::vector<std::string> EvictingOn(GpuIndex gpu) const;
-  [[nodiscard]] std::vector<std::string> ResidentModels() const;  // on some GPU, resident or running
+  [[nodiscard]] const Resident* FindResident(GpuIndex gpu, const ModelNumber& model) const;
+  [[nodiscard]] std::uint32_t HolderCount(const ModelNumber& model) const;
+  [[nodiscard]] std::vector<std::pair<ModelNumber, const Resident*>> ResidentsOf(GpuIndex gpu) const;
+  [[nodiscard]] std::vector<ModelNumber> EvictingOn(GpuIndex gpu) const;
+  [[nodiscard]] std::vector<ModelNumber> ResidentModels() const;  // on some GPU, resident or running
   [[nodiscard]] Time NextIdle(Duration idle) const { return parts_.runtimes.NextIdle(idle); }
 
   // --- states of functions ---
   [[nodiscard]] const FunctionStates& states() const { return parts_.tables.states; }
   // Of the functions of one model; empty for most.
-  [[nodiscard]] const std::vector<std::string>& StatesOf(const std::string& model) const {
+  [[nodiscard]] const std::vector<StateNumber>& StatesOf(const ModelNumber& model) const {
     return parts_.tables.states.Of(parts_.tables.Find(model));
   }
 
@@ -68,7 +72,7 @@ class SchedulerView {
   SchedulerParts parts_;
 
  private:
-  [[nodiscard]] const ModelEntry* FindCopy(const std::string& model) const;
+  [[nodiscard]] const ModelEntry* FindCopy(const ModelNumber& model) const;
 };
 
 }  // namespace troupe::node

@@ -7,7 +7,7 @@
 
 namespace troupe::node {
 
-void StateTurns::EndLine(const std::string& state, FinishKind kind, const absl::Status& why,
+void StateTurns::EndLine(const StateNumber& state, FinishKind kind, const absl::Status& why,
                          proto::BounceReason bounce, Consequences& effects) {
   const FunctionStates::State* found = tables_.states.Find(state);
   if (found == nullptr) return;

@@ -23,7 +23,7 @@ class StateTurns {
   // Where the state of a run that has ended is now.
   void Note(const RequestEntry& entry, const RunDone& done);
   // Ends the requests that wait; a request that is on a GPU ends with its outcome.
-  void EndLine(const std::string& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
+  void EndLine(const StateNumber& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
                Consequences& effects);
   void Check() const;
 

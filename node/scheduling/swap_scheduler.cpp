@@ -38,7 +38,7 @@ void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device)
   parts_.by_gpu.AddRuntimes();
 }
 
-Consequences SwapScheduler::DescribeModel(const std::string& name, Bytes weights, Bytes activation) {
+Consequences SwapScheduler::DescribeModel(const ModelNumber& name, Bytes weights, Bytes activation) {
   const ModelId id = parts_.names.Intern(name);
   // A device that holds the model knows better than an estimate.
   for (const GpuIndex gpu : parts_.tables.gpus.Holders(id))
@@ -54,10 +54,10 @@ Consequences SwapScheduler::DescribeModel(const std::string& name, Bytes weights
   return effects;
 }
 
-Consequences SwapScheduler::ForgetModel(const std::string& name) {
+Consequences SwapScheduler::ForgetModel(const ModelNumber& name) {
   Consequences effects;
   const ModelId id = parts_.tables.Find(name);
-  if (id == kNoName) return effects;
+  if (id == kNoModel) return effects;
   std::vector<RequestEntry*> waiting;
   if (const auto* requests = parts_.tables.queue.Find(id)) {
     for (const auto& [key, entry] : *requests) waiting.push_back(entry);
@@ -84,7 +84,7 @@ Consequences SwapScheduler::ForgetModel(const std::string& name) {
   return effects;
 }
 
-void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
+void SwapScheduler::SetInRegion(const ModelNumber& name, bool in_region) {
   const ModelId id = parts_.tables.Find(name);
   ModelEntry* const model = parts_.tables.Adopted(id);
   if (model == nullptr || model->in_region == in_region) return;
@@ -97,8 +97,8 @@ void SwapScheduler::SetInRegion(const std::string& name, bool in_region) {
   for (RequestEntry* const holder : parts_.tables.held.HoldersOf(id)) parts_.holds.Release(*holder);
 }
 
-std::vector<std::string> SwapScheduler::WaitingForRegion() const {
-  std::vector<std::string> models;
+std::vector<ModelNumber> SwapScheduler::WaitingForRegion() const {
+  std::vector<ModelNumber> models;
   if (out_of_region_ == 0) return models;
   for (const ModelId id : parts_.tables.queue.InOrder()) {
     if (!parts_.tables.models[id].in_region) models.push_back(parts_.tables.NameOf(id));
@@ -106,11 +106,11 @@ std::vector<std::string> SwapScheduler::WaitingForRegion() const {
   return models;
 }
 
-void SwapScheduler::DeclareState(const std::string& state, const std::string& model, Bytes bytes) {
+void SwapScheduler::DeclareState(const StateNumber& state, const ModelNumber& model, Bytes bytes) {
   parts_.tables.states.Declare(state, parts_.names.Intern(model), bytes);
 }
 
-Consequences SwapScheduler::ForgetState(const std::string& state) {
+Consequences SwapScheduler::ForgetState(const StateNumber& state) {
   Consequences effects;
   parts_.states.EndLine(state, FinishKind::kBounced,
                         absl::UnavailableError("the function's state was taken off this node"),
@@ -120,13 +120,13 @@ Consequences SwapScheduler::ForgetState(const std::string& state) {
   return effects;
 }
 
-Consequences SwapScheduler::FailState(const std::string& state, const absl::Status& why) {
+Consequences SwapScheduler::FailState(const StateNumber& state, const absl::Status& why) {
   Consequences effects;
   parts_.states.EndLine(state, FinishKind::kFailed, why, proto::BOUNCE_UNSPECIFIED, effects);
   return effects;
 }
 
-void SwapScheduler::HoldState(const std::string& state, bool held) {
+void SwapScheduler::HoldState(const StateNumber& state, bool held) {
   if (FunctionStates::State* found = parts_.tables.states.Find(state)) found->held = held;
 }
 

@@ -21,9 +21,8 @@
 // request waits for ever on a node with a living GPU (with early binding: with its own GPU living). A request
 // that lost a worker runs alone, so that the guilty one is found and no other suffers.
 //
-// Models and functions come and go by name; in here they are numbers (node/scheduling/names.hpp), and tables
-// keep what is known of them. A number stands for its name as long as the model is adopted, on a GPU, or in a
-// request.
+// Models and functions come and go by their numbers (node/names.hpp), and tables keep what is known of them. A
+// model has a row in the tables as long as it is adopted, on a GPU, or in a request.
 #pragma once
 
 #include <cstddef>
@@ -57,11 +56,11 @@ class SwapScheduler : public SchedulerView {
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
   // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
   // requests and evicts its copies, those in use when their use ends.
-  Consequences DescribeModel(const std::string& model, Bytes weights, Bytes activation);
-  Consequences ForgetModel(const std::string& model);
+  Consequences DescribeModel(const ModelNumber& model, Bytes weights, Bytes activation);
+  Consequences ForgetModel(const ModelNumber& model);
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
   // for it, and its requests delay no others. A described model is in the region until told otherwise.
-  void SetInRegion(const std::string& model, bool in_region);
+  void SetInRegion(const ModelNumber& model, bool in_region);
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
     parts_.tables.costs.Restore(known, nanos_per_byte);
   }
@@ -69,12 +68,12 @@ class SwapScheduler : public SchedulerView {
   // Functions that keep state on the device. A request that names one runs where the state is; its dispatch
   // says when the state has to be brought. `bytes`: what it takes on a device. Forgetting one bounces its
   // waiting requests.
-  void DeclareState(const std::string& state, const std::string& model, Bytes bytes);
-  Consequences ForgetState(const std::string& state);
+  void DeclareState(const StateNumber& state, const ModelNumber& model, Bytes bytes);
+  Consequences ForgetState(const StateNumber& state);
   // Its image is not known yet: its requests wait.
-  void HoldState(const std::string& state, bool held);
+  void HoldState(const StateNumber& state, bool held);
   // Its image is lost: its waiting requests end with `why`, and more are not to come.
-  Consequences FailState(const std::string& state, const absl::Status& why);
+  Consequences FailState(const StateNumber& state, const absl::Status& why);
 
   // Nothing new enters, what is here finishes.
   void SetDraining(bool draining) { parts_.tables.draining = draining; }
@@ -101,7 +100,7 @@ class SwapScheduler : public SchedulerView {
   void Check() const;
 
  private:
-  [[nodiscard]] std::vector<std::string> WaitingForRegion() const;
+  [[nodiscard]] std::vector<ModelNumber> WaitingForRegion() const;
 
   std::size_t out_of_region_ = 0;  // models
 };

@@ -73,7 +73,8 @@ VictimPlanner::Victims VictimPlanner::Choose(ModelId model, Bytes need, const Gp
   if (room >= target) return {};
   std::vector<Victim> candidates = MayGo(model, gpu, now);
   const auto later = [&](const Victim& a, const Victim& b) {
-    return a.rank != b.rank ? a.rank > b.rank : tables_.NameOf(a.model) > tables_.NameOf(b.model);
+    return a.rank != b.rank ? a.rank > b.rank
+                            : tables_.NameOf(a.model).text() > tables_.NameOf(b.model).text();
   };
   Victims chosen;
   while (room < target && !candidates.empty()) {
@@ -128,7 +129,7 @@ bool VictimPlanner::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::v
 
 bool VictimPlanner::PassesThrough(const RequestEntry& entry, const Gpu& gpu,
                                   const std::vector<ModelId>& victims) const {
-  if (entry.whole || !entry.request.state.empty() || entry.request.trial || entry.suspect) return false;
+  if (entry.whole || entry.request.state || entry.request.trial || entry.suspect) return false;
   return tables_.WaitingFor(entry.model) <= 1 &&
          MayPass(entry.model, gpu, gpu.Free(), victims, entry.asked_before);
 }

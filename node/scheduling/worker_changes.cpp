@@ -26,7 +26,7 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
     if (parts_.requests.EndAbandoned(entry, effects)) continue;
     if (entry.attempts >= (entry.request.trial ? 1 : tables_.limits.max_attempts)) {
       const std::string message =
-          absl::StrCat("function '", entry.request.function, "' lost ", entry.attempts,
+          absl::StrCat("function '", entry.request.function.text(), "' lost ", entry.attempts,
                        " GPU workers in a row (the last: ", why, "); the request is given up");
       effects.finished.push_back(
           parts_.requests.End(entry, FinishKind::kFailed, absl::UnavailableError(message)));

@@ -1,22 +1,28 @@
 // DECLARED STATES: the functions of this node that keep state on the device, by what requests call them.
 #pragma once
 
-#include <map>
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "cluster/function_state.hpp"
+#include "node/names.hpp"
 #include "proto/function.pb.h"
 #include "proto/worker.pb.h"
 
 namespace troupe::node {
 
 struct DeclaredState {
-  std::string key;   // cluster::StateKey
+  StateNumber key;
+  FunctionNumber function;
+  std::string version;
   std::string name;  // for people
-  std::string model;
+  ModelNumber model;
   std::vector<proto::StateTensor> tensors;
   std::vector<proto::TensorSpec> specs;
   bool loading = true;         // its file is being read
@@ -27,7 +33,7 @@ struct DeclaredState {
   // What the first run finds: no data stands for zeros.
   [[nodiscard]] proto::StateImage Zeros() const {
     proto::StateImage image;
-    image.set_function(key);
+    image.set_function(key.text());
     for (const auto& spec : specs) *image.add_tensors()->mutable_spec() = spec;
     return image;
   }
@@ -36,44 +42,55 @@ struct DeclaredState {
 class DeclaredStates {
  public:
   // Null: the function has none, or is not known.
-  [[nodiscard]] DeclaredState* Find(const proto::FunctionKey& function) {
-    const auto it = states_.find({function.name(), function.version()});
-    return it == states_.end() ? nullptr : &it->second;
+  [[nodiscard]] DeclaredState* Find(const FunctionNumber& function, const std::string& version) {
+    if (states_.empty()) return nullptr;
+    const auto it = states_.find({function, version});
+    return it == states_.end() ? nullptr : it->second.get();
   }
-  [[nodiscard]] DeclaredState* ByKey(const std::string& key) {
-    for (auto& [function, state] : states_)
-      if (state.key == key) return &state;
-    return nullptr;
+  [[nodiscard]] DeclaredState* ByKey(const StateNumber& key) {
+    const auto it = by_key_.find(key);
+    return it == by_key_.end() ? nullptr : it->second;
   }
-  DeclaredState& Add(const proto::FunctionRecord& record) {
-    auto& state = states_[{record.key().name(), record.key().version()}];
-    state = {};
-    state.key = cluster::StateKey(record);
+  // Of a function that is not there yet.
+  DeclaredState& Add(const proto::FunctionRecord& record, FunctionNumber function, StateNumber key) {
+    auto& entry = states_[{function, record.key().version()}];
+    entry = std::make_unique<DeclaredState>();
+    auto& state = *entry;
+    state.key = std::move(key);
+    state.function = std::move(function);
+    state.version = record.key().version();
     state.name = "function '" + record.key().name() + "' version " + record.key().version();
-    state.model = record.model_digest();
     state.tensors = {record.state().begin(), record.state().end()};
     state.specs = cluster::StateSpecs(record);
+    by_key_[state.key] = &state;
     return state;
   }
-  void CountRun(const std::string& key) {
+  void CountRun(const StateNumber& key) {
     if (auto* state = ByKey(key)) ++state->runs;
   }
   // Of a function that is there; its key.
-  std::string Remove(const proto::FunctionKey& function) {
-    return std::move(states_.extract({function.name(), function.version()}).mapped().key);
+  StateNumber Remove(const FunctionNumber& function, const std::string& version) {
+    auto key = std::move(states_.extract({function, version}).mapped()->key);
+    by_key_.erase(key);
+    return key;
   }
-  // Calls `visit(state)` for each.
-  template <class Visit>
-  void ForEach(Visit visit) {
-    for (auto& [function, state] : states_) visit(state);
-  }
-  template <class Visit>
-  void ForEach(Visit visit) const {
-    for (const auto& [function, state] : states_) visit(state);
-  }
+  // By name and version.
+  [[nodiscard]] std::vector<DeclaredState*> InOrder() { return Sorted<DeclaredState>(); }
+  [[nodiscard]] std::vector<const DeclaredState*> InOrder() const { return Sorted<const DeclaredState>(); }
 
  private:
-  std::map<std::pair<std::string, std::string>, DeclaredState> states_;  // by name and version
+  template <class State>
+  [[nodiscard]] std::vector<State*> Sorted() const {
+    std::vector<State*> states;
+    states.reserve(states_.size());
+    for (const auto& [function, state] : states_) states.push_back(state.get());
+    std::ranges::sort(states, {},
+                      [](const State* state) { return std::tie(state->function.text(), state->version); });
+    return states;
+  }
+
+  absl::flat_hash_map<std::pair<FunctionNumber, std::string>, std::unique_ptr<DeclaredState>> states_;
+  absl::flat_hash_map<StateNumber, DeclaredState*> by_key_;  // of states_
 };
 
 }  // namespace troupe::node

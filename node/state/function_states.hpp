@@ -10,20 +10,19 @@
 
 #include <cstddef>
 #include <deque>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "node/names.hpp"
 #include "node/request.hpp"
-#include "node/scheduling/names.hpp"
 
 namespace troupe::node {
 
 class FunctionStates {
  public:
   struct State {
-    ModelId model = kNoName;
+    ModelId model = kNoModel;
     Bytes bytes{};          // that it takes on a device
     GpuIndex gpu = kNoGpu;  // the only GPU that may run the function; kNoGpu: any
     bool current = false;   // what is there is the state; else it is brought with the next run
@@ -37,17 +36,17 @@ class FunctionStates {
   };
 
   // Again with another size: nothing changes but that.
-  void Declare(const std::string& key, ModelId model, Bytes bytes);
-  void Forget(const std::string& key);
-  [[nodiscard]] State* Find(const std::string& key);
-  [[nodiscard]] const State* Find(const std::string& key) const;
-  [[nodiscard]] const std::map<std::string, State>& all() const { return states_; }
-  // Of the functions of one model; empty for most.
-  [[nodiscard]] const std::vector<std::string>& Of(ModelId model) const;
+  void Declare(const StateNumber& key, ModelId model, Bytes bytes);
+  void Forget(const StateNumber& key);
+  [[nodiscard]] State* Find(const StateNumber& key);
+  [[nodiscard]] const State* Find(const StateNumber& key) const;
+  [[nodiscard]] const absl::node_hash_map<StateNumber, State>& all() const { return states_; }
+  // Of the functions of one model, in the order in which they were declared; empty for most.
+  [[nodiscard]] const std::vector<StateNumber>& Of(ModelId model) const;
   [[nodiscard]] Bytes BytesOf(ModelId model) const;
 
-  void Enter(const std::string& key, const RequestId& id);
-  void Leave(const std::string& key, const RequestId& id);
+  void Enter(const StateNumber& key, const RequestId& id);
+  void Leave(const StateNumber& key, const RequestId& id);
 
   // The model leaves this GPU, or stays after all (`gone` false).
   void BeginEvict(GpuIndex gpu, ModelId model);
@@ -58,8 +57,8 @@ class FunctionStates {
   [[nodiscard]] std::size_t Blocked(ModelId model) const;
 
  private:
-  std::map<std::string, State> states_;
-  absl::flat_hash_map<ModelId, std::vector<std::string>> by_model_;
+  absl::node_hash_map<StateNumber, State> states_;
+  absl::flat_hash_map<ModelId, std::vector<StateNumber>> by_model_;
 };
 
 }  // namespace troupe::node

@@ -4,16 +4,16 @@
 
 namespace troupe::node {
 
-absl::Status StateRooms::Reserve(const std::string& function, Bytes bytes) {
+absl::Status StateRooms::Reserve(const StateNumber& function, Bytes bytes) {
   if (rooms_.contains(function)) return absl::OkStatus();
   if (bytes > capacity_) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the state of '", function, "' has ", FormatBytes(bytes), ", and this node keeps at most ",
+        "the state of '", function.text(), "' has ", FormatBytes(bytes), ", and this node keeps at most ",
         FormatBytes(capacity_), " of states (option state-memory)"));
   }
   if (bytes > capacity_ - reserved_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the state of '", function, "' has ", FormatBytes(bytes), ", and of the ",
+        absl::StrCat("the state of '", function.text(), "' has ", FormatBytes(bytes), ", and of the ",
                      FormatBytes(capacity_), " that this node keeps (option state-memory) ",
                      FormatBytes(reserved_), " belong to other functions; remove one, or enlarge it"));
   }
@@ -22,7 +22,7 @@ absl::Status StateRooms::Reserve(const std::string& function, Bytes bytes) {
   return absl::OkStatus();
 }
 
-void StateRooms::Free(const std::string& function) {
+void StateRooms::Free(const StateNumber& function) {
   const auto room = rooms_.find(function);
   if (room == rooms_.end()) return;
   reserved_ -= room->second;

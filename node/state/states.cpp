@@ -10,17 +10,22 @@
 
 namespace troupe::node {
 
+DeclaredState* States::Find(const proto::FunctionKey& function) {
+  return declared_.Find(parts_.names.FindFunction(function.name()), function.version());
+}
+
 void States::Learn(const proto::FunctionKey& key) {
   const auto* record = parts_.membership.view().functions().Find(key);
   const bool has_state = record != nullptr && !record->state().empty();
-  const auto* known = declared_.Find(key);
-  if (known != nullptr && has_state && known->key == cluster::StateKey(*record)) return;
-  if (known != nullptr) Forget(declared_.Remove(key));
+  const auto* known = Find(key);
+  if (known != nullptr && has_state && known->key.text() == cluster::StateKey(*record)) return;
+  if (known != nullptr) Forget(declared_.Remove(known->function, known->version));
   if (has_state) Declare(*record);
 }
 
 void States::Declare(const proto::FunctionRecord& record) {
-  auto& state = declared_.Add(record);
+  auto& state = declared_.Add(record, parts_.names.Function(record.key().name()),
+                              parts_.names.State(cluster::StateKey(record)));
   state.model = parts_.models.CopyOf(record);
   // Each tensor is there twice on a device, and rounded up.
   const auto bytes = cluster::StateBytes(record);
@@ -35,14 +40,14 @@ void States::Declare(const proto::FunctionRecord& record) {
     if (parts_.runtimes.Up(gpu) && parts_.models.Find(state.model) != nullptr &&
         parts_.scheduler.FindResident(gpu, state.model) != nullptr)
       Recover(gpu, state.model, state.key);
-  parts_.out.Add(LoadImage{state.key, state.specs});
+  parts_.out.Add(LoadImage{state.key.text(), state.specs});
 }
 
 void States::On(const ImageLoaded& event) {
-  auto* state = declared_.ByKey(event.function);
+  auto* state = declared_.ByKey(parts_.names.FindState(event.function));
   if (state == nullptr) return;
   state->loading = false;
-  const auto newer = ImageOf(event.function);  // from a living worker
+  const auto newer = ImageOf(state->key);  // from a living worker
   if (event.image.ok()) {
     if (newer == nullptr) Keep({*event.image});
   } else if (!absl::IsNotFound(event.image.status()) && newer == nullptr && state->recovering == 0) {
@@ -63,14 +68,14 @@ void States::Fail(DeclaredState& state, const std::string& kind, absl::Status wh
 }
 
 // With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
-void States::RecoverAll(GpuIndex gpu, const std::string& copy) {
+void States::RecoverAll(GpuIndex gpu, const ModelNumber& copy) {
   if (parts_.settings.state_write_back == StateWriteBack::kRun) return;
   const auto keys = parts_.scheduler.StatesOf(copy);
   for (const auto& key : keys) Recover(gpu, copy, key);
 }
 
 // Of one function: its model's other functions may not be known yet, and are asked for when they are.
-void States::Recover(GpuIndex gpu, const std::string& copy, const std::string& key) {
+void States::Recover(GpuIndex gpu, const ModelNumber& copy, const StateNumber& key) {
   ++declared_.ByKey(key)->recovering;
   parts_.scheduler.HoldState(key, true);
   parts_.write_backs.Order(gpu, copy, key, RecoveryOrdered{gpu, key});
@@ -98,7 +103,7 @@ void States::Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> 
   const auto known = ImageOf(purpose.key);
   if (image.ok()) {
     const bool newer = known == nullptr || known->runs() < (*image)->runs();
-    newer ? Keep({*std::move(image)}) : parts_.out.Add(RestoreImage{purpose.key});
+    newer ? Keep({*std::move(image)}) : parts_.out.Add(RestoreImage{purpose.key.text()});
   }
   LetRun(*state);
 }
@@ -115,25 +120,25 @@ void States::LetRun(const DeclaredState& state) {
 void States::Met(GpuIndex gpu) {
   if (met_[gpu]) return;
   met_[gpu] = true;
-  std::vector<std::string> keys;
-  declared_.ForEach([&](const DeclaredState& state) { keys.push_back(state.key); });
+  std::vector<StateNumber> keys;
+  for (const auto* state : declared_.InOrder()) keys.push_back(state->key);
   for (const auto& key : keys)
     if (const auto* state = declared_.ByKey(key)) LetRun(*state);
 }
 
-void States::Forget(const std::string& key) {
+void States::Forget(const StateNumber& key) {
   parts_.decisions.CarryOut(parts_.scheduler.ForgetState(key));
   images_.erase(key);
   rooms_.Free(key);
-  parts_.out.Add(ForgetImage{key});
+  parts_.out.Add(ForgetImage{key.text()});
 }
 
-ImagePtr States::ImageOf(const std::string& key) const {
+ImagePtr States::ImageOf(const StateNumber& key) const {
   const auto it = images_.find(key);
   return it == images_.end() ? nullptr : it->second;
 }
 
-ImagePtr States::AddTo(const std::string& key, proto::SwapInOrder& order) {
+ImagePtr States::AddTo(const StateNumber& key, proto::SwapInOrder& order) {
   auto image = ImageOf(key);
   if (image != nullptr) {
     *order.add_states() = *image;
@@ -145,44 +150,44 @@ ImagePtr States::AddTo(const std::string& key, proto::SwapInOrder& order) {
 
 void States::Keep(const std::vector<ImagePtr>& images) {
   for (const auto& image : images) {
-    auto* state = declared_.ByKey(image->function());
+    auto* state = declared_.ByKey(parts_.names.FindState(image->function()));
     if (state == nullptr) continue;
     state->runs = image->runs();
-    images_[image->function()] = image;
+    images_[state->key] = image;
     parts_.out.Add(KeepImage{image});
   }
 }
 
-bool States::AnyAt(GpuIndex gpu, const std::string& model) const {
+bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {
   const auto& of = parts_.scheduler.StatesOf(model);
   return std::ranges::any_of(
-      of, [&](const std::string& key) { return parts_.scheduler.states().Find(key)->CurrentAt(gpu); });
+      of, [&](const StateNumber& key) { return parts_.scheduler.states().Find(key)->CurrentAt(gpu); });
 }
 
 void States::On(const RuntimeLost& event) {
-  declared_.ForEach([&](DeclaredState& state) {
-    const auto* where = parts_.scheduler.states().Find(state.key);
-    if (where == nullptr || !where->CurrentAt(event.gpu)) return;
-    const auto image = ImageOf(state.key);
+  for (auto* state : declared_.InOrder()) {
+    const auto* where = parts_.scheduler.states().Find(state->key);
+    if (where == nullptr || !where->CurrentAt(event.gpu)) continue;
+    const auto image = ImageOf(state->key);
     const auto safe = image == nullptr ? 0 : image->runs();
-    if (state.runs > safe) {
+    if (state->runs > safe) {
       parts_.out.Note(
           "state-lost",
-          absl::StrCat(state.name, ": the worker of ", parts_.settings.Label(event.gpu),
-                       " died with its state; the ", state.runs - safe,
+          absl::StrCat(state->name, ": the worker of ", parts_.settings.Label(event.gpu),
+                       " died with its state; the ", state->runs - safe,
                        " runs since it was last written back are lost, it goes on from run ", safe));
     }
-    state.runs = safe;
-  });
+    state->runs = safe;
+  }
 }
 
-void States::TellStay(const std::string& copy) {
-  declared_.ForEach([&](const DeclaredState& state) {
-    if (state.model != copy || (state.runs == 0 && ImageOf(state.key) == nullptr)) return;
+void States::TellStay(const ModelNumber& copy) {
+  for (const auto* state : declared_.InOrder()) {
+    if (state->model != copy || (state->runs == 0 && ImageOf(state->key) == nullptr)) continue;
     parts_.out.Note("state-stays",
-                    absl::StrCat(state.name, ": its model was taken off this node, and its state of ",
-                                 state.runs, " runs stays here"));
-  });
+                    absl::StrCat(state->name, ": its model was taken off this node, and its state of ",
+                                 state->runs, " runs stays here"));
+  }
 }
 
 }  // namespace troupe::node

@@ -5,10 +5,10 @@
 //   declared -(it cannot be read, or kept)-> failed, until the function is removed
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "node/events.hpp"
 #include "node/runtimes/order_purposes.hpp"
@@ -32,34 +32,36 @@ class States {
   // What this runtime had before this daemon began is known.
   void Met(GpuIndex gpu);
   // What a worker that outlived an earlier daemon holds of this model's functions is asked for.
-  void RecoverAll(GpuIndex gpu, const std::string& copy);
+  void RecoverAll(GpuIndex gpu, const ModelNumber& copy);
   void Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> image);
   // The model leaves this node. State does not travel between nodes.
-  void TellStay(const std::string& copy);
+  void TellStay(const ModelNumber& copy);
 
   // Images that are safe become the images of their functions.
   void Keep(const std::vector<ImagePtr>& images);
   // Null: there is none.
-  [[nodiscard]] ImagePtr ImageOf(const std::string& key) const;
+  [[nodiscard]] ImagePtr ImageOf(const StateNumber& key) const;
   // The image, or zeros, for a swap-in; the image returned keeps what it refers to valid.
-  ImagePtr AddTo(const std::string& key, proto::SwapInOrder& order);
+  ImagePtr AddTo(const StateNumber& key, proto::SwapInOrder& order);
   // A state of the model's functions is on that GPU.
-  [[nodiscard]] bool AnyAt(GpuIndex gpu, const std::string& model) const;
+  [[nodiscard]] bool AnyAt(GpuIndex gpu, const ModelNumber& model) const;
+  // Null: the function has none, or is not known.
+  [[nodiscard]] DeclaredState* Find(const proto::FunctionKey& function);
   [[nodiscard]] DeclaredStates& declared() { return declared_; }
   [[nodiscard]] const DeclaredStates& declared() const { return declared_; }
 
  private:
   void Declare(const proto::FunctionRecord& record);
-  void Recover(GpuIndex gpu, const std::string& copy, const std::string& key);
+  void Recover(GpuIndex gpu, const ModelNumber& copy, const StateNumber& key);
   void LetRun(const DeclaredState& state);
   void Fail(DeclaredState& state, const std::string& kind, absl::Status why);
-  void Forget(const std::string& key);
+  void Forget(const StateNumber& key);
 
   Parts& parts_;
   DeclaredStates declared_;
   StateRooms rooms_;
-  std::map<std::string, ImagePtr> images_;  // by key
-  std::vector<bool> met_;                   // by runtime
+  absl::flat_hash_map<StateNumber, ImagePtr> images_;
+  std::vector<bool> met_;  // by runtime
 };
 
 }  // namespace troupe::node

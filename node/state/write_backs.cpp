@@ -25,9 +25,9 @@ absl::StatusOr<ImagePtr> RecoveredImage(const absl::Status& status, const std::v
 
 }  // namespace
 
-void WriteBacks::Order(GpuIndex gpu, const std::string& model, const std::string& function,
+void WriteBacks::Order(GpuIndex gpu, const ModelNumber& model, const StateNumber& function,
                        WriteBackPurpose purpose) {
-  parts_.orders.GiveFor(model, gpu, WriteBackOrderFor(parts_.models.PackedDigest(model), function),
+  parts_.orders.GiveFor(model, gpu, WriteBackOrderFor(parts_.models.PackedDigest(model), function.text()),
                         std::move(purpose));
 }
 
@@ -35,11 +35,12 @@ void WriteBacks::Order(GpuIndex gpu, const std::string& model, const std::string
 // counted yet. States of functions that have gone on elsewhere, or were removed, may still lie there.
 bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const {
   if (std::holds_alternative<OrphanWrittenBack>(purpose)) return true;
-  if (const auto* recovery = std::get_if<RecoveryOrdered>(&purpose)) return image.function() == recovery->key;
-  const auto* state = parts_.scheduler.states().Find(image.function());
+  if (const auto* recovery = std::get_if<RecoveryOrdered>(&purpose))
+    return image.function() == recovery->key.text();
+  const auto function = parts_.names.FindState(image.function());
+  const auto* state = parts_.scheduler.states().Find(function);
   if (state == nullptr) return false;
-  if (const auto* run = std::get_if<RunWrittenBack>(&purpose))
-    return image.function() == run->start.dispatch.state;
+  if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) return function == run->start.dispatch.state;
   return state->CurrentAt(GpuOf(purpose));
 }
 
@@ -53,7 +54,7 @@ void WriteBacks::On(const WriteBackPurpose& purpose, const proto::WorkerOutcome&
   batch.open = wanted.size();
   // What follows may order the model's eviction: its name has to be known until then.
   if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) batch.model = run->start.dispatch.model;
-  if (!batch.model.empty()) parts_.models.BeginUse(batch.model, false);
+  if (batch.model) parts_.models.BeginUse(batch.model, false);
   const auto number = ++last_batch_;
   batches_[number] = std::move(batch);
   for (auto& image : wanted) parts_.out.Add(SaveImage{number, std::move(image)});
@@ -82,7 +83,7 @@ void WriteBacks::End(Batch batch) {
   } else {
     RunSaved(std::get<RunWrittenBack>(batch.purpose), batch.status, batch.images);
   }
-  if (!batch.model.empty()) parts_.models.EndUse(batch.model, false);
+  if (batch.model) parts_.models.EndUse(batch.model, false);
 }
 
 void WriteBacks::SaveRun(const HeldStart& start, proto::WorkerOutcome run) {
@@ -104,7 +105,7 @@ void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& sta
     parts_.states.Keep(images);
     return parts_.dispatches.End(dispatch, *held, std::move(*purpose.run));
   }
-  parts_.out.Add(RestoreImage{dispatch.state});
+  parts_.out.Add(RestoreImage{dispatch.state.text()});
   parts_.dispatches.EndUnkept(dispatch, *held, std::move(*purpose.run),
                               status.ok() ? "nothing was written back" : std::string(status.message()));
 }

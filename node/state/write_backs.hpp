@@ -22,8 +22,8 @@ class WriteBacks {
   void On(const WriteBackPurpose& purpose, const proto::WorkerOutcome& outcome);
   void On(ImageSaved& event);
 
-  // `function`: whose state; "": of all functions of the model whose state is there.
-  void Order(GpuIndex gpu, const std::string& model, const std::string& function, WriteBackPurpose purpose);
+  // `function`: whose state; none: of all functions of the model whose state is there.
+  void Order(GpuIndex gpu, const ModelNumber& model, const StateNumber& function, WriteBackPurpose purpose);
   // A run counts as done when its state is safe: until then a worker that dies takes nothing with it.
   void SaveRun(const HeldStart& start, proto::WorkerOutcome run);
   // They were saved, and what they hold does not count: the files are again what they were.
@@ -33,7 +33,7 @@ class WriteBacks {
   struct Batch {
     WriteBackPurpose purpose{};
     GpuIndex gpu = 0;
-    std::string model{};   // in use until the batch ends; "": none is
+    ModelNumber model{};   // in use until the batch ends; none: no model is
     std::size_t open = 0;  // images that are being saved
     absl::Status status{};
     std::vector<ImagePtr> images{};

@@ -57,10 +57,10 @@ void Metering::CountHost(std::int64_t day) {
   std::map<std::string, std::map<std::string, const proto::FunctionRecord*>> users;  // by model, by name
   for (const auto& [name, versions] : parts_.membership.view().functions().functions())
     for (const auto& [number, record] : versions) users[record.model_digest()][name] = &record;
-  parts_.models.held().ForEach([&](const std::string& copy, const HeldModel& model) {
+  parts_.models.held().ForEach([&](const ModelNumber& copy, const HeldModel& model) {
     if (!parts_.copies.Usable(copy)) return;
     const auto kib = (model.copy.model().length() + model.copy.weights().length() + 1023) / 1024;
-    auto& payers = users[DigestOf(copy)];
+    auto& payers = users[copy->digest.text()];
     if (payers.empty()) payers[model.function.key().name()] = &model.function;
     const auto total = kib * elapsed;
     auto rest = total % payers.size();

@@ -5,6 +5,7 @@
 
 #include "base/random.hpp"
 #include "gtest/gtest.h"
+#include "tests/unit/node/numbered.hpp"
 
 namespace troupe::node {
 namespace {
@@ -12,15 +13,15 @@ namespace {
 TEST(Addresses, FollowFromTheDigestAndStay) {
   Addresses mine;
   Addresses others;
-  const std::uint64_t a = mine.Of("a", MiB(100));
+  const std::uint64_t a = mine.Of(ModelNamed("a"), MiB(100));
   EXPECT_NE(a, 0u);
   EXPECT_EQ(a % Addresses::kUnit.count(), 0u);
-  EXPECT_EQ(mine.Of("a", MiB(1)), a) << "the address does not depend on the size";
-  (void)others.Of("b", MiB(7));
-  EXPECT_EQ(others.Of("a", MiB(100)), a) << "another daemon chooses the same address";
-  mine.Forget("a");
-  mine.Forget("a");
-  EXPECT_EQ(mine.Of("a", MiB(100)), a);
+  EXPECT_EQ(mine.Of(ModelNamed("a"), MiB(1)), a) << "the address does not depend on the size";
+  (void)others.Of(ModelNamed("b"), MiB(7));
+  EXPECT_EQ(others.Of(ModelNamed("a"), MiB(100)), a) << "another daemon chooses the same address";
+  mine.Forget(ModelNamed("a"));
+  mine.Forget(ModelNamed("a"));
+  EXPECT_EQ(mine.Of(ModelNamed("a"), MiB(100)), a);
 }
 
 TEST(Addresses, NeverOverlapOrLeaveTheirRange) {
@@ -31,13 +32,13 @@ TEST(Addresses, NeverOverlapOrLeaveTheirRange) {
   for (int step = 0; step < 2000; ++step) {
     const std::string digest = "model-" + std::to_string(random() % 40);
     if (random() % 3 == 0) {
-      addresses.Forget(digest);
+      addresses.Forget(ModelNamed(digest));
       ranges.erase(digest);
       continue;
     }
     if (ranges.contains(digest)) continue;
     const Bytes size = MiB(1 + random() % (1 << 20));
-    const std::uint64_t begin = addresses.Of(digest, size);
+    const std::uint64_t begin = addresses.Of(ModelNamed(digest), size);
     if (begin == 0) continue;  // no gap is long enough
     ASSERT_GE(begin, Addresses::kBegin);
     ASSERT_LE(begin + size.count(), Addresses::kEnd);
@@ -51,11 +52,11 @@ TEST(Addresses, NeverOverlapOrLeaveTheirRange) {
 
 TEST(Addresses, WithoutRoomThereIsNone) {
   Addresses addresses;
-  EXPECT_EQ(addresses.Of("all and more", Bytes(Addresses::kEnd)), 0u);
-  EXPECT_NE(addresses.Of("all", Bytes(Addresses::kEnd - Addresses::kBegin)), 0u);
-  EXPECT_EQ(addresses.Of("one more", Bytes(1)), 0u);
-  addresses.Forget("all");
-  EXPECT_NE(addresses.Of("one more", Bytes(1)), 0u);
+  EXPECT_EQ(addresses.Of(ModelNamed("all and more"), Bytes(Addresses::kEnd)), 0u);
+  EXPECT_NE(addresses.Of(ModelNamed("all"), Bytes(Addresses::kEnd - Addresses::kBegin)), 0u);
+  EXPECT_EQ(addresses.Of(ModelNamed("one more"), Bytes(1)), 0u);
+  addresses.Forget(ModelNamed("all"));
+  EXPECT_NE(addresses.Of(ModelNamed("one more"), Bytes(1)), 0u);
 }
 
 }  // namespace

@@ -113,7 +113,8 @@ TEST_F(BroadcastDecision, WhatAGpuIsLoadingComesToTheNextFromThere) {
   EXPECT_EQ(second.gpu, 1u);
   EXPECT_EQ(second.source, SwapSource::kBroadcast);
   EXPECT_EQ(second.peer, 0u);
-  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 1u) << "the model is locked while it is sent";
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("a"))->readers, 1u)
+      << "the model is locked while it is sent";
   const Dispatch third = Ask(3, "a");
   EXPECT_EQ(third.gpu, 2u);
   EXPECT_EQ(third.source, SwapSource::kHost) << "no link leads to the third GPU";
@@ -125,10 +126,10 @@ TEST_F(BroadcastDecision, WhatAGpuIsLoadingComesToTheNextFromThere) {
   EXPECT_EQ(scheduler.gpus().at(1).host_loads.size(), 0u) << "the host's link is not used";
   // The sender may be done before the receiver, and keeps the model until the receiver is done, too.
   Serve(first);
-  EXPECT_FALSE(scheduler.FindResident(0, "a")->Idle());
+  EXPECT_FALSE(scheduler.FindResident(0, ModelNamed("a"))->Idle());
   Serve(second);
   Serve(third);
-  EXPECT_TRUE(scheduler.FindResident(0, "a")->Idle());
+  EXPECT_TRUE(scheduler.FindResident(0, ModelNamed("a"))->Idle());
 }
 
 TEST_F(BroadcastDecision, OfTheSamePassAllJoin) {
@@ -137,12 +138,12 @@ TEST_F(BroadcastDecision, OfTheSamePassAllJoin) {
     all.AddGpu(gpu, MiB(100));
     all.Apply(WorkerReady{.gpu = gpu, .memory = MiB(100), .free = MiB(100), .broadcasts = true}, now);
   }
-  all.DescribeModel("a", MiB(40), MiB(1));
+  all.DescribeModel(ModelNamed("a"), MiB(40), MiB(1));
   for (std::uint64_t i = 0; i < 4; ++i) {
     NodeRequest request;
     request.id = {1, i};
-    request.function = "f";
-    request.model = "a";
+    request.function = FunctionNamed("f");
+    request.model = ModelNamed("a");
     ASSERT_TRUE(all.Submit(request, now).accepted);
   }
   const auto dispatches = all.Decide(now).dispatches;
@@ -196,7 +197,7 @@ TEST_F(BroadcastDecision, ASenderWhoseLoadFailsOrDiesCostsItsReceiverNothing) {
   // The receiver's worker loads the missing groups from the host.
   Loaded(second);
   EXPECT_EQ(Ran(second).finished.at(0).kind, FinishKind::kServed);
-  EXPECT_EQ(scheduler.FindResident(1, "a")->readers, 0u);
+  EXPECT_EQ(scheduler.FindResident(1, ModelNamed("a"))->readers, 0u);
 }
 
 TEST_F(BroadcastDecision, AModelThatDidNotComeIsPlannedFromTheHost) {

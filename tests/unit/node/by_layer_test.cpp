@@ -45,7 +45,7 @@ TEST_F(ByLayer, AModelWithASingleRequestEvictsNoModel) {
   EXPECT_EQ(dispatch.source, SwapSource::kLayers);
   EXPECT_THAT(dispatch.victims, IsEmpty());
   EXPECT_EQ(scheduler.gpus().at(0).promised, MiB(17));
-  EXPECT_EQ(scheduler.FindResident(0, "cold"), nullptr);
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("cold")), nullptr);
   const Consequences effects = Ran(dispatch);
   EXPECT_EQ(effects.finished.at(0).kind, FinishKind::kServed);
   EXPECT_FALSE(effects.finished.at(0).hit);

@@ -40,7 +40,7 @@ class FakeWorker {
         peers_(std::move(peers)) {}
 
   void Order(const Dispatch& dispatch) { orders_.push_back(dispatch); }
-  void OrderEviction(const std::string& model) { evictions_.push_back(model); }
+  void OrderEviction(const ModelNumber& model) { evictions_.push_back(model); }
   [[nodiscard]] bool idle() const { return orders_.empty() && evictions_.empty(); }
   [[nodiscard]] Bytes used() const {
     Bytes used = hidden_;
@@ -68,14 +68,14 @@ class FakeWorker {
   // Carries out the oldest order. `status` is the outcome of the run when it gets that far.
   Outcomes Step(Duration took, const absl::Status& status) {
     Outcomes out;
-    for (const std::string& model : std::exchange(evictions_, {})) Evict(model, out);
+    for (const ModelNumber& model : std::exchange(evictions_, {})) Evict(model, out);
     if (orders_.empty()) return out;
     const Dispatch dispatch = orders_.front();
     orders_.pop_front();
-    for (const std::string& victim : dispatch.victims) Evict(victim, out);
+    for (const ModelNumber& victim : dispatch.victims) Evict(victim, out);
     RunDone done{
         .gpu = gpu_, .request = dispatch.request, .end = RunEnd::kRan, .status = status, .took = took};
-    const FakeModel& model = models_->at(dispatch.model);
+    const FakeModel& model = models_->at(dispatch.model.text());
     const bool passes = dispatch.source == SwapSource::kLayers;
     const Bytes window = passes ? Bytes(model.weights.count() / 3) : Bytes();
     passed_ += passes ? 1 : 0;
@@ -85,7 +85,7 @@ class FakeWorker {
       if (fits && dispatch.source == SwapSource::kPeer && !FindPeer(dispatch)) {
         swap = absl::UnavailableError("that GPU's worker is gone");
       }
-      if (swap.ok()) resident_[dispatch.model] = model.weights;
+      if (swap.ok()) resident_[dispatch.model.text()] = model.weights;
       out.swapped.push_back({.gpu = gpu_,
                              .model = dispatch.model,
                              .status = swap,
@@ -95,17 +95,17 @@ class FakeWorker {
       if (dispatch.ahead) return out;
     }
     if (done.end == RunEnd::kRan && used() + NewState(dispatch) > memory_) done.end = RunEnd::kNoFit;
-    if (done.end == RunEnd::kRan && !Has(dispatch.model) && !passes) done.end = RunEnd::kNotResident;
+    if (done.end == RunEnd::kRan && !Has(dispatch.model.text()) && !passes) done.end = RunEnd::kNotResident;
     if (done.end == RunEnd::kRan && dispatch.bring_state) {
-      states_[dispatch.state] = host_->images[dispatch.state];
+      states_[dispatch.state.text()] = host_->images[dispatch.state.text()];
       done.brought_state = true;
     }
-    if (done.end == RunEnd::kRan && !dispatch.state.empty() && !states_.contains(dispatch.state))
+    if (done.end == RunEnd::kRan && dispatch.state && !states_.contains(dispatch.state.text()))
       done.end = RunEnd::kNotResident;
     if (done.end == RunEnd::kRan && used() + window + model.activation > memory_) done.end = RunEnd::kNoFit;
     if (done.end == RunEnd::kNoFit) done.free = done.largest = memory_ - used();
     if (used() > memory_) overbooked_ = true;
-    if (done.end == RunEnd::kRan && status.ok() && !dispatch.state.empty()) Advance(dispatch.state);
+    if (done.end == RunEnd::kRan && status.ok() && dispatch.state) Advance(dispatch.state.text());
     out.ran.push_back(done);
     return out;
   }
@@ -120,23 +120,23 @@ class FakeWorker {
   bool FindPeer(const Dispatch& dispatch) {
     const FakeWorker* peer = peers_ ? peers_(dispatch) : nullptr;
     if (peer == nullptr) return false;
-    broken_promises_ += peer->Has(dispatch.model) ? 0 : 1;
-    return peer->Has(dispatch.model);
+    broken_promises_ += peer->Has(dispatch.model.text()) ? 0 : 1;
+    return peer->Has(dispatch.model.text());
   }
   [[nodiscard]] Bytes NewState(const Dispatch& dispatch) const {
-    return dispatch.bring_state && !states_.contains(dispatch.state) ? host_->bytes : Bytes();
+    return dispatch.bring_state && !states_.contains(dispatch.state.text()) ? host_->bytes : Bytes();
   }
   void Advance(const std::string& state) {
     ++states_.at(state);
     if (host_->write_back_each) host_->images[state] = states_.at(state);
   }
-  void Evict(const std::string& model, Outcomes& out) {
+  void Evict(const ModelNumber& model, Outcomes& out) {
     std::erase_if(states_, [&](const auto& state) {
-      if (host_->model.at(state.first) != model) return false;
+      if (host_->model.at(state.first) != model.text()) return false;
       host_->images[state.first] = std::max(host_->images[state.first], state.second);
       return true;
     });
-    const bool there = resident_.erase(model) == 1;
+    const bool there = resident_.erase(model.text()) == 1;
     out.evicted.push_back(
         {.gpu = gpu_, .model = model, .status = there ? absl::OkStatus() : absl::NotFoundError("")});
   }
@@ -149,7 +149,7 @@ class FakeWorker {
   std::map<std::string, Bytes> resident_;
   std::map<std::string, std::uint64_t> states_;
   std::deque<Dispatch> orders_;
-  std::vector<std::string> evictions_;
+  std::vector<ModelNumber> evictions_;
   bool overbooked_ = false;
   Peers peers_;
   std::uint64_t broken_promises_ = 0;

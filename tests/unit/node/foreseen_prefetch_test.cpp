@@ -102,7 +102,7 @@ TEST_F(Foreseen, ItComesBeforeItIsAskedFor) {
   Take();
   ASSERT_EQ(copies_.size(), 1u);
   EXPECT_EQ(copies_[0].model, "timer");
-  EXPECT_EQ(copies_[0].victims, std::vector<std::string>{"other"});
+  EXPECT_THAT(copies_[0].victims, testing::ElementsAre("other"));
   // The prefetch is as urgent as the request to come, which has 100 ms and runs for 2.
   EXPECT_EQ(copies_[0].deadline, due_ + milliseconds(98));
   Loaded(copies_[0]);
@@ -132,13 +132,13 @@ class Came : public Foreseen {
 };
 TEST_F(Came, ItIsKeptForItsRequest) {
   AskForAThird(-milliseconds(1));
-  EXPECT_NE(scheduler.FindResident(0, "timer"), nullptr);
-  EXPECT_EQ(scheduler.FindResident(0, "small"), nullptr);
+  EXPECT_NE(scheduler.FindResident(0, ModelNamed("timer")), nullptr);
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("small")), nullptr);
 }
 TEST_F(Came, ItGoesWhenItsRequestDidNotCome) {
   AskForAThird(seconds(1));
-  EXPECT_EQ(scheduler.FindResident(0, "timer"), nullptr);
-  EXPECT_NE(scheduler.FindResident(0, "small"), nullptr);
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("timer")), nullptr);
+  EXPECT_NE(scheduler.FindResident(0, ModelNamed("small")), nullptr);
   now = due_ + seconds(5);
   Take();
   EXPECT_TRUE(copies_.empty());  // the model does not come back either
@@ -219,7 +219,7 @@ TEST_F(Foreseen, WhatCouldNotComeIsNotForeseen) {
 
 TEST_F(Foreseen, AModelThatWasRemovedIsNotForeseen) {
   Learn();
-  static_cast<void>(scheduler.ForgetModel("timer"));
+  static_cast<void>(scheduler.ForgetModel(ModelNamed("timer")));
   now = due_;
   Take();
   EXPECT_TRUE(copies_.empty());
@@ -247,7 +247,7 @@ TEST_F(WhereModelsPass, AModelThatWouldPassThroughEvictsNoneBeforeItsRequest) {
   now = due_ - milliseconds(10);
   Take();
   EXPECT_TRUE(copies_.empty());
-  EXPECT_NE(scheduler.FindResident(0, "other"), nullptr);
+  EXPECT_NE(scheduler.FindResident(0, ModelNamed("other")), nullptr);
 }
 
 // The model has so many requests that the next one is foreseen while this one runs, in the last free memory.

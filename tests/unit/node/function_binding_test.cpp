@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "node/scheduling/swap_scheduler.hpp"
+#include "tests/unit/node/numbered.hpp"
 
 namespace troupe::node::function_binding_test {
 namespace {
@@ -74,15 +75,16 @@ TEST(FunctionBinding, AFunctionWithoutRoomIsRefusedAndNoModelIsEvicted) {
   scheduler.AddGpu(0, MiB(100));
   Time now{};
   scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
-  scheduler.DescribeModel("a", MiB(60), MiB(1));
-  scheduler.DescribeModel("b", MiB(60), MiB(1));
+  scheduler.DescribeModel(ModelNamed("a"), MiB(60), MiB(1));
+  scheduler.DescribeModel(ModelNamed("b"), MiB(60), MiB(1));
   const auto ask = [&](std::uint64_t sequence, const std::string& model) {
-    return scheduler.Submit({.id = {1, sequence}, .function = model, .model = model}, now);
+    return scheduler.Submit(
+        {.id = {1, sequence}, .function = FunctionNamed(model), .model = ModelNamed(model)}, now);
   };
   ASSERT_TRUE(ask(1, "a").accepted);
   const auto dispatches = scheduler.Decide(now).dispatches;
   ASSERT_EQ(dispatches.size(), 1u);
-  scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = ModelNamed("a")}, now);
   scheduler.Apply(RunDone{.gpu = 0, .request = {1, 1}}, now);
   now += minutes(60);
   const auto refused = ask(2, "b");

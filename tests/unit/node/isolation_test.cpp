@@ -11,6 +11,7 @@
 #include "base/random.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
 #include "tests/unit/node/fake_worker.hpp"
+#include "tests/unit/node/numbered.hpp"
 
 namespace troupe::node::isolation_test {
 namespace {
@@ -79,8 +80,9 @@ class Runtimes : public testing::Test {
       scheduler.AddRuntime(i, MiB(50), i / 2);
       Warm(i);
     }
-    for (const char* tenant : {"a", "b", "c"}) scheduler.DescribeModel(Model(tenant), MiB(20), MiB(1));
-    scheduler.DescribeModel("m", MiB(20), MiB(1));
+    for (const char* tenant : {"a", "b", "c"})
+      scheduler.DescribeModel(ModelNamed(Model(tenant)), MiB(20), MiB(1));
+    scheduler.DescribeModel(ModelNamed("m"), MiB(20), MiB(1));
   }
   static std::string Model(const std::string& tenant) { return "m@tenant/" + tenant; }
   void Warm(GpuIndex gpu) {
@@ -92,8 +94,8 @@ class Runtimes : public testing::Test {
   RequestId Submit(const std::string& model) {
     NodeRequest request;
     request.id = {1, next++};
-    request.function = "f-" + model;
-    request.model = model;
+    request.function = FunctionNamed("f-" + model);
+    request.model = ModelNamed(model);
     request.deadline = deadline;
     EXPECT_TRUE(scheduler.Submit(request, now).accepted);
     return request.id;
@@ -223,8 +225,8 @@ TEST_F(Runtimes, AKeyThatOthersKeepOutIsServedInTheEnd) {
     for (const char* tenant : {"a", "b"}) {
       NodeRequest request;
       request.id = {2, next++};
-      request.function = tenant;
-      request.model = Model(tenant);
+      request.function = FunctionNamed(tenant);
+      request.model = ModelNamed(Model(tenant));
       request.deadline = now + seconds(1);
       ASSERT_TRUE(scheduler.Submit(request, now).accepted);
     }
@@ -266,7 +268,7 @@ struct FewPasses : Runtimes {
 // A runtime is kept for a request until it has drained; more urgent requests for the runtime beside it come
 // without end, and would take all places that the two share.
 TEST_F(FewPasses, APlaceIsLeftForTheRequestThatARuntimeIsKeptFor) {
-  scheduler.DescribeModel("large@tenant/b", MiB(40), MiB(1));
+  scheduler.DescribeModel(ModelNamed("large@tenant/b"), MiB(40), MiB(1));
   Use("a");
   Use("b");
   const auto submit = [&](const std::string& model, Time due) {
@@ -359,10 +361,10 @@ class RandomWorld {
     for (std::uint64_t i = 0; i < 12; ++i) {
       const std::string name = CopyName("m" + std::to_string(i % 4), i % keys == 0 ? "" : Key(i % keys));
       models_[name] = {.weights = MiB(10 + random_.Below(20)), .activation = MiB(1 + random_.Below(4))};
-      scheduler_.DescribeModel(name, models_[name].weights, models_[name].activation);
+      scheduler_.DescribeModel(ModelNamed(name), models_[name].weights, models_[name].activation);
       if (i % 3 != 0) continue;
       host_.model["state of " + name] = name;
-      scheduler_.DeclareState("state of " + name, name, host_.bytes);
+      scheduler_.DeclareState(StateNamed("state of " + name), ModelNamed(name), host_.bytes);
     }
     const auto devices = 1 + static_cast<std::uint32_t>(random_.Below(2));
     for (GpuIndex i = 0; i < devices * 3; ++i) {
@@ -404,9 +406,12 @@ class RandomWorld {
     auto model = models_.begin();
     std::advance(model, random_.Below(models_.size()));
     request.id = {1, next_++};
-    request.model = request.function = model->first;
-    if (const auto state = "state of " + model->first; host_.model.contains(state) && random_.Below(2) == 0)
-      request.state = request.function = state;
+    request.model = ModelNamed(model->first);
+    request.function = FunctionNamed(model->first);
+    if (const auto state = "state of " + model->first; host_.model.contains(state) && random_.Below(2) == 0) {
+      request.state = StateNamed(state);
+      request.function = FunctionNamed(state);
+    }
     request.deadline = now_ + milliseconds(random_.Below(100));
     if (scheduler_.Submit(request, now_).accepted) open_.insert(request.id);
   }
@@ -427,7 +432,7 @@ class RandomWorld {
   void Kill(GpuIndex gpu) {
     if (runtimes_[gpu].worker != nullptr) {
       for (const auto& [state, runs] : runtimes_[gpu].worker->states())
-        if (scheduler_.states().Find(state)->CurrentAt(gpu)) truth_[state] = host_.images[state];
+        if (scheduler_.states().Find(StateNamed(state))->CurrentAt(gpu)) truth_[state] = host_.images[state];
     }
     runtimes_[gpu].worker = nullptr;
     runtimes_[gpu].starting = Serves{false, ""};
@@ -452,14 +457,14 @@ class RandomWorld {
       auto& runtime = runtimes_[dispatch.gpu];
       ASSERT_NE(runtime.worker, nullptr) << "the request was dispatched to a worker that is not there";
       EXPECT_TRUE(runtime.serves.assigned);
-      EXPECT_EQ(runtime.serves.key, KeyOf(dispatch.model)) << "the request is on a runtime of another key";
+      EXPECT_EQ(runtime.serves.key, dispatch.model->key) << "the request is on a runtime of another key";
       if (dispatch.source == SwapSource::kPeer) {
         EXPECT_EQ(runtimes_[dispatch.peer].serves.key, runtime.serves.key)
             << "the source is a runtime of another key";
         EXPECT_NE(dispatch.peer / 3, dispatch.gpu / 3) << "a copy within one GPU";
         sources_[dispatch.request] = runtimes_[dispatch.peer].worker;
       }
-      states_of_[dispatch.request] = dispatch.state;
+      states_of_[dispatch.request] = dispatch.state.text();
       runtime.worker->Order(dispatch);
     }
     for (const Eviction& departure : decision.departures)

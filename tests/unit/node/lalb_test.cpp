@@ -1,4 +1,5 @@
 // LALB (003): its queue in both forms, and the decisions of the scheduler with it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include "base/random.hpp"
 #include "node/scheduling/locality_queue.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
+#include "tests/unit/node/numbered.hpp"
 
 namespace troupe::node {
 namespace {
@@ -106,12 +108,14 @@ class Lalb2Gpus : public testing::Test {
       scheduler_.AddGpu(gpu, GiB(1));
       scheduler_.Apply(WorkerReady{.gpu = gpu, .memory = GiB(1), .free = GiB(1)}, now_);
     }
-    for (const char* model : {"a", "b", "c"}) scheduler_.DescribeModel(model, MiB(600), Bytes());
+    for (const char* model : {"a", "b", "c"}) scheduler_.DescribeModel(ModelNamed(model), MiB(600), Bytes());
   }
 
   RequestId Ask(const std::string& model) {
     const RequestId id{1, ++sequence_};
-    EXPECT_TRUE(scheduler_.Submit({.id = id, .function = model, .model = model}, now_).accepted);
+    EXPECT_TRUE(
+        scheduler_.Submit({.id = id, .function = FunctionNamed(model), .model = ModelNamed(model)}, now_)
+            .accepted);
     return id;
   }
   std::vector<Dispatch> Decide() {
@@ -191,7 +195,7 @@ TEST_F(LoadBalance2Gpus, TheHeadGoesToWhicheverGpuIsIdle) {
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].request, c);
   EXPECT_EQ(next[0].gpu, two[1].gpu);
-  EXPECT_EQ(next[0].victims, std::vector<std::string>{"b"});
+  EXPECT_THAT(next[0].victims, testing::ElementsAre("b"));
 }
 
 TEST(LalbPolicies, TheLimitIsPartOfTheName) {

@@ -43,9 +43,9 @@ TEST_F(LateBinding, ABusyHoldersModelIsCopiedOverTheFastestLink) {
   EXPECT_EQ(copy.source, SwapSource::kPeer);
   EXPECT_EQ(copy.gpu, 3u);  // its link has 50 GB/s; those of GPUs 1 and 2 have 25
   EXPECT_EQ(copy.peer, 0u);
-  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 1u);
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("a"))->readers, 1u);
   Serve(copy);
-  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 0u);
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("a"))->readers, 0u);
   EXPECT_EQ(scheduler.counts().peer_swaps, 1u);
   EXPECT_EQ(scheduler.costs().nanos_per_byte(), 0);  // a copy between GPUs says nothing about the host's link
 }
@@ -75,7 +75,7 @@ TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
   Submit(3, "b");
   EXPECT_TRUE(scheduler.Decide(now)
                   .dispatches.empty());  // it would have to evict a model that is being read or written
-  EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
+  EXPECT_TRUE(scheduler.ForgetModel(ModelNamed("a")).evictions.empty());
   Model("a", 60);
   Loaded(copy);
   const Dispatch next = Next();
@@ -111,7 +111,7 @@ TEST_F(LateBinding, ASourceThatDiesInMidCopyMakesThePlanFallBackToTheHost) {
 TEST_F(LateBinding, WeightsThatAStateComesWithAreTheHosts) {
   Gpus(4);
   Model("a", 40);
-  scheduler.DeclareState("s", "a", MiB(1));
+  scheduler.DeclareState(StateNamed("s"), ModelNamed("a"), MiB(1));
   Occupy(1, "a");
   Submit(2, "a", "f", "s");
   const Dispatch dispatch = Next();
@@ -123,7 +123,7 @@ TEST_F(LateBinding, WeightsThatAStateComesWithAreTheHosts) {
 TEST_F(LateBinding, AStateDoesNotFollowWeightsThatMayNotCome) {
   Gpus(2);
   Model("a", 40);
-  scheduler.DeclareState("s", "a", MiB(1));
+  scheduler.DeclareState(StateNamed("s"), ModelNamed("a"), MiB(1));
   const Dispatch first = Occupy(1, "a");
   Submit(2, "a");
   const Dispatch copy = Next();
@@ -149,7 +149,7 @@ TEST_F(LateBinding, AReaderThatDiesLetsItsSourceGo) {
   const Dispatch copy = Next();
   ASSERT_EQ(copy.source, SwapSource::kPeer);
   scheduler.Apply(WorkerLost{copy.gpu, "killed in mid-swap"}, now);
-  EXPECT_EQ(scheduler.FindResident(0, "a")->readers, 0u);
+  EXPECT_EQ(scheduler.FindResident(0, ModelNamed("a"))->readers, 0u);
   scheduler.Check();
   EXPECT_EQ(Next().attempt, 2u);
 }
@@ -189,9 +189,9 @@ TEST_F(LateBinding, HostLoadsAvoidABusySwitchAndHeavyNeighboursMost) {
   for (const char* model : {"light", "heavy", "x", "y"}) Model(model, 20);
   scheduler.RestoreCosts({{"light", milliseconds(100), milliseconds(101)}, {"heavy", milliseconds(1), {}}},
                          0);
-  EXPECT_TRUE(scheduler.Heavy("heavy"));
-  EXPECT_FALSE(scheduler.Heavy("light"));
-  EXPECT_FALSE(scheduler.Heavy("none"));
+  EXPECT_TRUE(scheduler.Heavy(ModelNamed("heavy")));
+  EXPECT_FALSE(scheduler.Heavy(ModelNamed("light")));
+  EXPECT_FALSE(scheduler.Heavy(ModelNamed("none")));
   Submit(1, "heavy");
   EXPECT_EQ(Next().gpu, 0u);
   Submit(2, "light");
@@ -400,16 +400,16 @@ TEST_F(LateBinding, SwapsAndRunsAreLearnedApart) {
                           .waited_for_weights = true,
                           .since_swap = milliseconds(8)},
                   now);
-  EXPECT_TRUE(
-      scheduler.Heavy("a"));  // its run time is not known yet, and the load is most of the swapped run
+  EXPECT_TRUE(scheduler.Heavy(
+      ModelNamed("a")));  // its run time is not known yet, and the load is most of the swapped run
   EXPECT_EQ(scheduler.costs().Known().at(0).run, Duration::zero());
   EXPECT_EQ(scheduler.costs().Known().at(0).swapped, milliseconds(8));
   // A hit shows how long a run takes, and that the swap slows it only a little.
   Submit(2, "a");
   scheduler.Apply(RunDone{.gpu = 0, .request = Next().request, .took = milliseconds(7)}, now);
-  EXPECT_FALSE(scheduler.Heavy("a"));
+  EXPECT_FALSE(scheduler.Heavy(ModelNamed("a")));
   // A model that was removed and comes back keeps what was learned about it.
-  scheduler.ForgetModel("a");
+  scheduler.ForgetModel(ModelNamed("a"));
   EXPECT_EQ(scheduler.costs().RunTime("a"), milliseconds(7));
 }
 
@@ -419,7 +419,7 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   Submit(1, "a");
   const Dispatch swap = Next();
   scheduler.Apply(SwapInDone{.gpu = 0,
-                             .model = "a",
+                             .model = ModelNamed("a"),
                              .status = absl::OkStatus(),
                              .device_bytes = MiB(40),
                              .took = milliseconds(40)},
@@ -437,8 +437,8 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   SwapScheduler other({}, Policies("torpor"));
   ASSERT_TRUE(ImportProfiles(read, other).ok());
   EXPECT_EQ(other.costs().RunTime("a"), milliseconds(2));
-  other.DescribeModel("a", MiB(40), MiB(1));
-  EXPECT_TRUE(other.Heavy("a"));
+  other.DescribeModel(ModelNamed("a"), MiB(40), MiB(1));
+  EXPECT_TRUE(other.Heavy(ModelNamed("a")));
   EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
   // Nothing is learned from a file that makes no sense.
   proto::NodeProfiles bad = read;
@@ -471,11 +471,11 @@ TEST_F(OrphanedModels, TheirRoomIsTakenUntilTheyHaveGone) {
 }
 
 TEST_F(OrphanedModels, AnOrphanThatIsAdoptedIsAResidentAsOthers) {
-  scheduler.FoundResident(0, {"b", MiB(60)}, now);
+  scheduler.FoundResident(0, {ModelNamed("b"), MiB(60)}, now);
   Model("b", 60);
   Submit(1, "a");
   const Dispatch dispatch = Next();
-  EXPECT_EQ(dispatch.victims, std::vector<std::string>{"b"});
+  EXPECT_THAT(dispatch.victims, testing::ElementsAre("b"));
   Serve(dispatch);
 }
 

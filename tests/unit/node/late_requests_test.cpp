@@ -22,8 +22,8 @@ class OneByOne : public SchedulerTest {
            const std::string& function = "m") {
     NodeRequest request;
     request.id = {1, sequence};
-    request.model = "m";
-    request.function = function;
+    request.model = ModelNamed("m");
+    request.function = FunctionNamed(function);
     request.priority = priority;
     request.deadline = Time(milliseconds(deadline_ms));
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
@@ -115,8 +115,8 @@ TEST_F(WithBudgets, WithoutADeadlineNoFunctionYields) {
   Ask(4, 300);
   NodeRequest request;
   request.id = {1, 3};
-  request.function = "lost";
-  request.model = "m";
+  request.function = FunctionNamed("lost");
+  request.model = ModelNamed("m");
   ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   Ask(5, 250, 0, "lost");
   EXPECT_EQ(Then(), 4u);

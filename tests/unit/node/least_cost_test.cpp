@@ -167,7 +167,8 @@ TEST_F(LeastCostTest, AHitIsFoundOnAnyGpuThatHasAPlaceForIt) {
     scheduler.Apply(WorkerReady{.gpu = gpu,
                                 .memory = MiB(100),
                                 .free = MiB(80),
-                                .resident = {{"m", MiB(10)}, {gpu == 0 ? "here" : "there", MiB(10)}}},
+                                .resident = {{ModelNamed("m"), MiB(10)},
+                                             {ModelNamed(gpu == 0 ? "here" : "there"), MiB(10)}}},
                     now);
     if (gpu == 1) break;
     Submit(1, "here");

@@ -123,6 +123,8 @@ class NodeTest : public testing::Test {
     return On(std::move(arrived));
   }
 
+  [[nodiscard]] std::size_t Numbered() const { return node_.names(); }
+
   Time now{};
 
  private:

@@ -16,6 +16,7 @@
 #include "node/requests/served_models.hpp"
 #include "node/requests/unread_outputs.hpp"
 #include "node/state/state_rooms.hpp"
+#include "tests/unit/node/numbered.hpp"
 
 namespace troupe::node::tables_test {
 namespace {
@@ -69,7 +70,7 @@ TEST(SwapLog, CountsAndKeepsTheLatest) {
                     .status = i % 10 == 9 ? absl::UnavailableError("gone") : absl::OkStatus()});
   }
   log.Dispatched(ModelWas::kDisk);
-  log.Evicted("light");
+  log.Evicted(EvictedAs::kLight);
   const auto latest = log.Latest(0, Time(seconds(40)));
   ASSERT_EQ(latest.size(), SwapLog::kLatest);
   EXPECT_EQ(latest[0].digest(), "f39");
@@ -88,16 +89,16 @@ TEST(SwapLog, CountsAndKeepsTheLatest) {
 
 TEST(PrepareQueue, OneAtATimeAndThoseThatADeploymentWaitsForFirst) {
   PrepareQueue queue;
-  queue.Push("a", false);
-  queue.Push("b", false);
+  queue.Push(ModelNamed("a"), false);
+  queue.Push(ModelNamed("b"), false);
   EXPECT_EQ(queue.Next(), "a");
-  queue.Push("adopted", true);
-  queue.Push("b", false);
+  queue.Push(ModelNamed("adopted"), true);
+  queue.Push(ModelNamed("b"), false);
   EXPECT_EQ(queue.Next(), "") << "one plan is being prepared";
   queue.Done();
   EXPECT_EQ(queue.Next(), "adopted");
-  queue.Push("later", true);
-  EXPECT_EQ(queue.Clear(), std::vector<std::string>{"later"});
+  queue.Push(ModelNamed("later"), true);
+  EXPECT_THAT(queue.Clear(), testing::ElementsAre("later"));
   EXPECT_EQ(queue.Next(), "");
 }
 
@@ -110,19 +111,19 @@ TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
   EXPECT_EQ(text(models.Since(0)), "=") << "there are no models";
   const auto empty = models.revision();
   EXPECT_EQ(text(models.Since(empty)), "as before");
-  models.Add("b");
-  models.Add("a");
-  models.Add("a@function/f");  // another copy of model a
+  models.Add(ModelNamed("b"));
+  models.Add(ModelNamed("a"));
+  models.Add(ModelNamed("a@function/f"));  // another copy of model a
   EXPECT_EQ(text(models.Since(0)), "=a,b");
   EXPECT_EQ(text(models.Since(empty)), "+b,a");
   const auto two = models.revision();
-  models.Add("c");
+  models.Add(ModelNamed("c"));
   EXPECT_EQ(text(models.Since(two)), "+c");
-  models.Remove("a");
+  models.Remove(ModelNamed("a"));
   EXPECT_EQ(text(models.Since(two)), "+c") << "the other copy is still there";
-  models.Remove("a@function/f");
+  models.Remove(ModelNamed("a@function/f"));
   EXPECT_EQ(text(models.Since(two)), "=b,c") << "a removal is told with the whole list";
-  for (int i = 0; i < 2000; ++i) models.Add(absl::StrCat("m", i));
+  for (int i = 0; i < 2000; ++i) models.Add(ModelNamed(absl::StrCat("m", i)));
   EXPECT_EQ(models.Since(two)->digests_size(), 2002)
       << "changes from too long ago are told with the whole list";
   EXPECT_FALSE(models.Since(two)->added());
@@ -131,25 +132,25 @@ TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
 
 TEST(StateRooms, RoomIsTakenOnceAndGivenBack) {
   StateRooms rooms(Bytes(100));
-  EXPECT_TRUE(rooms.Reserve("f/1@5", Bytes(60)).ok());
-  EXPECT_TRUE(rooms.Reserve("f/1@5", Bytes(60)).ok());
+  EXPECT_TRUE(rooms.Reserve(StateNamed("f/1@5"), Bytes(60)).ok());
+  EXPECT_TRUE(rooms.Reserve(StateNamed("f/1@5"), Bytes(60)).ok());
   EXPECT_EQ(rooms.reserved(), Bytes(60));
-  EXPECT_TRUE(absl::IsResourceExhausted(rooms.Reserve("g/1@5", Bytes(60))));
-  EXPECT_TRUE(absl::IsFailedPrecondition(rooms.Reserve("h/1@5", Bytes(101))));
-  rooms.Free("f/1@5");
-  EXPECT_TRUE(rooms.Reserve("g/1@5", Bytes(60)).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(rooms.Reserve(StateNamed("g/1@5"), Bytes(60))));
+  EXPECT_TRUE(absl::IsFailedPrecondition(rooms.Reserve(StateNamed("h/1@5"), Bytes(101))));
+  rooms.Free(StateNamed("f/1@5"));
+  EXPECT_TRUE(rooms.Reserve(StateNamed("g/1@5"), Bytes(60)).ok());
 }
 
 TEST(PeerCopyTable, WhatWaitsGoesOnWithTheAnswerAndAPinIsReleasedOnce) {
   PeerCopyTable copies;
-  const auto first = copies.Ask(1, 0, "m");
-  EXPECT_TRUE(copies.Await(0, "m", {{.model = "m"}, 7}));
-  EXPECT_FALSE(copies.Await(0, "other", {}));
+  const auto first = copies.Ask(1, 0, ModelNamed("m"));
+  EXPECT_TRUE(copies.Await(0, ModelNamed("m"), {{.model = ModelNamed("m")}, 7}));
+  EXPECT_FALSE(copies.Await(0, ModelNamed("other"), {}));
   const auto waiting = copies.Answered(first, 5);
   ASSERT_TRUE(waiting.has_value());
   ASSERT_EQ(waiting->size(), 1u);
   EXPECT_EQ(waiting->front().serial, 7u);
-  EXPECT_FALSE(copies.Await(0, "m", {})) << "the copy is no longer waited for";
+  EXPECT_FALSE(copies.Await(0, ModelNamed("m"), {})) << "the copy is no longer waited for";
   const auto ended = copies.End(first);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->pin, 5u);
@@ -159,9 +160,9 @@ TEST(PeerCopyTable, WhatWaitsGoesOnWithTheAnswerAndAPinIsReleasedOnce) {
 
 TEST(PeerCopyTable, ALostDestinationReleasesWhatIsPinnedForItAndNoMore) {
   PeerCopyTable copies;
-  const auto pinned = copies.Ask(1, 0, "a");
-  const auto asked = copies.Ask(1, 0, "b");
-  const auto other = copies.Ask(1, 2, "a");
+  const auto pinned = copies.Ask(1, 0, ModelNamed("a"));
+  const auto asked = copies.Ask(1, 0, ModelNamed("b"));
+  const auto other = copies.Ask(1, 2, ModelNamed("a"));
   copies.Answered(pinned, 5);
   copies.Answered(other, 6);
   const auto lost = copies.DestinationLost(0);
@@ -173,10 +174,10 @@ TEST(PeerCopyTable, ALostDestinationReleasesWhatIsPinnedForItAndNoMore) {
 
 TEST(LostModels, TheHottestComesFirstAndEachOnce) {
   LostModels lost;
-  lost.Add({"cold", MiB(1), 1, Time(seconds(9))});
-  lost.Add({"hot", MiB(1), 5, Time(seconds(1))});
-  lost.Add({"late", MiB(1), 1, Time(seconds(10))});
-  lost.Add({"hot", MiB(2), 4, Time(seconds(1))});
+  lost.Add({ModelNamed("cold"), MiB(1), 1, Time(seconds(9))});
+  lost.Add({ModelNamed("hot"), MiB(1), 5, Time(seconds(1))});
+  lost.Add({ModelNamed("late"), MiB(1), 1, Time(seconds(10))});
+  lost.Add({ModelNamed("hot"), MiB(2), 4, Time(seconds(1))});
   EXPECT_EQ(lost.hottest().bytes, MiB(2));
   EXPECT_EQ(lost.Take().copy, "hot");
   EXPECT_EQ(lost.Take().copy, "late");

@@ -85,7 +85,7 @@ TEST_F(Ahead, AModelThatIsAskedForMuchComesToAnotherGpu) {
   EXPECT_EQ(scheduler.counts().ahead, copies.size());
   EXPECT_EQ(scheduler.counts().swaps, 1u);  // a prefetch is counted apart
   Came(copy);
-  EXPECT_EQ(scheduler.FindResident(copy.gpu, "hot")->state, ResidentState::kResident);
+  EXPECT_EQ(scheduler.FindResident(copy.gpu, ModelNamed("hot"))->state, ResidentState::kResident);
 }
 
 TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
@@ -125,7 +125,7 @@ TEST_F(Ahead, APrefetchThatFailsIsGone) {
   AskOften("hot", 8);
   ASSERT_FALSE(copies.empty());
   Came(copies.front(), absl::UnavailableError("no"));
-  EXPECT_EQ(scheduler.FindResident(copies.front().gpu, "hot"), nullptr);
+  EXPECT_EQ(scheduler.FindResident(copies.front().gpu, ModelNamed("hot")), nullptr);
   // The prefetch is not tried again and again either.
   copies.clear();
   for (int i = 0; i < 10; ++i) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "node/scheduling/swap_scheduler.hpp"
+#include "tests/unit/node/numbered.hpp"
 
 namespace troupe::node {
 
@@ -38,17 +39,19 @@ class SchedulerTest : public testing::Test {
     scheduler.Apply(WorkerReady{.gpu = gpu, .memory = MiB(100), .free = MiB(100), .peer_copies = peer_copies},
                     now);
   }
-  void Model(const std::string& name, std::uint64_t mib) { scheduler.DescribeModel(name, MiB(mib), MiB(1)); }
+  void Model(const std::string& name, std::uint64_t mib) {
+    scheduler.DescribeModel(ModelNamed(name), MiB(mib), MiB(1));
+  }
   void Submit(std::uint64_t sequence, const std::string& model, const std::string& function = {},
               const std::string& state = {}) {
     NodeRequest request;
     request.id = {1, sequence};
-    request.function = function.empty() ? "f-" + model : function;
-    request.model = model;
+    request.function = FunctionNamed(function.empty() ? "f-" + model : function);
+    request.model = ModelNamed(model);
     request.deadline = deadline;
     request.expiry = expiry;
     request.trial = trial;
-    request.state = state;
+    if (!state.empty()) request.state = StateNamed(state);
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
   // The requests that were dispatched; models that come ahead of requests are added to `prefetches`.

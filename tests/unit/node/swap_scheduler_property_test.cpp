@@ -32,11 +32,11 @@ class World {
     for (std::uint64_t i = 0; i < 12; ++i) {
       const std::string name = "model" + std::to_string(i);
       models_[name] = {.weights = MiB(10 + random_.Below(40)), .activation = MiB(1 + random_.Below(8))};
-      scheduler_.DescribeModel(name, models_[name].weights, models_[name].activation);
+      scheduler_.DescribeModel(names_.Model(name), models_[name].weights, models_[name].activation);
       if (i % 3 != 0) continue;
       const std::string state = "state" + std::to_string(i);
       host_.model[state] = name;
-      scheduler_.DeclareState(state, name, host_.bytes);
+      scheduler_.DeclareState(names_.State(state), names_.Model(name), host_.bytes);
     }
     host_.write_back_each = seed % 2 == 0;
     if (seed % 3 != 0) slow_ = 1000;  // runs are said to take so long that copies are worth having
@@ -78,12 +78,21 @@ class World {
       Bytes there;
       for (const auto& [model, there_is] : scheduler_.ResidentsOf(index)) {
         const Resident& resident = *there_is;
-        EXPECT_TRUE(resident.Idle() && resident.pins == 0) << model;
-        EXPECT_TRUE(workers_[index]->Has(model)) << model;
-        there += models_.at(model).weights + host_.bytes * resident.states.size();
+        EXPECT_TRUE(resident.Idle() && resident.pins == 0) << model.text();
+        EXPECT_TRUE(workers_[index]->Has(model.text())) << model.text();
+        there += models_.at(model.text()).weights + host_.bytes * resident.states.size();
       }
       EXPECT_EQ(there + hidden_[index], workers_[index]->used());
     }
+  }
+  // All models and states go: nothing has a number any more.
+  void Forget() {
+    for (const auto& [state, model] : host_.model) Handle(scheduler_.ForgetState(names_.FindState(state)));
+    for (const auto& [model, size] : models_) Handle(scheduler_.ForgetModel(names_.FindModel(model)));
+    FinishCopies();
+    Settle();
+    EXPECT_EQ(scheduler_.rows(), 0u);
+    EXPECT_EQ(names_.size(), 0u);
   }
   const SwapScheduler& scheduler() const { return scheduler_; }
   std::uint64_t served = 0;
@@ -118,11 +127,12 @@ class World {
   void Arrive() {
     NodeRequest request;
     request.id = {1 + random_.Below(2), next_++};
-    request.model = "model" + std::to_string(random_.Below(models_.size()));
-    request.function = request.model;
-    if (const std::string state = "state" + request.model.substr(5);
-        host_.model.contains(state) && random_.Below(2) == 0) {
-      request.state = request.function = state;
+    const std::string number = std::to_string(random_.Below(models_.size()));
+    request.model = names_.Model("model" + number);
+    request.function = names_.Function("model" + number);
+    if (const std::string state = "state" + number; host_.model.contains(state) && random_.Below(2) == 0) {
+      request.state = names_.State(state);
+      request.function = names_.Function(state);
     }
     request.priority = static_cast<std::uint32_t>(random_.Below(3));
     request.deadline = now_ + milliseconds(random_.Below(100));
@@ -133,7 +143,7 @@ class World {
       workers_[eviction.gpu]->OrderEviction(eviction.model);
     if (!submitted.accepted) return;
     open_.insert(request.id);
-    if (!request.state.empty()) lines_[request.state].push_back(request.id);
+    if (request.state) lines_[request.state.text()].push_back(request.id);
   }
   void StartWorker(GpuIndex gpu) {
     ++lives_[gpu];
@@ -152,7 +162,8 @@ class World {
     if (workers_[gpu] == nullptr) return StartWorker(gpu);
     // The worker's states that were not written back are lost with it.
     for (const auto& [state, runs] : workers_[gpu]->states())
-      if (scheduler_.states().Find(state)->CurrentAt(gpu)) truth_[state] = host_.images[state];
+      if (scheduler_.states().Find(names_.FindState(state))->CurrentAt(gpu))
+        truth_[state] = host_.images[state];
     workers_[gpu] = nullptr;
     Handle(scheduler_.Apply(WorkerLost{gpu, "killed"}, now_));
   }
@@ -189,18 +200,18 @@ class World {
     for (const Dispatch& dispatch : decision.dispatches) {
       EXPECT_TRUE(open_.contains(dispatch.request));
       ASSERT_NE(workers_[dispatch.gpu], nullptr) << "the request was dispatched to a dead worker";
-      if (!dispatch.state.empty()) {
-        EXPECT_EQ(lines_[dispatch.state].front(), dispatch.request)
+      if (const std::string& state = dispatch.state.text(); !state.empty()) {
+        EXPECT_EQ(lines_[state].front(), dispatch.request)
             << "the requests of a state run in the order of their acceptance";
-        dispatched_[dispatch.request] = dispatch.state;
-        moved += dispatch.bring_state && truth_[dispatch.state] > 0 ? 1 : 0;
+        dispatched_[dispatch.request] = state;
+        moved += dispatch.bring_state && truth_[state] > 0 ? 1 : 0;
       }
       if (dispatch.source == SwapSource::kPeer) source_lives_[dispatch.request] = lives_.at(dispatch.peer);
       workers_[dispatch.gpu]->Order(dispatch);
     }
     for (const Dispatch& copy : decision.prefetches) {
       ASSERT_NE(workers_[copy.gpu], nullptr) << "a prefetch was ordered from a dead worker";
-      EXPECT_TRUE(copy.ahead && copy.state.empty());
+      EXPECT_TRUE(copy.ahead && !copy.state);
       workers_[copy.gpu]->Order(copy);
     }
     if (random_.Below(2) == 0) (void)scheduler_.CloseBroadcasts();
@@ -226,6 +237,7 @@ class World {
   }
 
   Random random_;
+  Names names_;
   SwapScheduler scheduler_;
   std::map<std::string, FakeModel> models_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
@@ -288,6 +300,7 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
     EXPECT_EQ(counts.evictions, counts.evicted_replicas + counts.evicted_light + counts.evicted_heavy);
     from_peers += counts.peer_swaps;
     ahead += counts.ahead;
+    world.Forget();
     if (HasFailure()) return;
   }
   EXPECT_GT(served, 5000u);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/node/numbered.hpp"
+
 namespace troupe::node::swap_scheduler_test {
 namespace {
 
@@ -30,8 +32,8 @@ class SwapSchedulerTest : public testing::Test {
   Submitted Submit(std::uint64_t sequence, const std::string& model, std::uint32_t priority = 0) {
     NodeRequest request;
     request.id = {1, sequence};
-    request.function = "f-" + model;
-    request.model = model;
+    request.function = FunctionNamed("f-" + model);
+    request.model = ModelNamed(model);
     request.priority = priority;
     request.expiry = expiry;
     return scheduler.Submit(request, now);
@@ -62,7 +64,7 @@ class SwapSchedulerTest : public testing::Test {
                            now);
   }
   void Model(const std::string& name, Bytes weights, Bytes activation = MiB(1)) {
-    scheduler.DescribeModel(name, weights, activation);
+    scheduler.DescribeModel(ModelNamed(name), weights, activation);
   }
 
   SwapScheduler scheduler;
@@ -119,7 +121,7 @@ TEST_F(SwapSchedulerTest, ARequestPrefersItsResidentThenTheEmptiestGpu) {
 TEST_F(SwapSchedulerTest, AModelThatAnAdoptedWorkerHeldAllAlongIsNotLoadedAgain) {
   scheduler.AddGpu(0, MiB(100));
   scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(30)}, now);
-  scheduler.FoundResident(0, {"a", MiB(60)}, now);
+  scheduler.FoundResident(0, {ModelNamed("a"), MiB(60)}, now);
   Model("a", MiB(60));
   Submit(1, "a");
   const Dispatch hit = Next();
@@ -134,9 +136,9 @@ TEST_F(SwapSchedulerTest, AModelThatAnAdoptedWorkerHeldAllAlongIsNotLoadedAgain)
 
 TEST_F(SwapSchedulerTest, AResidentThatDoesNotAddUpIsIgnored) {
   scheduler.AddGpu(0, MiB(100));
-  scheduler.FoundResident(0, {"a", MiB(60)}, now);  // the GPU has no worker
+  scheduler.FoundResident(0, {ModelNamed("a"), MiB(60)}, now);  // the GPU has no worker
   scheduler.Apply(WorkerReady{.gpu = 0, .memory = MiB(100), .free = MiB(100)}, now);
-  scheduler.FoundResident(0, {"b", MiB(101)}, now);
+  scheduler.FoundResident(0, {ModelNamed("b"), MiB(101)}, now);
   EXPECT_EQ(scheduler.gpus().at(0).Free(), MiB(100));
 }
 
@@ -162,8 +164,8 @@ TEST_F(SwapSchedulerTest, WaitsForABusyHolderRatherThanLoading) {
   Gpus(2);
   Model("a", MiB(98));
   Model("b", MiB(1));
-  scheduler.Apply(SwapInDone{.gpu = 0, .model = "none"}, now);  // unknown: ignored
-  for (std::uint64_t i = 1; i <= 5; ++i) {                      // runs take 1 ms, as seen
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = ModelNamed("none")}, now);  // unknown: ignored
+  for (std::uint64_t i = 1; i <= 5; ++i) {                                  // runs take 1 ms, as seen
     Submit(i, "b");
     Done(Next());
   }
@@ -310,7 +312,7 @@ TEST_F(SwapSchedulerTest, AModelThatIsMissingIsNotAskedForThereAgain) {
   Model("a", MiB(40));
   Submit(1, "a");
   const Dispatch first = Next();
-  scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  scheduler.Apply(SwapInDone{.gpu = 0, .model = ModelNamed("a")}, now);
   Submit(2, "a");
   EXPECT_EQ(Next().source, SwapSource::kResident);
   scheduler.Apply(RunDone{.gpu = 0, .request = {1, 2}, .end = RunEnd::kNotResident}, now);
@@ -387,12 +389,12 @@ TEST_F(SwapSchedulerTest, AForgottenModelAndAForgottenRouter) {
   Submit(3, "b");
   ASSERT_EQ(scheduler.Decide(now).dispatches.size(), 2u);
   Submit(4, "a");
-  const Consequences effects = scheduler.ForgetModel("a");
+  const Consequences effects = scheduler.ForgetModel(ModelNamed("a"));
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].bounce, proto::BOUNCE_NOT_ADOPTED);
   ASSERT_EQ(effects.evictions.size(), 1u);
   EXPECT_EQ(effects.evictions[0].model, "a");
-  scheduler.Apply(EvictDone{0, "a", absl::OkStatus()}, now);
+  scheduler.Apply(EvictDone{0, ModelNamed("a"), absl::OkStatus()}, now);
   Submit(5, "b");
   const Consequences gone = scheduler.ForgetRouter(1);
   EXPECT_EQ(gone.finished.size(), 1u);
@@ -405,11 +407,11 @@ TEST_F(SwapSchedulerTest, AModelForgottenInUseGoesWhenItsUseEnds) {
   Model("a", MiB(10));
   Submit(1, "a");
   const Dispatch running = Next();
-  EXPECT_TRUE(scheduler.ForgetModel("a").evictions.empty());
+  EXPECT_TRUE(scheduler.ForgetModel(ModelNamed("a")).evictions.empty());
   const Consequences ended = Done(running);
   ASSERT_EQ(ended.evictions.size(), 1u);
   EXPECT_EQ(ended.evictions[0].model, "a");
-  scheduler.Apply(EvictDone{0, "a", absl::OkStatus()}, now);
+  scheduler.Apply(EvictDone{0, ModelNamed("a"), absl::OkStatus()}, now);
   EXPECT_EQ(scheduler.gpus().at(0).Free(), MiB(100));
   scheduler.Check();
 }
@@ -419,12 +421,12 @@ TEST_F(SwapSchedulerTest, AModelForgottenOnItsWayGoesWhenItArrives) {
   Model("a", MiB(10));
   Submit(1, "a");
   const Dispatch dispatch = Next();
-  scheduler.ForgetModel("a");
+  scheduler.ForgetModel(ModelNamed("a"));
   ASSERT_EQ(scheduler.Cancel(dispatch.request).verdict, CancelVerdict::kInFlight);
   const Consequences cancelled = scheduler.Apply(
       RunDone{.gpu = 0, .request = dispatch.request, .status = absl::CancelledError("cancelled")}, now);
   EXPECT_TRUE(cancelled.evictions.empty()) << "the model is still on its way";
-  const Consequences arrived = scheduler.Apply(SwapInDone{.gpu = 0, .model = "a"}, now);
+  const Consequences arrived = scheduler.Apply(SwapInDone{.gpu = 0, .model = ModelNamed("a")}, now);
   ASSERT_EQ(arrived.evictions.size(), 1u);
   EXPECT_EQ(arrived.evictions[0].model, "a");
   scheduler.Check();

@@ -16,7 +16,7 @@ class ThirdTierTest : public SchedulerTest {
   std::vector<std::string> Decide() {
     std::vector<std::string> models;
     for (Dispatch& dispatch : scheduler.Decide(now).dispatches) {
-      models.push_back(dispatch.model);
+      models.push_back(dispatch.model.text());
       dispatches.push_back(std::move(dispatch));
     }
     scheduler.Check();
@@ -27,22 +27,23 @@ class ThirdTierTest : public SchedulerTest {
 };
 
 TEST_F(ThirdTierTest, NothingIsDispatchedBeforeTheHostCopyIsThere) {
-  scheduler.SetInRegion("a", false);
+  scheduler.SetInRegion(ModelNamed("a"), false);
   Submit(1, "a");
   Submit(2, "b");
-  EXPECT_TRUE(scheduler.Waits("a"));
+  EXPECT_TRUE(scheduler.Waits(ModelNamed("a")));
   EXPECT_THAT(Decide(), ElementsAre("b"));
   Loaded(dispatches[0]);
   Ran(dispatches[0]);
-  scheduler.DescribeModel("a", MiB(60), MiB(2));  // the model was prepared on another GPU: it stays on disk
+  scheduler.DescribeModel(ModelNamed("a"), MiB(60),
+                          MiB(2));  // the model was prepared on another GPU: it stays on disk
   EXPECT_THAT(Decide(), ElementsAre());
-  scheduler.SetInRegion("a", true);
+  scheduler.SetInRegion(ModelNamed("a"), true);
   EXPECT_THAT(Decide(), ElementsAre("a"));
-  EXPECT_FALSE(scheduler.Waits("a"));
+  EXPECT_FALSE(scheduler.Waits(ModelNamed("a")));
 }
 
 TEST_F(ThirdTierTest, ItsRequestsExpireWhereTheyWait) {
-  scheduler.SetInRegion("a", false);
+  scheduler.SetInRegion(ModelNamed("a"), false);
   expiry = Time(milliseconds(5));
   Submit(1, "a");
   EXPECT_EQ(scheduler.NextDue(), expiry);
@@ -50,7 +51,7 @@ TEST_F(ThirdTierTest, ItsRequestsExpireWhereTheyWait) {
   const Consequences effects = scheduler.Expire(now);
   ASSERT_EQ(effects.finished.size(), 1u);
   EXPECT_EQ(effects.finished[0].kind, FinishKind::kExpired);
-  EXPECT_FALSE(scheduler.Waits("a"));
+  EXPECT_FALSE(scheduler.Waits(ModelNamed("a")));
 }
 
 struct LittlePatience : ThirdTierTest {
@@ -58,12 +59,12 @@ struct LittlePatience : ThirdTierTest {
 };
 
 TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {
-  scheduler.DescribeModel("c", MiB(20), MiB(1));
+  scheduler.DescribeModel(ModelNamed("c"), MiB(20), MiB(1));
   Submit(1, "a");
   EXPECT_THAT(Decide(), ElementsAre("a"));
   Submit(2, "b");  // request 2 finds the GPU busy
   EXPECT_THAT(Decide(), ElementsAre());
-  scheduler.SetInRegion("b", false);
+  scheduler.SetInRegion(ModelNamed("b"), false);
   Loaded(dispatches[0]);
   Ran(dispatches[0]);
   for (std::uint64_t i = 3; i < 10; ++i) {
@@ -72,7 +73,7 @@ TEST_F(LittlePatience, NoGpuIsKeptForAModelThatIsNotThere) {
     Loaded(dispatches.back());
     Ran(dispatches.back());
   }
-  scheduler.SetInRegion("b", true);
+  scheduler.SetInRegion(ModelNamed("b"), true);
   EXPECT_THAT(Decide(), ElementsAre("b"));
 }
 
