@@ -36,8 +36,8 @@ absl::Status CheckProvisioning(const ProvisioningLimits& limits) {
   }
   if (limits.drain_below < 0 || limits.drain_below >= limits.add_above) {
     return absl::InvalidArgumentError(
-        absl::StrCat("nodes are added above ", limits.add_above, " requests a GPU and drained below ",
-                     limits.drain_below, ": the second has to be the smaller, or they would come and go"));
+        absl::StrCat("add-above ", limits.add_above, " and drain-below ", limits.drain_below,
+                     ": drain-below has to be the smaller, or nodes would come and go"));
   }
   return absl::OkStatus();
 }

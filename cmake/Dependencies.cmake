@@ -30,6 +30,7 @@ troupe_find_library(rocksdb rocksdb/db.h rocksdb)
 troupe_find_library(ucx ucp/api/ucp.h ucp ucs)
 troupe_find_library(edit histedit.h edit)
 troupe_find_library(seccomp seccomp.h seccomp)
+troupe_find_library(systemd systemd/sd-daemon.h systemd)
 # Debian's dnnl-config.cmake insists on OpenCL headers, which the CPU engine does not need.
 troupe_find_library(dnnl oneapi/dnnl/dnnl.hpp dnnl)
 target_link_libraries(troupe_dnnl INTERFACE OpenMP::OpenMP_CXX)

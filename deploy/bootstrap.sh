@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs with apt the packages that Troupe needs, and says what it does. It may run again: installed packages stay as they are.
 # Debian 12 is what the project is built and tested on; Ubuntu 24.04 is best effort. A CUDA toolkit is detected, never
-# required. Each purpose includes the ones before it, except that fuzz and bench include only build.
-#   deploy/bootstrap.sh [--check] [build|test|fuzz|bench]
+# required. Each purpose includes the ones before it, except that fuzz, bench and deploy include only build.
+#   deploy/bootstrap.sh [--check] [build|test|fuzz|bench|deploy]
 #     build   compiles everything and runs the demo and the examples
 #     test    every test, and `make check` (the default)
 #     fuzz    the fuzz targets, which clang compiles
 #     bench   the baselines that the benchmarks measure against
+#     deploy  Ansible, and the hosts of `make test-deploy`
 #   --check   only says what is missing; exit 1 if anything is
 set -euo pipefail
 
@@ -19,11 +20,13 @@ build_packages=(
   libonnx-dev                             # models
   libdnnl-dev libgomp1                    # CPU kernels
   libseccomp-dev                          # the jail of imports and workers
+  libsystemd-dev                          # tells systemd that a daemon serves and lives
   libboost1.81-dev libboost-json1.81-dev  # HTTP and JSON
   libabsl-dev libssl-dev libspdlog-dev libcli11-dev libyaml-cpp-dev libedit-dev zlib1g-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-numpy python3-onnx      # the demo and the examples
   curl procps
+  file                                    # `make package`
 )
 test_packages=(
   libonnx-testdata                        # conformance tests
@@ -34,6 +37,12 @@ test_packages=(
 )
 fuzz_packages=(clang-14 libclang-rt-14-dev libomp-14-dev llvm-14)  # compiler, libFuzzer and ASan, OpenMP, symbols
 bench_packages=(python3-torch nginx-light)                         # what `make bench` measures against
+
+deploy_packages=(
+  ansible openssh-client python3-yaml     # playbooks, and how they reach hosts
+  systemd-container mmdebstrap iproute2 util-linux  # hosts that are made on this machine
+  lintian man-db                          # what judges packages and man pages
+)
 
 say() { printf 'bootstrap: %s\n' "$*"; }
 
@@ -49,8 +58,8 @@ purpose=test
 for word in "$@"; do
   case "$word" in
     --check) check=yes ;;
-    build | test | fuzz | bench) purpose=$word ;;
-    *) say "'$word' is not a purpose: write build, test, fuzz or bench"; exit 2 ;;
+    build | test | fuzz | bench | deploy) purpose=$word ;;
+    *) say "'$word' is not a purpose: write build, test, fuzz, bench or deploy"; exit 2 ;;
   esac
 done
 wanted=("${build_packages[@]}")
@@ -58,6 +67,7 @@ case "$purpose" in
   test) wanted+=("${test_packages[@]}") ;;
   fuzz) wanted+=("${fuzz_packages[@]}") ;;
   bench) wanted+=("${bench_packages[@]}") ;;
+  deploy) wanted+=("${deploy_packages[@]}") ;;
 esac
 mapfile -t absent < <(missing "${wanted[@]}")
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/status.hpp"
+#include "proto/version.hpp"
 #include "shell/cat.hpp"
 #include "shell/companions.hpp"
 #include "shell/inputs/json_tensor.hpp"
@@ -64,7 +65,7 @@ std::unique_ptr<CLI::App> MakeParser() {
                                         "troupe");
   app->fallthrough();
   app->require_subcommand(1);
-  app->set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app->set_version_flag("--version", proto::VersionText("troupe"));
   AddArguments(*app, GlobalArguments());
   app->get_option("--manager")->check(WrongAddress, "", "");
   std::map<std::string, CLI::App*> groups;

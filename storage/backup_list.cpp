@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "proto/formats.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/mapped_file.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr char kName[] = "/BACKUP";
 constexpr char kFirstLine[] = "troupe-backup ";
-constexpr int kBackupFormat = 1;
+constexpr int kBackupFormat = proto::kBackupFormat;
 constexpr std::size_t kDigest = 64;  // hexadecimal digits
 
 absl::Status Damaged(const std::string& backup, const std::string& how) {

@@ -8,11 +8,12 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "proto/formats.hpp"
 #include "storage/commit_mark.hpp"
 
 namespace troupe::storage {
 
-inline constexpr int kMetadataFormat = 2;  // 1: without the mark; it is upgraded by opening it
+inline constexpr int kMetadataFormat = proto::kMetadataFormat;
 
 // What an opening found, and did about it.
 struct RecoveryReport {

@@ -11,12 +11,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "proto/formats.hpp"
 #include "proto/tensor.pb.h"
 
 namespace troupe::transport {
 
 inline constexpr std::uint32_t kFetchMagic = 0x7472'6663;  // "trfc"
-inline constexpr std::uint32_t kFetchVersion = 3;
+inline constexpr std::uint32_t kFetchVersion = proto::kTensorFetchFormat;
 
 // What a reader knows from a reference, and nothing else on the network does: each endpoint has its own.
 using EndpointToken = std::array<unsigned char, 32>;

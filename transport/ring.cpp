@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "proto/formats.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::transport {
@@ -34,7 +35,7 @@ struct RingControl {
 namespace {
 
 constexpr std::uint64_t kRingMagic = 0x7472'7570'7269'6e67;  // "trupring"
-constexpr std::uint32_t kRingVersion = 1;
+constexpr std::uint32_t kRingVersion = proto::kRingFormat;
 constexpr std::uint64_t kControlSize = 4096;
 constexpr Bytes kSmallest = KiB(4);
 constexpr Bytes kLargest = MiB(64);

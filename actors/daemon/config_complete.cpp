@@ -175,8 +175,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
       config.membership.suspect_after <= config.membership.heartbeat ||
       config.membership.dead_after <= config.membership.suspect_after)
     return absl::InvalidArgumentError("heartbeat, suspect and dead have to grow in this order");
-  TROUPE_RETURN_IF_ERROR(cluster::CheckProvisioning(
-      {.min_nodes = config.machines.limits.min_nodes, .max_nodes = config.machines.limits.max_nodes}));
+  TROUPE_RETURN_IF_ERROR(cluster::CheckProvisioning(config.machines.limits));
   if (config.member_lease > Duration::zero() && config.member_lease < config.membership.dead_after)
     return absl::InvalidArgumentError(
         "member-lease has to be 0s, or as long as dead at least: the manager would count on a member "
@@ -202,7 +201,11 @@ absl::Status CompleteConfig(DaemonConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat("run directory '", config.member.run,
                                                    "' is too long for Unix sockets: 70 bytes at most"));
   if (config.member.bin.empty()) {
-    config.member.bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+    const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    // A package keeps programs that no person starts apart from those that people do.
+    const auto apart = here.parent_path() / "libexec" / "troupe";
+    const bool beside = std::filesystem::exists(here / "troupe-import", error);
+    config.member.bin = (beside || !std::filesystem::exists(apart, error) ? here : apart).string();
   }
   if (config.member.host_id.empty()) config.member.host_id = transport::HostId();
   if (config.member.embedded) config.worker.lease = Duration::zero();

@@ -142,6 +142,17 @@ inline OptionSetter Number(const Field<unsigned>& field, unsigned low, unsigned 
 inline OptionSetter Number(const Field<std::uint64_t>& field, std::uint64_t low, std::uint64_t high) {
   return WholeNumber<std::uint64_t>(field, low, high);
 }
+inline OptionSetter Decimal(const Field<double>& field, double low, double high) {
+  return {[field, low, high](const std::string& value, DaemonConfig& config) {
+            double number = 0;
+            // A comparison with what is not a number is false.
+            if (!absl::SimpleAtod(value, &number) || !(number >= low && number <= high))
+              return Wrong(value, absl::StrCat("a number from ", low, " to ", high));
+            field.in(config) = number;
+            return absl::OkStatus();
+          },
+          [field](const DaemonConfig& config) { return absl::StrCat(field.of(config)); }};
+}
 inline OptionSetter Switch(const Field<bool>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
             if (value != "true" && value != "false") return Wrong(value, "true or false");

@@ -14,13 +14,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "actors/daemon/certificate_watch.hpp"
 #include "actors/daemon/detach.hpp"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/daemon/service_manager.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "base/status.hpp"
 #include "gateway/operations_server.hpp"
+#include "proto/version.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace {
@@ -28,7 +31,6 @@ namespace {
 using namespace troupe;
 using namespace troupe::actors;
 
-constexpr char kVersion[] = "0.1.0";
 constexpr int kCannotStart = 2;
 
 int Fail(const absl::Status& status, std::optional<StartReport>& report) {
@@ -62,17 +64,26 @@ void ShowAdvanced() {
   std::exit(0);
 }
 
+// What the caller wants done with the configuration.
+enum class Wish { kServe, kDetach, kCheck };
+
 // Flags win over the file; so the file is applied first, wherever --config stands.
-absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, bool& detach) {
+absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, Wish& wish) {
   CLI::App app("The Troupe daemon.", "trouped");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", proto::VersionText("trouped"));
   std::string file;
   app.add_option(
       "--config", file,
       "YAML file; each option below is also a key of it, and advanced ones stand in a block of their "
       "own (docs/options.md)");
+  bool detach = false;
   app.add_flag("--detach", detach,
                "Go on in the background; the command returns when the daemon serves. Log: DATA/trouped.log");
+  std::string checked;
+  app.add_option("--check", checked,
+                 "Start nothing: say whether this YAML file is a valid configuration (exit code 0 or 2)")
+      ->excludes("--config")
+      ->excludes("--detach");
   app.add_flag_callback("--help-advanced", ShowAdvanced,
                         "Print the advanced options with their defaults, as they stand in the YAML file");
   std::vector<std::string> assignments;
@@ -94,6 +105,11 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, bool& detach) {
     std::exit(app.exit(e));
   } catch (const CLI::ParseError& e) {
     return absl::InvalidArgumentError(absl::StrCat(e.what(), " (see trouped --help)"));
+  }
+  if (detach) wish = Wish::kDetach;
+  if (!checked.empty()) {
+    wish = Wish::kCheck;
+    file = checked;
   }
   DaemonConfig config;
   if (!file.empty()) TROUPE_RETURN_IF_ERROR(ApplyConfigFile(file, config));
@@ -144,6 +160,8 @@ class Daemon {
     std::string line = "ready:";
     for (const auto& role : roles_) absl::StrAppend(&line, " ", role->Describe(), ",");
     absl::StrAppend(&line, " operations at http://", address_);
+    service_.emplace(*common_->system);
+    service_->Ready(line);
     return line;
   }
 
@@ -160,11 +178,13 @@ class Daemon {
       if (signal == SIGHUP)
         for (auto& role : roles_) role->Reload();
       Measure();
+      service_->Look();
     }
   }
 
   // The gateway first: it stands in front of the others.
   void Stop() {
+    service_->Stopping();
     for (auto it = roles_.rbegin(); it != roles_.rend(); ++it) (*it)->Stop(config_.member.stop_grace);
   }
 
@@ -265,6 +285,7 @@ class Daemon {
 
   const DaemonConfig& config_;
   std::unique_ptr<Common> common_;
+  std::optional<ServiceManager> service_;
   std::optional<Gauges> gauges_;                  // of the process; each role has its own
   std::optional<CertificateWatch> certificates_;  // none: connections over TCP are plain
   std::vector<std::unique_ptr<Role>> roles_;
@@ -277,10 +298,15 @@ class Daemon {
 
 int main(int argc, char** argv) {
   std::optional<StartReport> report;  // of a daemon in the background
-  bool detach = false;
-  const auto config = ReadConfig(argc, argv, detach);
+  Wish wish = Wish::kServe;
+  const auto config = ReadConfig(argc, argv, wish);
   if (!config.ok()) return Fail(config.status(), report);
-  if (detach) {
+  if (wish == Wish::kCheck) {
+    std::printf("valid: '%s', %s\n", config->member.name.c_str(),
+                absl::StrJoin(config->member.roles, ", ").c_str());
+    return 0;
+  }
+  if (wish == Wish::kDetach) {
     auto detached = Detach(config->member.data + "/trouped.log");
     if (!detached.ok()) return Fail(detached.status(), report);
     report.emplace(*std::move(detached));

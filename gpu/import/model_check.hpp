@@ -6,11 +6,12 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "proto/formats.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
 
-inline constexpr std::uint32_t kModelFormat = 1;
+inline constexpr std::uint32_t kModelFormat = proto::kModelFormat;
 
 // Names are unique and defined before they are read, types and shapes are sound, weights lie aligned inside a
 // blob of `weights_bytes` bytes and fit their type and shape (those with a device layout: only inside), every

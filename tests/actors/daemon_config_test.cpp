@@ -65,7 +65,7 @@ std::string InFile(const std::string& key, const std::string& value) {
 
 TEST_F(DaemonConfigTest, EveryOptionCanBeAFlagAndExplainsItself) {
   std::set<std::string> seen = {
-      "config", "set",     "detach",
+      "config", "set",     "detach",  "check",
       "help",   "version", "advanced"};  // options of the command line that are not keys of the file
   for (const auto& option : ConfigOptions()) {
     EXPECT_TRUE(seen.insert(option.key).second) << option.key << " is there twice";
@@ -76,7 +76,8 @@ TEST_F(DaemonConfigTest, EveryOptionCanBeAFlagAndExplainsItself) {
 }
 
 TEST_F(DaemonConfigTest, FlagsAreFewAndThePageOfOptionsNamesThemAll) {
-  constexpr std::size_t kMostFlags = 40, kOtherFlags = 3;  // --config, --set, --detach
+  // --config, --set, --detach; those that say something and end (--help, --version, --check) are commands.
+  constexpr std::size_t kMostFlags = 40, kOtherFlags = 3;
   std::ifstream file("docs/options.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   std::size_t flags = 0;
@@ -191,6 +192,10 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"replace-after", "5m", [](C c) { return c.machines.limits.replace_after == std::chrono::minutes(5); }},
       {"min-nodes", "2", [](C c) { return c.machines.limits.min_nodes == 2; }},
       {"max-nodes", "9", [](C c) { return c.machines.limits.max_nodes == 9; }},
+      {"add-above", "2.5", [](C c) { return c.machines.limits.add_above == 2.5; }},
+      {"drain-below", "0", [](C c) { return c.machines.limits.drain_below == 0; }},
+      {"load-hold", "3m", [](C c) { return c.machines.limits.hold == std::chrono::minutes(3); }},
+      {"load-settle", "0s", [](C c) { return c.machines.limits.settle == Duration::zero(); }},
       {"dead", "1.5s", [](C c) { return c.membership.dead_after == milliseconds(1500); }},
       {"default-timeout", "1m", [](C c) { return c.functions.default_timeout == std::chrono::minutes(1); }},
       {"queue", "10", [](C c) { return c.functions.queue == 10; }},
@@ -520,6 +525,13 @@ TEST_F(DaemonConfigTest, ALeaseIsNoShorterThanDeathAndMoreNodesAreAllowedThanNee
   EXPECT_TRUE(CompleteConfig(config).ok()) << "without a maximum the load decides nothing";
   config.machines.limits.max_nodes = 2;
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("max-nodes"));
+  config.machines.limits.max_nodes = 0;
+  config.machines.limits.drain_below = 4;
+  EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("drain-below has to be the smaller"));
+  EXPECT_THAT(Error("advanced:\n  add-above: many\n"),
+              StartsWith("2: add-above: found 'many', expected a number"));
+  EXPECT_THAT(Error("advanced:\n  add-above: nan\n"), HasSubstr("expected a number"));
+  EXPECT_THAT(Error("advanced:\n  drain-below: -1\n"), HasSubstr("expected a number"));
 }
 
 }  // namespace

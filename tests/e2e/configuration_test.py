@@ -54,7 +54,7 @@ class Configuration(E2eTest):
     def test_every_key_is_a_flag_and_every_flag_a_key(self):
         text = subprocess.run([BIN / "trouped", "--help"], capture_output=True, text=True, check=True).stdout
         flags = [line.split()[0] for line in text.splitlines() if line.strip().startswith("--")]
-        others = ("--config", "--set", "--detach", "--version", "--help", "--help-advanced")
+        others = ("--config", "--set", "--detach", "--check", "--version", "--help", "--help-advanced")
         keys = [flag.removeprefix("--") for flag in flags if flag not in others]
         self.assertGreater(len(keys), 30, text)
         for key in keys:
@@ -70,6 +70,48 @@ class Configuration(E2eTest):
     def test_an_option_is_set_by_its_name(self):
         self.assertIn("did you mean 'hang'", self.refused("all", hnag="5s"))
         self.assertIn("100ms", self.refused("all", directory="value", hang="soon"))
+
+    def check(self, text, *flags):
+        """(exit code, standard output, standard error) of `trouped --check`."""
+        path = self.directory / "troupe.yaml"
+        path.write_text(text)
+        done = subprocess.run([BIN / "trouped", "--check", path, *flags], capture_output=True, text=True, timeout=60, cwd=self.directory)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_file_is_checked_without_starting_anything(self):
+        taken = socket.create_server(("127.0.0.1", 0))  # an address that a daemon could not have
+        self.addCleanup(taken.close)
+        text = f"role: node\nname: n\ndata: here\noperations: 127.0.0.1:{taken.getsockname()[1]}\n"
+        self.assertEqual(self.check(text), (0, "valid: 'n', node\n", ""))
+        self.assertEqual([path.name for path in self.directory.iterdir()], ["troupe.yaml"])
+        code, out, error = self.check("role: node\ngpsu: 2\n")
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("troupe.yaml:2: gpsu: unknown key; did you mean 'gpus'?", error)
+        code, _, error = self.check("role: node\nlisten: 10.0.0.1:0\n")
+        self.assertEqual(code, 2)
+        self.assertIn("troupe ca issue", error, "what contradicts itself is found too")
+        self.assertEqual(self.check(text, "--detach")[0], 2)
+
+    def test_the_version_names_release_commit_and_formats(self):
+        for program in ("trouped", "troupe"):
+            told = subprocess.run([BIN / program, "--version"], capture_output=True, text=True, check=True).stdout
+            self.assertRegex(told, rf"^{program} \d+\.\d+\.\d+\ncommit ([0-9a-f]{{12}}|unknown)\nformats: metadata \d+, backup \d+, model \d+, ")
+
+    def test_a_service_manager_is_told_of_start_life_and_end(self):
+        at = self.directory / "notify"
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(manager.close)
+        manager.bind(str(at))
+        manager.settimeout(60)
+        daemon = self.start("served", "manager", prefix=("env", f"NOTIFY_SOCKET={at}"))
+        told = manager.recv(4096).decode().splitlines()
+        self.assertEqual(told[0], "READY=1")
+        self.assertEqual(told[1], f"STATUS={daemon.ready}")
+        for _ in range(2):
+            self.assertEqual(manager.recv(4096), b"WATCHDOG=1")
+        daemon.process.terminate()
+        eventually(lambda: manager.recv(4096) == b"STOPPING=1", "it says that it stops")
+        daemon.process.wait()
 
     def test_unknown_flag(self):
         self.assertIn("--help", self.refused("all", ("gpu-memroy",)))

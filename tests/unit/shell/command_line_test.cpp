@@ -10,7 +10,9 @@
 namespace troupe::shell {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 TEST(CommandLine, HelpListsEveryVerbAndTheExitCodes) {
@@ -22,8 +24,21 @@ TEST(CommandLine, HelpListsEveryVerbAndTheExitCodes) {
   EXPECT_THAT(troupe.out(), HasSubstr("--deadline"));
   EXPECT_EQ(troupe.Run("--version"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), StartsWith("troupe "));
+  EXPECT_THAT(troupe.out(), HasSubstr("\nformats: metadata "));
   EXPECT_EQ(troupe.Run(""), ExitCode::kUsage);
   EXPECT_EQ(troupe.cluster.clients, 0) << "no cluster was asked";
+}
+
+TEST(CommandLine, OtherShellsAreToldWhatMayComeNext) {
+  Harness troupe;
+  EXPECT_EQ(troupe.Run("__complete 'func'"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "function\n");
+  EXPECT_EQ(troupe.Run("__complete 'function dep'"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "deploy\n");
+  EXPECT_EQ(troupe.Run("__complete"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), AllOf(HasSubstr("simulate\n"), HasSubstr("shell\n"), Not(HasSubstr("quit\n"))));
+  EXPECT_EQ(troupe.Run("__complete 'frobnicate '"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "");
 }
 
 TEST(CommandLine, EveryVerbHasHelpOfItsOwn) {
