@@ -12,7 +12,8 @@ BOOTSTRAP := deploy/bootstrap.sh
 NINJA := cmake --build --preset $(PRESET) -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: bootstrap configure build programs demo test unit asan tsan fuzz chaos chaos-sim check bench format clean help
+.PHONY: bootstrap configure build programs demo test unit asan tsan fuzz chaos chaos-sim check bench format package test-deploy \
+  release clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -81,6 +82,20 @@ bench-%: build bench-baselines
 
 format: ## rewrite the sources in the house format
 	git ls-files '*.hpp' '*.cpp' '*.cu' | xargs $(CLANG_FORMAT) -i
+
+package: programs ## Debian packages of the release build, into build/release/packages
+	@$(NINJA) --target package_files
+	cd $(BUILD) && cpack --config CPackConfig.cmake
+
+test-deploy: package ## packages, units, playbooks: a cluster on three hosts that are made here (some 10 minutes)
+	@$(BOOTSTRAP) deploy
+	/usr/bin/python3 -B tests/deploy/manifests_test.py --build $(BUILD)
+	/usr/bin/python3 -B tests/deploy/release_test.py
+	/usr/bin/python3 -B tests/deploy/deploy_test.py --build $(BUILD) --figures build/bench || [ $$? -eq 77 ]
+
+release: ## the packages of HEAD, built twice and equal, with sources, SBOM and checksums, into build/dist
+	@$(BOOTSTRAP) build
+	deploy/release.py --out build/dist --jobs $(JOBS)
 
 clean: ## remove every build
 	rm -rf build

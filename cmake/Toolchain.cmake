@@ -3,6 +3,8 @@ option(TROUPE_WERROR "Treat warnings as errors" ON)
 set(TROUPE_SANITIZE "" CACHE STRING "Sanitizers to build with: 'address,undefined' or 'thread'")
 option(TROUPE_FUZZ "Build the targets of tests/fuzz, with clang; nothing else is meant to be built then" OFF)
 
+option(TROUPE_RELEASE "The same bytes from the same commit, wherever it is built: make release" OFF)
+
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -26,6 +28,10 @@ if(TROUPE_WERROR)
   target_compile_options(troupe_settings INTERFACE -Werror)
 endif()
 target_include_directories(troupe_settings INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+if(TROUPE_RELEASE)
+  # Messages name sources, and those must not tell the folder of the build.
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${PROJECT_BINARY_DIR}/=)
+endif()
 if(TROUPE_SANITIZE)
   # Not optimised: the compiler then takes less than half the time (actors: 35 s -> 16 s a unit), and the tests are short.
   target_compile_options(troupe_settings INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -O0 -g1)
