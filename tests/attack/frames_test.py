@@ -11,6 +11,7 @@ import glob
 import http.client
 import multiprocessing
 import os
+import pathlib
 import random
 import socket
 import struct
@@ -173,6 +174,8 @@ class Frames(E2eTest):
             found.append(Tensors(f"127.0.0.1:{tensor_port(daemon)}"))
             run = daemon.settings["run"]
             for path in sorted(glob.glob(f"{run}/*.sock*")):
+                if not pathlib.Path(path).is_socket():  # a worker's meter page lies beside its socket
+                    continue
                 if "/worker-" not in path:
                     found.append(Unix(path, "arena", ARENA))
                 elif path.endswith(".sock"):
