@@ -1,27 +1,33 @@
 #include "transport/host_id.hpp"
 
 #include <sys/random.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <fstream>
+#include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 
 namespace troupe::transport {
 namespace {
 
+// Which file system a directory lies on, as the kernel numbers them; nothing when it cannot be asked.
+std::optional<std::string> FileSystemOf(const char* directory) {
+  struct stat found {};
+  if (stat(directory, &found) != 0) return std::nullopt;
+  return absl::StrCat(absl::Hex(found.st_dev));
+}
+
 std::string ReadHostId() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 64> space{};
-  const ssize_t length = readlink("/proc/self/ns/mnt", space.data(), space.size() - 1);
-  // "mnt:[4026531841]" becomes "4026531841". Without /proc nothing is shared with anybody: an identity of our
-  // own.
-  std::string view(space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  if (boot.empty() || view.size() < 7) return "unknown-" + std::to_string(UniqueId());
-  return boot + "/" + view.substr(5, view.size() - 6);
+  const auto root = FileSystemOf("/");
+  const auto run = FileSystemOf("/run");
+  // Nothing is known to be shared with any other process then: an identity of this process's own.
+  if (boot.empty() || !root || !run) return absl::StrCat("unknown-", UniqueId());
+  return absl::StrCat(boot, "/", *root, ".", *run);
 }
 
 }  // namespace

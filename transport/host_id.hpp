@@ -6,8 +6,9 @@
 
 namespace troupe::transport {
 
-// Equal in two processes exactly when they can reach each other's sockets and share memory: the boot id and
-// the mount namespace (a container that sees other files counts as another host). Read once.
+// Equal in two processes that can reach each other's sockets and share memory: the boot id, and the file systems of
+// `/` and `/run`. A container has others, and counts as another host; units of one host have the same ones, though
+// each has a mount namespace of its own. Read once.
 [[nodiscard]] const std::string& HostId();
 
 // A number that no other call gives: identities of arenas, regions, worker generations. From the kernel's
