@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What an operator's tools cost: the status of a large cluster, and metering with the view of SLOs.
 
-usage: deploy.py [--build DIR] [--before DIR] [--rounds N] [--seconds S] [--functions N] [--nodes N] [--gpus N]
+usage: operators.py [--build DIR] [--before DIR] [--rounds N] [--seconds S] [--functions N] [--nodes N] [--gpus N]
 
 status_ms: `troupe cluster status` as a whole command against a manager whose nodes have so many GPUs together (virtual, of
 64 MiB, each with its worker), with all functions deployed, beside the same command before anything was deployed.
@@ -38,7 +38,7 @@ class LargeCluster(Site):
             end = time.monotonic() + 180
             while log.read_text().count("worker-ready") < gpus:
                 if time.monotonic() > end:
-                    raise SystemExit(f"deploy.py: node-{number} has not all of its workers: {log.read_text()[-500:]}")
+                    raise SystemExit(f"operators.py: node-{number} has not all of its workers: {log.read_text()[-500:]}")
                 time.sleep(0.1)
 
     def deploy(self, functions):
@@ -56,7 +56,7 @@ class LargeCluster(Site):
                                   capture_output=True, text=True)
             times.append((time.monotonic() - began) * 1e3)
             if done.returncode != 0:
-                raise SystemExit(f"deploy.py: troupe cluster status: {done.stderr}")
+                raise SystemExit(f"operators.py: troupe cluster status: {done.stderr}")
         return times
 
 
@@ -96,7 +96,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=16)
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
-    report = Report("deploy")
+    report = Report("operators")
     status(report, arguments)
     if arguments.before:
         metering(report, arguments)
