@@ -182,25 +182,32 @@ void FunctionRegistry::Apply(const proto::RemoveFunction& command, Revision revi
   TROUPE_CHECK(table_.Remove(command.key()), "a removal of a function that is not there was applied");
 }
 
-void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision revision) {
+void SetIn(proto::FunctionRecord& record, const proto::SetFunctionLoaded& command) {
+  record.set_loaded(command.loaded());
+}
+
+void SetIn(proto::FunctionRecord& record, const proto::SetVersionShare& command) {
+  record.set_share_percent(command.share_percent());
+  record.set_role(command.role());
+}
+
+template <class Command>
+void FunctionRegistry::ChangeRecord(const Command& command, Revision revision) {
   const proto::FunctionRecord* found = command.key().version().empty() ? nullptr : table_.Find(command.key());
   TROUPE_CHECK(found != nullptr, "a change of a function that is not there was applied");
   Remember(command.key(), revision);
   proto::FunctionRecord record = *found;
-  record.set_loaded(command.loaded());
+  SetIn(record, command);
   record.set_revision(revision);
   table_.Put(record);
 }
 
+void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision revision) {
+  ChangeRecord(command, revision);
+}
+
 void FunctionRegistry::Apply(const proto::SetVersionShare& command, Revision revision) {
-  const proto::FunctionRecord* found = command.key().version().empty() ? nullptr : table_.Find(command.key());
-  TROUPE_CHECK(found != nullptr, "a share of a function that is not there was applied");
-  Remember(command.key(), revision);
-  proto::FunctionRecord record = *found;
-  record.set_share_percent(command.share_percent());
-  record.set_role(command.role());
-  record.set_revision(revision);
-  table_.Put(record);
+  ChangeRecord(command, revision);
 }
 
 void FunctionRegistry::NoteProblem(const proto::FunctionKey& key, std::string problem) {

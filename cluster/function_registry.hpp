@@ -30,6 +30,10 @@ struct RegistryLimits {
 [[nodiscard]] absl::Status ValidateName(const std::string& what, const std::string& name);
 [[nodiscard]] absl::Status ValidateSlo(const proto::Slo& slo);
 
+// What a command changes in a function's record.
+void SetIn(proto::FunctionRecord& record, const proto::SetFunctionLoaded& command);
+void SetIn(proto::FunctionRecord& record, const proto::SetVersionShare& command);
+
 class FunctionRegistry {
  public:
   explicit FunctionRegistry(RegistryLimits limits = {}) : limits_(limits) {}
@@ -71,6 +75,8 @@ class FunctionRegistry {
     proto::FunctionKey key;
   };
   void Remember(const proto::FunctionKey& key, Revision revision);
+  template <class Command>
+  void ChangeRecord(const Command& command, Revision revision);
 
   RegistryLimits limits_;
   FunctionTable table_;

@@ -13,6 +13,7 @@
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
+#include "proto/isolation.hpp"
 #include "scheduling/ordering_policy.hpp"
 
 namespace troupe::actors {
@@ -150,10 +151,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "with whom functions that do not say share a GPU worker: shared (all), tenant, workflow, function",
        false,
        Choice<proto::Isolation>({&C::node, &N::isolation, &I::mode},
-                                {{"shared", proto::ISOLATION_SHARED},
-                                 {"tenant", proto::ISOLATION_TENANT},
-                                 {"workflow", proto::ISOLATION_WORKFLOW},
-                                 {"function", proto::ISOLATION_FUNCTION}})},
+                                {proto::kIsolations.begin(), proto::kIsolations.end()})},
       {OptionGroup::kDevices, "runtimes",
        "workers of each GPU, which share its memory evenly; 0: 1 when shared, else 3", false,
        Number({&C::node, &N::isolation, &I::runtimes}, 0, 16)},

@@ -34,6 +34,16 @@ Changes Removal(Table table, const std::string& key, std::uint64_t revision) {
   return changes;
 }
 
+// Of a command that changes a function's record (SetIn in function_registry.hpp).
+template <class Command>
+Changes ChangeOfFunction(const Catalogue& catalogue, const Command& command) {
+  auto record = *catalogue.functions().table().Find(command.key());
+  SetIn(record, command);
+  record.clear_problem();  // found anew at each start
+  return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
+                      NextRevision(catalogue));
+}
+
 }  // namespace
 
 Changes DrainChanges(const std::string& node, bool drain) {
@@ -83,20 +93,11 @@ Changes ChangesFor(const Catalogue& catalogue, const proto::RemoveFunction& comm
 }
 
 Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionLoaded& command) {
-  auto record = *catalogue.functions().table().Find(command.key());
-  record.set_loaded(command.loaded());
-  record.clear_problem();  // found anew at each start
-  return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
-                      NextRevision(catalogue));
+  return ChangeOfFunction(catalogue, command);
 }
 
 Changes ChangesFor(const Catalogue& catalogue, const proto::SetVersionShare& command) {
-  auto record = *catalogue.functions().table().Find(command.key());
-  record.set_share_percent(command.share_percent());
-  record.set_role(command.role());
-  record.clear_problem();  // found anew at each start
-  return WithRevision({}, Table::kFunctions, KeyOf(record.key().name(), record.key().version()), record,
-                      NextRevision(catalogue));
+  return ChangeOfFunction(catalogue, command);
 }
 
 Changes ChangesFor(const Catalogue& catalogue, const proto::WorkflowRecord& command) {

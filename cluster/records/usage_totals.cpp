@@ -5,17 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/civil_time.h"
 #include "cluster/records/record_keys.hpp"
+#include "proto/usage_amount.hpp"
 
 namespace troupe::cluster {
 
 namespace {
-
-void AddTo(proto::UsageAmount& sum, const proto::UsageAmount& more) {
-  sum.set_gpu_ns(sum.gpu_ns() + more.gpu_ns());
-  sum.set_runs(sum.runs() + more.runs());
-  sum.set_bytes_moved(sum.bytes_moved() + more.bytes_moved());
-  sum.set_host_kib_ms(sum.host_kib_ms() + more.host_kib_ms());
-}
 
 proto::UsageAmount Named(const UsageDay& key) {
   proto::UsageAmount amount;

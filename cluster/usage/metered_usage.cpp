@@ -1,10 +1,10 @@
 #include "cluster/usage/metered_usage.hpp"
 
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/parts.hpp"
+#include "proto/usage_amount.hpp"
 
 namespace troupe::cluster {
 
@@ -13,7 +13,6 @@ namespace {
 // Statements, or days, of one commit, which a batch of the store has room for.
 constexpr std::size_t kAtATime = 32;
 // A reading of a node's clock is up to a second old when it comes.
-constexpr std::int64_t kDay = Duration(std::chrono::hours(24)).count();
 constexpr Duration kClockMayDiffer = std::chrono::minutes(1);
 
 }  // namespace
@@ -53,7 +52,7 @@ UsageChange MeteredUsage::Next() {
   UsageChange next;
   for (auto it = waiting_.begin(); it != waiting_.end() && next.statements.size() < kAtATime; ++it)
     next.statements.push_back(it->second);
-  const std::int64_t today = parts_.out.unix_now() / kDay;
+  const std::int64_t today = proto::DayOf(parts_.out.unix_now());
   if (!next.empty() || today == folded_on_) return next;
   next.folded = parts_.catalogue.usage().Old(today, kAtATime);
   if (next.folded.empty()) folded_on_ = today;

@@ -1,10 +1,8 @@
 #include "node/runtimes/isolation.hpp"
 
-#include <array>
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/isolation.hpp"
 
 namespace troupe::node {
 
@@ -13,28 +11,12 @@ namespace {
 constexpr char kSeparator = '@';  // in no digest, and in no name of a function, tenant or workflow
 constexpr char kNobody[] = "-";   // no tenant's name
 
-constexpr std::array<std::pair<std::string_view, proto::Isolation>, 4> kModes = {{
-    {"shared", proto::ISOLATION_SHARED},
-    {"tenant", proto::ISOLATION_TENANT},
-    {"workflow", proto::ISOLATION_WORKFLOW},
-    {"function", proto::ISOLATION_FUNCTION},
-}};
-
 }  // namespace
 
 absl::StatusOr<proto::Isolation> ParseIsolation(std::string_view name) {
-  for (const auto& [mode, isolation] : kModes) {
-    if (mode == name) return isolation;
-  }
+  if (const auto isolation = proto::ParseIsolation(name)) return *isolation;
   return absl::InvalidArgumentError(absl::StrCat("there is no isolation '", std::string(name),
                                                  "'; there are shared, tenant, workflow and function"));
-}
-
-std::string_view Name(proto::Isolation isolation) {
-  for (const auto& [mode, value] : kModes) {
-    if (value == isolation) return mode;
-  }
-  return "default";
 }
 
 std::string IsolationKey(const proto::FunctionRecord& function, proto::Isolation mode,

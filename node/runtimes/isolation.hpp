@@ -20,7 +20,6 @@ namespace troupe::node {
 
 // As options and flags name the modes.
 [[nodiscard]] absl::StatusOr<proto::Isolation> ParseIsolation(std::string_view name);
-[[nodiscard]] std::string_view Name(proto::Isolation isolation);
 
 // `mode` is what the node does with functions that do not say (ISOLATION_DEFAULT); `workflow` may be empty.
 [[nodiscard]] std::string IsolationKey(const proto::FunctionRecord& function, proto::Isolation mode,

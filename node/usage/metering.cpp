@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "node/parts.hpp"
+#include "proto/usage_amount.hpp"
 #include "proto/usage_key.hpp"
 
 namespace troupe::node {
@@ -41,7 +42,7 @@ void Metering::On(const MetersRead& event) {
   if (!event.pages.ok()) return;  // a page that was not seen would count as gone
   const auto now = parts_.out.now();
   unix_ns_ = event.unix_ns;
-  const auto day = DayOf(event.unix_ns);
+  const auto day = proto::DayOf(event.unix_ns);
   for (const auto& doubt : ledger_->Read(*event.pages, now - last_read_, day))
     parts_.out.Note("usage-refused", doubt);
   CountHost(day);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/usage_amount.hpp"
 #include "proto/usage_key.hpp"
 
 namespace troupe::node {
@@ -20,13 +21,6 @@ constexpr std::size_t kMostTotals = 1000;
 constexpr std::uint64_t kRunsAtATime = 64;
 constexpr Duration kAllowance = std::chrono::minutes(10);
 
-void AddTo(proto::UsageAmount& sum, const proto::UsageAmount& more) {
-  sum.set_gpu_ns(sum.gpu_ns() + more.gpu_ns());
-  sum.set_runs(sum.runs() + more.runs());
-  sum.set_bytes_moved(sum.bytes_moved() + more.bytes_moved());
-  sum.set_host_kib_ms(sum.host_kib_ms() + more.host_kib_ms());
-}
-
 bool IsEmpty(const proto::UsageAmount& amount) {
   return amount.gpu_ns() == 0 && amount.runs() == 0 && amount.bytes_moved() == 0 && amount.host_kib_ms() == 0;
 }
@@ -40,11 +34,6 @@ std::uint64_t Limit(Duration age) {
 }
 
 }  // namespace
-
-std::int64_t DayOf(std::int64_t unix_ns) {
-  constexpr std::int64_t kDay = 86'400'000'000'000;
-  return unix_ns / kDay - (unix_ns % kDay < 0 ? 1 : 0);
-}
 
 UsageLedger::UsageLedger(proto::NodeUsage kept, bool fresh)
     : file_(std::move(kept)), fresh_(fresh), changed_(fresh) {

@@ -21,9 +21,6 @@
 
 namespace troupe::node {
 
-// A day of UTC, counted from 1970-01-01.
-[[nodiscard]] std::int64_t DayOf(std::int64_t unix_ns);
-
 class UsageLedger {
  public:
   // `kept`: the file, with its ledger's name. `fresh`: the ledger was made for this start, so that a page that is

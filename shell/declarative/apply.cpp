@@ -24,7 +24,7 @@ absl::StatusOr<std::string> ReadModelFile(const std::string& path, const Place& 
 }
 
 absl::Status AddDigest(const VersionManifest& version, Present& present) {
-  if (version.model.empty() || version.model.starts_with("sha256:") ||
+  if (version.model.empty() || version.model.starts_with(kByDigest) ||
       present.digests.contains(version.model))
     return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const auto content, ReadModelFile(version.model, version.model_place));

@@ -10,7 +10,7 @@
 #include "shell/cat.hpp"
 #include "shell/console.hpp"
 #include "shell/inputs/files.hpp"
-#include "shell/inputs/json_tensor.hpp"
+#include "shell/inputs/tensor_values.hpp"
 
 namespace troupe::shell {
 

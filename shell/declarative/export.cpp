@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/nearest.hpp"
 #include "shell/cat.hpp"
+#include "shell/declarative/manifest.hpp"
 #include "shell/declarative/settings.hpp"
 #include "shell/text.hpp"
 
@@ -32,8 +33,8 @@ std::string FunctionYaml(const std::string& name,
   const bool shared = std::any_of(versions.begin(), versions.end(),
                                   [](const auto& version) { return version.second->share_percent() > 0; });
   for (const auto& [number, record] : versions) {
-    Append(&out, "  ", number, ":", record->loaded() ? "" : "  # it is unloaded",
-           "\n    model: sha256:", record->onnx_digest(), "\n");
+    Append(&out, "  ", number, ":", record->loaded() ? "" : "  # it is unloaded", "\n    model: ", kByDigest,
+           record->onnx_digest(), "\n");
     if (shared) Append(&out, "    weight: ", record->share_percent(), "%\n");
     for (const auto& line : SettingLines(*record)) Append(&out, "    ", line, "\n");
   }

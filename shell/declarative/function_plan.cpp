@@ -13,9 +13,9 @@ namespace troupe::shell {
 
 namespace {
 
-constexpr std::string_view kByDigest = "sha256:";
 constexpr std::uint32_t kWhole = 100;
 using Shares = std::map<std::uint64_t, std::uint32_t>;
+using NumberedVersion = std::pair<const std::uint64_t, VersionManifest>;
 
 std::string ShownDigest(const std::string& digest) {
   return Cat(kByDigest, digest.substr(0, 12));
@@ -73,14 +73,15 @@ class FunctionPlanner {
   }
 
   absl::Status AddVersions() {
-    std::vector<const VersionManifest*> missing;
-    for (const auto& [number, wish] : function_.versions) {
+    std::vector<const NumberedVersion*> missing;
+    for (const NumberedVersion& version : function_.versions) {
+      const auto& [number, wish] = version;
       const auto found = known_.versions().find(number);
       if (found == known_.versions().end()) {
         if (wish.model.empty())
           return WrongAt(wish.place, Cat("the cluster has no version ", number, " of function '",
                                          Printable(function_.name), "', and 'model' of it is not said"));
-        missing.push_back(&wish);
+        missing.push_back(&version);
       } else if (!wish.model.empty()) {
         TROUPE_ASSIGN_OR_RETURN(const auto differences, Differences(found->second, wish));
         if (!differences.empty())
@@ -94,7 +95,7 @@ class FunctionPlanner {
   }
 
   // A new version gets no request before its weight is told: the versions that answer until then are told first.
-  absl::Status AddMissing(std::vector<const VersionManifest*> missing) {
+  absl::Status AddMissing(std::vector<const NumberedVersion*> missing) {
     Shares wanted;
     for (const auto& [number, wish] : function_.versions)
       if (wish.weight.value_or(0) > 0) wanted.emplace(number, *wish.weight);
@@ -107,24 +108,18 @@ class FunctionPlanner {
     // Of a new function, the version with the largest weight comes first, and gets all until the others are there.
     if (known_.versions().empty() && !wanted.empty())
       std::stable_sort(missing.begin(), missing.end(), [](const auto* a, const auto* b) {
-        return a->weight.value_or(0) > b->weight.value_or(0);
+        return a->second.weight.value_or(0) > b->second.weight.value_or(0);
       });
-    for (const auto* wish : missing) {
-      const auto number = NumberOf(*wish);
-      TROUPE_RETURN_IF_ERROR(AddDeployment(*wish, number));
+    for (const auto* version : missing) {
+      const auto& [number, wish] = *version;
+      TROUPE_RETURN_IF_ERROR(AddDeployment(wish, number));
       if (known_.versions().empty() && !wanted.empty() && shares.empty() && missing.size() > 1) {
-        AddShares({{number, kWhole}}, shares, wish->place);
+        AddShares({{number, kWhole}}, shares, wish.place);
         shares = {{number, kWhole}};
       }
     }
     if (!wanted.empty() && wanted != shares) AddShares(wanted, shares, function_.place);
     return absl::OkStatus();
-  }
-
-  [[nodiscard]] std::uint64_t NumberOf(const VersionManifest& wish) const {
-    const auto found = std::find_if(function_.versions.begin(), function_.versions.end(),
-                                    [&](const auto& one) { return &one.second == &wish; });
-    return found->first;
   }
 
   // The digest of the ONNX file that is wished for.

@@ -40,7 +40,6 @@ std::vector<std::string> KeysOfVersion() {
 absl::Status ReadModel(const YamlMap& map, const Document& document, VersionManifest& version) {
   TROUPE_ASSIGN_OR_RETURN(version.model, map.Text("model"));
   version.model_place = map.PlaceOf("model");
-  constexpr std::string_view kByDigest = "sha256:";
   if (version.model.starts_with(kByDigest)) {
     if (IsSha256Hex(std::string_view(version.model).substr(kByDigest.size()))) return absl::OkStatus();
     return map.Wrong("model", "a digest has 64 hexadecimal digits, 0 to 9 and a to f");

@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,9 @@
 #include "shell/declarative/documents.hpp"
 
 namespace troupe::shell {
+
+// Before the digest of a model that the cluster has, where a manifest names no file.
+inline constexpr std::string_view kByDigest = "sha256:";
 
 struct Place {
   std::string file{};

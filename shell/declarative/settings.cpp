@@ -8,17 +8,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "proto/isolation.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
 
 namespace troupe::shell {
 
 namespace {
-
-constexpr std::pair<proto::Isolation, const char*> kIsolations[] = {{proto::ISOLATION_SHARED, "shared"},
-                                                                    {proto::ISOLATION_TENANT, "tenant"},
-                                                                    {proto::ISOLATION_WORKFLOW, "workflow"},
-                                                                    {proto::ISOLATION_FUNCTION, "function"}};
 
 absl::Status ReadObjective(const YamlMap& map, proto::DeployRequest& deploy) {
   if (map.Has("deadline")) {
@@ -60,9 +56,10 @@ absl::Status ReadIsolationSettings(const YamlMap& map, proto::DeployRequest& dep
   }
   if (!map.Has("isolation")) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const auto name, map.Text("isolation"));
-  for (const auto& [isolation, known] : kIsolations)
-    if (name == known) return deploy.set_isolation(isolation), absl::OkStatus();
-  return map.Wrong("isolation", "it is one of shared, tenant, workflow, function");
+  const auto isolation = proto::ParseIsolation(name);
+  if (!isolation) return map.Wrong("isolation", Cat("it is one of ", std::string(proto::kIsolationNames)));
+  deploy.set_isolation(*isolation);
+  return absl::OkStatus();
 }
 
 absl::Status ReadStateSetting(const YamlMap& map, proto::DeployRequest& deploy) {
@@ -93,8 +90,8 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
   if (record.slo().deadline_ns() > 0) settings["deadline"] = ExactTime(record.slo().deadline_ns());
   if (record.slo().percentile() > 0) settings["percentile"] = ShortestNumber(record.slo().percentile());
   if (!record.tenant().empty()) settings["tenant"] = YamlText(record.tenant());
-  for (const auto& [isolation, name] : kIsolations)
-    if (record.isolation() == isolation) settings["isolation"] = name;
+  for (const auto& [name, isolation] : proto::kIsolations)
+    if (record.isolation() == isolation) settings["isolation"] = std::string(name);
   if (record.precision() != proto::PRECISION_FP32)
     settings["precision"] = std::string(proto::Name(record.precision()));
   if (record.sm_partition() > 0) settings["sm_partition"] = Cat(record.sm_partition(), "%");

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.hpp"
+#include "proto/isolation.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
@@ -30,11 +31,8 @@ proto::FunctionKey KeyOf(const Arguments& arguments) {
 }
 
 absl::StatusOr<proto::Isolation> IsolationOf(const std::string& mode) {
-  if (mode == "shared") return proto::ISOLATION_SHARED;
-  if (mode == "tenant") return proto::ISOLATION_TENANT;
-  if (mode == "workflow") return proto::ISOLATION_WORKFLOW;
-  if (mode == "function") return proto::ISOLATION_FUNCTION;
-  return UsageError(Cat("--isolation is '", mode, "'; it is one of shared, tenant, workflow, function"));
+  if (const auto isolation = proto::ParseIsolation(mode)) return *isolation;
+  return UsageError(Cat("--isolation is '", mode, "'; it is one of ", std::string(proto::kIsolationNames)));
 }
 
 absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deploy) {

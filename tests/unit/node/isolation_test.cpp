@@ -10,6 +10,7 @@
 
 #include "base/random.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
+#include "proto/isolation.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 #include "tests/unit/node/numbered.hpp"
 

@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/usage_amount.hpp"
 
 namespace troupe::node::usage_ledger_test {
 namespace {
 
+using proto::DayOf;
 using std::chrono::hours;
 using std::chrono::seconds;
 using testing::ElementsAre;
