@@ -97,7 +97,7 @@ bool FunctionTable::AreShared(const std::string& name) const {
 }
 
 const proto::FunctionRecord& FunctionTable::LargestSharer(const Versions& versions) {
-  // One that is loaded comes before one that is not, then the stable one, then the one with the largest share.
+  // A loaded version comes before an unloaded one, then the stable version, then the version with the largest share.
   const auto rank = [](const proto::FunctionRecord& record) {
     return std::tuple(record.share_percent() > 0, record.loaded(), record.role() == proto::VERSION_STABLE,
                       record.share_percent());

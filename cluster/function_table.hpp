@@ -38,8 +38,8 @@ class FunctionTable {
   bool Remove(const proto::FunctionKey& key);
   void Clear();
 
-  // An empty version asks for the newest one that is loaded, else for the newest. Null: there is none. When versions
-  // share the requests that name none, it asks for the stable one, else for the one with the largest share.
+  // A key without a version finds the newest loaded version, else the newest one. When versions share the requests
+  // that name none, it finds the stable version, else the version with the largest share. Null: the table has none.
   [[nodiscard]] const proto::FunctionRecord* Find(const proto::FunctionKey& key) const;
   // NotFound says what exists; Unavailable for a function that was unloaded.
   [[nodiscard]] absl::StatusOr<const proto::FunctionRecord*> FindServed(const proto::FunctionKey& key) const;

@@ -15,13 +15,13 @@ namespace troupe::cluster {
 
 class VersionRotation {
  public:
-  // The version that the next request for this function goes to: the one that it names, else the one whose turn it
-  // is. Errors: as FunctionTable::FindServed.
+  // The version to which the next request for this function goes: the version that the request names, else the
+  // version whose turn it is. Errors: as FunctionTable::FindServed.
   [[nodiscard]] absl::StatusOr<const proto::FunctionRecord*> Choose(const FunctionTable& functions,
                                                                     const proto::FunctionKey& key);
 
  private:
-  // Null when the function's versions do not share requests, or fewer than two of those that do are loaded.
+  // Null when the versions of the function do not share requests, or when at most one version with a share is loaded.
   [[nodiscard]] const proto::FunctionRecord* Next(const FunctionTable& functions, const std::string& name);
 
   struct Turn {

@@ -20,8 +20,8 @@ namespace troupe::cluster {
 [[nodiscard]] std::string DescribeShares(const FunctionTable::Versions& versions);
 
 // The commands that give the versions these shares; never empty. InvalidArgument: the wish contradicts itself.
-// NotFound: there is no such version. FailedPrecondition: a version cannot get a share, because it is unloaded,
-// keeps state, or takes or gives other tensors than the stable version.
+// NotFound: the function has no such version. FailedPrecondition: a version cannot get a share, because the version is
+// unloaded, keeps state, or takes or gives other tensors than the stable version.
 [[nodiscard]] absl::StatusOr<std::vector<proto::SetVersionShare>> SplitVersions(
     const FunctionTable::Versions& versions, const proto::SplitFunction& wish);
 

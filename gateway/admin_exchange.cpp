@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
@@ -20,6 +22,12 @@ namespace {
 constexpr Bytes kMaxWorkflow = MiB(1);
 
 using Query = std::map<std::string, std::string>;
+
+// Empty when the query does not have it.
+std::string ValueOf(const Query& query, const std::string& key) {
+  const auto found = query.find(key);
+  return found == query.end() ? std::string() : found->second;
+}
 
 absl::Status AppendJson(std::string& out, const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -182,12 +190,10 @@ std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_v
     return std::make_shared<DeployExchange>(*std::move(deployment), max_model, admin);
   }
   if (method == "DELETE") {
-    const auto found = query.find("version");
-    return WithoutBody(
-        [&admin, caller, name = route.name, version = found == query.end() ? "" : found->second](
-            const std::string&, HttpReply reply) {
-          admin.Remove(caller, name, version, ForwardDone(std::move(reply)));
-        });
+    return WithoutBody([&admin, caller, name = route.name, version = ValueOf(query, "version")](
+                           const std::string&, HttpReply reply) {
+      admin.Remove(caller, name, version, ForwardDone(std::move(reply)));
+    });
   }
   return WithoutBody([&admin, name = route.name](const std::string&, HttpReply reply) {
     admin.ShowFunction(name, Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
@@ -197,20 +203,16 @@ std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_v
 absl::StatusOr<proto::SplitFunction> ReadSplit(const Route& route, const Query& query) {
   proto::SplitFunction wish;
   wish.set_name(route.name);
-  const auto text = [&](const std::string& key) {
-    const auto found = query.find(key);
-    return found == query.end() ? std::string() : found->second;
-  };
   if (route.endpoint == Endpoint::kRollBack) {
     wish.set_roll_back(true);
   } else if (route.endpoint == Endpoint::kPromote) {
-    wish.set_promote(text("version"));
+    wish.set_promote(ValueOf(query, "version"));
   } else {
-    if (text("version").empty())
+    if (ValueOf(query, "version").empty())
       return absl::InvalidArgumentError(
           "query parameter 'version' is missing: the version that is the canary");
-    wish.mutable_canary()->set_version(text("version"));
-    TROUPE_ASSIGN_OR_RETURN(const auto percent, ReadPercent("weight", text("weight")));
+    wish.mutable_canary()->set_version(ValueOf(query, "version"));
+    TROUPE_ASSIGN_OR_RETURN(const auto percent, ReadPercent("weight", ValueOf(query, "weight")));
     wish.mutable_canary()->set_percent(percent);
   }
   return wish;
@@ -238,11 +240,9 @@ std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, const p
 }
 
 std::shared_ptr<HttpExchange> RunsExchange(const Query& query, ClusterAdmin& admin) {
-  const auto found = query.find("workflow");
-  return WithoutBody(
-      [&admin, workflow = found == query.end() ? "" : found->second](const std::string&, HttpReply reply) {
-        admin.ListRuns(workflow, Forward<std::vector<proto::RunRecord>>(std::move(reply)));
-      });
+  return WithoutBody([&admin, workflow = ValueOf(query, "workflow")](const std::string&, HttpReply reply) {
+    admin.ListRuns(workflow, Forward<std::vector<proto::RunRecord>>(std::move(reply)));
+  });
 }
 
 std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_view method,
@@ -257,25 +257,27 @@ std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_vi
   });
 }
 
-// The parameter that an endpoint takes in its query; empty: none. Deployments have many (ReadDeployment), and a
-// canary has its weight too.
-std::string_view ParameterOf(Endpoint endpoint, std::string_view method) {
-  if (endpoint == Endpoint::kFunction && method == "DELETE") return "version";
-  if (endpoint == Endpoint::kPromote || endpoint == Endpoint::kCanary) return "version";
-  return endpoint == Endpoint::kRuns ? "workflow" : "";
+// The parameters that an endpoint takes in its query. Deployments have many (ReadDeployment).
+std::vector<std::string> ParametersOf(Endpoint endpoint, std::string_view method) {
+  if (endpoint == Endpoint::kFunction && method == "DELETE") return {"version"};
+  if (endpoint == Endpoint::kPromote) return {"version"};
+  if (endpoint == Endpoint::kCanary) return {"version", "weight"};
+  if (endpoint == Endpoint::kRuns) return {"workflow"};
+  return {};
+}
+
+std::string TakenHere(const std::vector<std::string>& parameters) {
+  if (parameters.empty()) return "none is taken here";
+  if (parameters.size() == 1) return Cat("the one that is taken here is '", parameters[0], "'");
+  return Cat("those that are taken here are '", absl::StrJoin(parameters, "', '"), "'");
 }
 
 absl::Status CheckParameters(const Query& query, Endpoint endpoint, std::string_view method) {
   if (endpoint == Endpoint::kFunction && method == "POST") return absl::OkStatus();
-  const std::string_view taken = ParameterOf(endpoint, method);
-  for (const auto& [key, value] : query) {
-    if (!taken.empty() && key == taken) continue;
-    if (endpoint == Endpoint::kCanary && key == "weight") continue;
-    return absl::InvalidArgumentError(
-        taken.empty()
-            ? Cat("unknown query parameter '", key, "'; none is taken here")
-            : Cat("unknown query parameter '", key, "'; the one that is taken here is '", taken, "'"));
-  }
+  const auto taken = ParametersOf(endpoint, method);
+  for (const auto& [key, value] : query)
+    if (std::find(taken.begin(), taken.end(), key) == taken.end())
+      return absl::InvalidArgumentError(Cat("unknown query parameter '", key, "'; ", TakenHere(taken)));
   return absl::OkStatus();
 }
 

@@ -41,6 +41,17 @@ class Continuations {
     };
   }
 
+  // As Make, for work that has no result but its status.
+  template <class Self>
+  [[nodiscard]] std::function<void(absl::Status)> MakeStatus(Self* self,
+                                                             std::function<void(const absl::Status&)> then) {
+    auto callback =
+        Make<bool>(self, [then = std::move(then)](const absl::StatusOr<bool>& done) { then(done.status()); });
+    return [callback](absl::Status status) {
+      callback(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(std::move(status)));
+    };
+  }
+
   void Resume(const proto::Continue& message) {
     const auto it = waiting_.find(message.ticket());
     if (it == waiting_.end()) return;

@@ -202,7 +202,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
                                                    "' is too long for Unix sockets: 70 bytes at most"));
   if (config.member.bin.empty()) {
     const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-    // A package keeps programs that no person starts apart from those that people do.
+    // A package installs the helper programs in ../libexec/troupe; a source build has them beside trouped.
     const auto apart = here.parent_path() / "libexec" / "troupe";
     const bool beside = std::filesystem::exists(here / "troupe-import", error);
     config.member.bin = (beside || !std::filesystem::exists(apart, error) ? here : apart).string();

@@ -1,26 +1,22 @@
 #include "actors/daemon/usage_file.hpp"
 
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/daemon/common.hpp"
 #include "actors/node/message_file.hpp"
 #include "gpu/worker/meter_folder.hpp"
-#include "storage/durable_file.hpp"
 #include "transport/host_id.hpp"
 
 namespace troupe::actors {
 
 namespace {
 
-constexpr std::size_t kLargestLedger = 64 << 20;
-
 absl::StatusOr<proto::NodeUsage> ReadUsage(const std::string& path) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string text, storage::ReadSmallFile(path, kLargestLedger));
-  TROUPE_ASSIGN_OR_RETURN(const std::string bytes, WithoutDigest(text));
+  TROUPE_ASSIGN_OR_RETURN(const std::string bytes, ReadDigested(path));
   proto::NodeUsage usage;
   if (!usage.ParseFromString(bytes) || usage.ledger().empty())
     return absl::DataLossError("the file is not a usage ledger");
@@ -60,15 +56,11 @@ MeterAccess FileMeterAccess(const std::string& path, const std::string& run, Wor
   };
   access.save = [path, &pool](proto::NodeUsage usage, std::function<void(absl::Status)> done) {
     const auto kept = std::make_shared<const proto::NodeUsage>(std::move(usage));
-    const auto posted = pool.Post(
-        [path, kept, done] { done(storage::ReplaceFile(path, WithDigest(kept->SerializeAsString()))); });
+    const auto posted =
+        pool.Post([path, kept, done] { done(WriteDigested(path, kept->SerializeAsString())); });
     if (!posted.ok()) done(posted);
   };
-  access.unix_now = [] {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-  };
+  access.unix_now = UnixNow;
   return access;
 }
 

@@ -58,7 +58,6 @@ class RunSession {
   void OnTick();
   void Clear();
   [[nodiscard]] bool registered() const { return registration_.done; }
-  [[nodiscard]] std::uint64_t claim() const { return registration_.claim; }
 
  private:
   // What is to be registered, and how far that has come.

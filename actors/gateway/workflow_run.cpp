@@ -112,8 +112,7 @@ void WorkflowRun::Submit() {
     start_.set_version(progress_.spec().version());
     start_.set_gateway(options_.gateway);
     *start_.mutable_inputs() = *std::move(stored);
-    session_.Register(start_, client_.expiry,
-                      [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
+    Register();
   });
 }
 
@@ -121,6 +120,10 @@ void WorkflowRun::GoOn() {
   client_.expiry = Now(this) + options_.default_timeout;
   start_ = options_.record->start();
   start_.set_gateway(options_.gateway);
+  Register();
+}
+
+void WorkflowRun::Register() {
   session_.Register(start_, client_.expiry,
                     [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
 }
@@ -246,8 +249,7 @@ void WorkflowRun::Yield() {
   Forget();
   ownership_.started = false;
   if (!client_.promise.pending()) return quit();  // no caller waits for its end
-  session_.Register(start_, client_.expiry,
-                    [this](const absl::StatusOr<proto::RunRecord>& run) { Registered(run); });
+  Register();
 }
 
 // A run that had ended before: its end is the answer.

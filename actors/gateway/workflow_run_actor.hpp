@@ -71,6 +71,7 @@ class WorkflowRun : public RunSelf::base {
   void ManagerIs(ClusterManagerActor manager);
   // The log knows this run. A run without another owner is ours from here on; a run that has ended is
   // answered so.
+  void Register();
   void Registered(const absl::StatusOr<proto::RunRecord>& run);
   // Whether everything that the log has of the run was committed here.
   [[nodiscard]] bool Knows(const proto::RunRecord& run) const;

@@ -187,22 +187,15 @@ class ClusterManager : public ManagerSelf::base {
   void Do(cluster::DropAsk& drop) { open_.Drop<proto::RunReply>(drop.ask); }
   void Do(cluster::ShowImports& show) { open_.Deliver(show.ask, objects_.Imports(show.onnx_digest)); }
 
-  // A callback for any thread; `then` is called in this actor.
-  std::function<void(absl::Status)> Continued(std::function<void(const absl::Status&)> then) {
-    auto callback = continuations_.Make<bool>(
-        this, [then = std::move(then)](const absl::StatusOr<bool>& done) { then(done.status()); });
-    return [callback](absl::Status status) {
-      callback(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(std::move(status)));
-    };
-  }
   void Do(cluster::Commit& commit) {
-    store_.Commit(BatchOf(commit.changes), Continued([this, ticket = commit.ticket](const auto& status) {
+    store_.Commit(BatchOf(commit.changes),
+                  continuations_.MakeStatus(this, [this, ticket = commit.ticket](const auto& status) {
                     On(cluster::Committed{ticket, status});
                   }));
   }
   void Do(cluster::WriteAudit& write) {
     options_.audit->Append(LineOf(std::move(write.entry), options_.unix_now()),
-                           Continued([this, ticket = write.ticket](const auto& status) {
+                           continuations_.MakeStatus(this, [this, ticket = write.ticket](const auto& status) {
                              On(cluster::AuditWritten{ticket, status});
                            }));
   }
@@ -293,10 +286,11 @@ class ClusterManager : public ManagerSelf::base {
     On(std::move(made));
   }
   void Do(cluster::OrderMachine& order) {
-    options_.provisioner->Carry(OrderOf(order.action, order.status),
-                                Continued([this, action = order.action](const auto& status) {
-                                  On(cluster::MachineOrdered{action, status});
-                                }));
+    options_.provisioner->Carry(
+        OrderOf(order.action, order.status),
+        continuations_.MakeStatus(this, [this, action = order.action](const auto& status) {
+          On(cluster::MachineOrdered{action, status});
+        }));
   }
   void Do(cluster::CollectObjects& collect) {
     objects_.Collect(this, std::move(collect.kept), collect.unused_for,

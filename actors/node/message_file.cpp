@@ -15,16 +15,21 @@ constexpr std::size_t kDigest = 64;  // hexadecimal digits
 
 }  // namespace
 
-std::string WithDigest(const std::string& bytes) {
-  return absl::StrCat(Sha256Hex(bytes), "\n", bytes);
-}
-
 absl::StatusOr<std::string> WithoutDigest(const std::string& text) {
   std::string bytes = text.size() > kDigest ? text.substr(kDigest + 1) : "";
   const bool whole =
       text.size() > kDigest && text[kDigest] == '\n' && Sha256Hex(bytes) == text.substr(0, kDigest);
   if (!whole) return absl::DataLossError("the text does not match its digest");
   return bytes;
+}
+
+absl::StatusOr<std::string> ReadDigested(const std::string& path) {
+  TROUPE_ASSIGN_OR_RETURN(const std::string text, storage::ReadSmallFile(path, kLargest));
+  return WithoutDigest(text);
+}
+
+absl::Status WriteDigested(const std::string& path, const std::string& bytes) {
+  return storage::ReplaceFile(path, absl::StrCat(Sha256Hex(bytes), "\n", bytes));
 }
 
 struct DigestedFile::State {
@@ -44,8 +49,7 @@ struct DigestedFile::State {
         saving = next != nullptr;
       }
       if (!next) return;
-      const std::string bytes = next();
-      const auto status = storage::ReplaceFile(path, WithDigest(bytes));
+      const auto status = WriteDigested(path, next());
       if (!status.ok() && on_error) on_error(status);
     }
   }

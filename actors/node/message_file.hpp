@@ -14,9 +14,11 @@
 
 namespace troupe::actors {
 
-// The layout: the digest of `bytes`, a newline, `bytes`; and back, which is DataLoss when the text is damaged.
-[[nodiscard]] std::string WithDigest(const std::string& bytes);
+// The bytes in a text of this layout; DataLoss: the text is damaged.
 [[nodiscard]] absl::StatusOr<std::string> WithoutDigest(const std::string& text);
+// A file of this layout, at most 64 MiB. Both block. NotFound when there is none.
+[[nodiscard]] absl::StatusOr<std::string> ReadDigested(const std::string& path);
+[[nodiscard]] absl::Status WriteDigested(const std::string& path, const std::string& bytes);
 
 // The bytes inside; threads: any.
 class DigestedFile {

@@ -15,6 +15,7 @@
 #include "actors/core/open_promises.hpp"
 #include "actors/core/time.hpp"
 #include "actors/member/member_session.hpp"
+#include "actors/node/worker_orders.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
 #include "node/node.hpp"
@@ -211,11 +212,7 @@ class NodeController : public ControllerSelf::base {
     request(executors_[give.gpu], caf::infinite, std::move(give.order))
         .then([this](proto::WorkerOutcome& outcome) { On(node::OrderAnswered{std::move(outcome)}); },
               [this, sequence](const caf::error& error) {
-                proto::WorkerOutcome outcome;
-                outcome.set_sequence(sequence);
-                outcome.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
-                outcome.set_message(caf::to_string(error));
-                On(node::OrderAnswered{std::move(outcome)});
+                On(node::OrderAnswered{Refusal(sequence, absl::UnavailableError(caf::to_string(error)))});
               });
   }
   void Do(node::KillRuntime& kill) {
@@ -298,11 +295,9 @@ class NodeController : public ControllerSelf::base {
         }));
   }
   void Do(node::SaveUsage& save) {
-    auto done = metering_.Make<bool>(
-        this, [this](const absl::StatusOr<bool>& saved) { On(node::UsageSaved{saved.status()}); });
-    options_.metering.save(std::move(save.usage), [done](absl::Status status) {
-      done(status.ok() ? absl::StatusOr<bool>(true) : absl::StatusOr<bool>(std::move(status)));
-    });
+    options_.metering.save(
+        std::move(save.usage),
+        metering_.MakeStatus(this, [this](const absl::Status& status) { On(node::UsageSaved{status}); }));
   }
   void Do(node::DropMeter& drop) { options_.metering.drop(drop.page); }
   void Do(node::Log& log) {

@@ -91,8 +91,7 @@ absl::Status Write(const std::string& path, const Channel& channel, const proto:
     const auto bytes = data.bytes();
     tensor.mutable_data()->set_inlined(bytes.data(), bytes.size());
   }
-  const std::string bytes = whole.SerializeAsString();
-  return storage::ReplaceFile(path, WithDigest(bytes));
+  return WriteDigested(path, whole.SerializeAsString());
 }
 
 bool Same(const proto::TensorSpec& a, const proto::TensorSpec& b) {

@@ -11,8 +11,8 @@
 namespace troupe::actors {
 
 //   Starting or Adopting -> Ready -> Assigned -> Starting or Adopting ...
-// Each worker that is started, and each connection to a worker for another key, has an incarnation of its own:
-// what an earlier incarnation still says is dropped.
+// The incarnation number grows with each start of a worker, and with each new connection to a running worker for
+// another key. The executor drops messages with an older number.
 class WorkerLife {
  public:
   explicit WorkerLife(std::uint32_t gpu) : gpu_(gpu) {}
@@ -26,7 +26,8 @@ class WorkerLife {
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }
   [[nodiscard]] const std::string& serves() const { return serves_; }  // or will; empty: no particular key
 
-  // To be sent. The time for which there is no worker begins with DOWN, or an assignment, and ends with READY.
+  // Makes the report that the executor sends to its node. A READY report also says how long the GPU had no worker:
+  // since the last DOWN report, or since the last assignment.
   [[nodiscard]] proto::ExecutorReport Report(proto::ExecutorReport::State state, const std::string& why,
                                              std::uint64_t restarts, Time now);
 

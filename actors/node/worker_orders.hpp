@@ -1,5 +1,5 @@
-// The orders of one worker that are not answered: those that it has, and behind them those for which its ring
-// has no room.
+// WORKER ORDERS: the orders of one worker that are not answered yet. Orders for which the worker's ring has no room
+// wait behind those that the worker has.
 #pragma once
 
 #include <caf/typed_response_promise.hpp>

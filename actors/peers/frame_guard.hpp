@@ -41,10 +41,10 @@ class HandshakeGuard {
   enum class Side { kAccepted, kDialled };
   explicit HandshakeGuard(Side side) : side_(side) {}
 
-  // A header claims a handshake of so many bytes; `is_client`: the one that a client sends.
+  // Judges the header of a handshake whose payload has `length` bytes. `is_client`: a client sends it, not a server.
   absl::Status JudgeHeader(bool is_client, std::uint32_t length);
-  // All that is looked at of its payload: it begins with the node id of the process that sends it; a client's has
-  // nothing else.
+  // Judges the node id of the sending process, with which the payload of a handshake begins. The payload of a
+  // client's handshake has nothing else.
   absl::Status JudgeNode(std::string_view seen);
 
   [[nodiscard]] bool done() const { return done_; }

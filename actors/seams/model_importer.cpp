@@ -19,8 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr char kPackedFolder[] = "packed";
-
 // Removed with all that is in it, whatever way the import went.
 class WorkFolder {
  public:
@@ -79,8 +77,8 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::strin
   TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());
-  // The child gets a file of its own in an empty folder: external data that an uploaded model names is not
-  // there.
+  // The import process reads a copy of the ONNX file in a folder that is otherwise empty, so that it finds no
+  // external data file that an uploaded model names.
   const auto onnx = folder.path() / "model.onnx";
   const auto output = folder.path() / "out";
   {
@@ -99,38 +97,30 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::strin
   record.set_onnx_digest(onnx_digest);
   for (const auto& spec : report.inputs) *record.add_inputs() = spec;
   for (const auto& spec : report.outputs) *record.add_outputs() = spec;
-  Names names;
-  std::uint64_t model_bytes = 0;
-  std::uint64_t weights_bytes = 0;
-  TROUPE_RETURN_IF_ERROR(StoreFolder(output.string(), report.digest, &names, &model_bytes, &weights_bytes));
-  record.set_model_digest(names.model);
-  record.set_weights_digest(names.weights);
-  record.set_model_bytes(model_bytes);
-  record.set_weights_bytes(weights_bytes);
+  TROUPE_ASSIGN_OR_RETURN(const auto canonical, StoreFolder(output, report.digest));
+  record.set_model_digest(canonical.model_digest());
+  record.set_weights_digest(canonical.weights_digest());
+  record.set_model_bytes(canonical.model_bytes());
+  record.set_weights_bytes(canonical.weights_bytes());
   if (!report.packed_digest.empty()) {
-    const auto packed = output / kPackedFolder;
-    TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(packed, report.packed_digest));
-    TROUPE_RETURN_IF_ERROR(
-        StoreFolder(packed.string(), report.packed_digest, &names, &model_bytes, &weights_bytes));
-    auto& entry = *record.add_packed();
-    entry.set_target(model.model.packed_for());
-    entry.set_model_digest(names.model);
-    entry.set_weights_digest(names.weights);
-    entry.set_model_bytes(model_bytes);
-    entry.set_weights_bytes(weights_bytes);
+    TROUPE_ASSIGN_OR_RETURN(*record.add_packed(),
+                            StoreFolder(output / gpu::kPackedFolder, report.packed_digest));
   }
   return record;
 }
 
-absl::Status ModelImporter::StoreFolder(const std::string& folder, const std::string& digest, Names* names,
-                                        std::uint64_t* model_bytes, std::uint64_t* weights_bytes) {
-  // The child's output is checked as hostile bytes are.
+absl::StatusOr<proto::PackedModel> ModelImporter::StoreFolder(const fs::path& folder,
+                                                              const std::string& digest) {
+  // What the import process wrote is checked as hostile bytes are.
   TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(folder, digest));
-  *model_bytes = gpu::SerializeModel(model.model).size();
-  *weights_bytes = model.weights.size();
-  names->weights = model.model.weights_digest();
-  TROUPE_ASSIGN_OR_RETURN(names->model, storage::PutModel(objects_, model.model, model.weights));
-  return absl::OkStatus();
+  proto::PackedModel stored;
+  TROUPE_ASSIGN_OR_RETURN(*stored.mutable_model_digest(),
+                          storage::PutModel(objects_, model.model, model.weights));
+  stored.set_target(model.model.packed_for());
+  stored.set_weights_digest(model.model.weights_digest());
+  stored.set_model_bytes(model.model.ByteSizeLong());
+  stored.set_weights_bytes(model.weights.size());
+  return stored;
 }
 
 }  // namespace troupe::actors

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -35,15 +36,11 @@ class ModelImporter {
   [[nodiscard]] std::optional<proto::FunctionRecord> Before(const std::string& onnx_digest) const;
 
  private:
-  // The digests of a model's two objects.
-  struct Names {
-    std::string model;
-    std::string weights;
-  };
   absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest,
                                                    const gpu::OnImportProgress& on_progress);
-  absl::Status StoreFolder(const std::string& folder, const std::string& digest, Names* names,
-                           std::uint64_t* model_bytes, std::uint64_t* weights_bytes);
+  // Keeps the model that the import process wrote there.
+  absl::StatusOr<proto::PackedModel> StoreFolder(const std::filesystem::path& folder,
+                                                 const std::string& digest);
 
   const Options options_;
   storage::ModelRepository& objects_;

@@ -21,8 +21,8 @@ absl::StatusOr<std::uint64_t> UploadTable::Append(const std::string& name, std::
 absl::StatusOr<std::shared_ptr<UploadTable::Upload>> UploadTable::BeginPart(const std::string& name,
                                                                             std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
-  // A part at offset 0 begins a new upload, with a file of its own; a writer that is still at work on the earlier
-  // upload keeps writing to the earlier file.
+  // A part at offset 0 starts a new upload with a new file. A thread that still writes a part of the earlier upload
+  // goes on in the earlier file.
   if (offset == 0) uploads_[name] = std::make_shared<Upload>();
   const auto found = uploads_.find(name);
   if (found != uploads_.end() && found->second->busy) {
