@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "node/models/peer_copy_table.hpp"

@@ -1,7 +1,6 @@
 // PREPARATION: plans of the declared shapes, which each worker makes ahead of the first request.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "node/models/prepare_queue.hpp"

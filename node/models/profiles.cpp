@@ -16,13 +16,15 @@ proto::NodeProfiles ExportProfiles(const SwapScheduler& scheduler) {
   proto::NodeProfiles profiles;
   profiles.set_format_version(kFormat);
   profiles.set_nanos_per_byte(scheduler.costs().nanos_per_byte());
+  const auto copies = scheduler.FirstCopies();
   for (const ModelCost& cost : scheduler.costs().Known()) {
     auto& profile = *profiles.add_models();
     profile.set_model(cost.model);
     profile.set_run_ns(cost.run.count());
     profile.set_swapped_ns(cost.swapped.count());
     *profile.mutable_run_histogram() = {cost.run_times.begin(), cost.run_times.end()};
-    const auto copy = scheduler.CopyOf(cost.model);
+    const auto found = copies.find(cost.model);
+    const auto copy = found == copies.end() ? ModelNumber() : found->second;
     profile.set_weights_bytes(scheduler.WeightsOf(copy).count());
     profile.set_heavy(scheduler.Heavy(copy));
   }

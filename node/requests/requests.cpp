@@ -55,15 +55,15 @@ bool Requests::MayEnter(const RequestArrived& event, const RequestId& id, bool h
 void Requests::On(RequestArrived& event) {
   auto& message = event.message;
   const auto id = IdOf(message.id());
-  const auto* state = parts_.states.Find(message.function());
+  const auto function = parts_.names.Function(message.function().name());
+  const auto* state = parts_.states.declared().Find(function, message.function().version());
   if (!MayEnter(event, id, state != nullptr)) return;
   const auto copy = parts_.models.CopyFor(message);
   if (!copy.ok()) return Bounce(event.ask, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
   if (!parts_.routers.ledger().Take(id.router))
     return Bounce(event.ask, proto::BOUNCE_NO_CREDIT, "no credit left");
-  demand_.Asked(parts_.names.Digest(message.model_digest()), parts_.out.now());
-  auto request =
-      RequestFor(message, parts_.names.Function(message.function().name()), *copy, parts_.out.now());
+  demand_.Asked((*copy)->digest, parts_.out.now());
+  auto request = RequestFor(message, function, *copy, parts_.out.now());
   if (state != nullptr) request.state = state->key;
   auto& held = requests_[id];
   held.message = std::move(message);

@@ -2,7 +2,6 @@
 // or asked for.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "node/scheduling/prefetcher.hpp"

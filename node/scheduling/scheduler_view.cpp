@@ -36,12 +36,22 @@ std::vector<ModelNumber> SchedulerView::EvictingOn(GpuIndex gpu) const {
   return models;
 }
 
-ModelNumber SchedulerView::CopyOf(const std::string& digest) const {
-  ModelNumber first;
+absl::flat_hash_map<std::string_view, ModelNumber> SchedulerView::FirstCopies() const {
+  absl::flat_hash_map<std::string_view, ModelNumber> copies;
   for (ModelId id = 0; id < parts_.tables.models.size(); ++id) {
     if (!parts_.tables.models[id].adopted) continue;
     const ModelNumber& name = parts_.tables.NameOf(id);
-    if (name->digest.text() != digest) continue;
+    ModelNumber& first = copies[name->digest.text()];
+    if (!first || name.text() < first.text()) first = name;
+  }
+  return copies;
+}
+
+ModelNumber SchedulerView::FirstCopyOf(const DigestNumber& digest) const {
+  ModelNumber first;
+  for (ModelId id = 0; id < parts_.tables.models.size(); ++id) {
+    const ModelNumber& name = parts_.tables.NameOf(id);
+    if (!parts_.tables.models[id].adopted || !(name->digest == digest)) continue;
     if (!first || name.text() < first.text()) first = name;
   }
   return first;
@@ -49,7 +59,7 @@ ModelNumber SchedulerView::CopyOf(const std::string& digest) const {
 
 const ModelEntry* SchedulerView::FindCopy(const ModelNumber& name) const {
   if (const ModelEntry* model = parts_.tables.Adopted(parts_.tables.Find(name))) return model;
-  return name ? parts_.tables.Adopted(parts_.tables.Find(CopyOf(name->digest.text()))) : nullptr;
+  return name ? parts_.tables.Adopted(parts_.tables.Find(FirstCopyOf(name->digest))) : nullptr;
 }
 
 bool SchedulerView::Heavy(const ModelNumber& model) const {

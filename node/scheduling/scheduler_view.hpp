@@ -4,10 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "node/requests/run_limit.hpp"
 #include "node/scheduling/scheduler_parts.hpp"
 
@@ -30,8 +31,8 @@ class SchedulerView {
   // anything.
   [[nodiscard]] bool Heavy(const ModelNumber& model) const;
   [[nodiscard]] Bytes WeightsOf(const ModelNumber& model) const;
-  // The first adopted copy of a model; none for a model that has none here.
-  [[nodiscard]] ModelNumber CopyOf(const std::string& digest) const;
+  // The first adopted copy of each model that has one here, by digest; the keys are texts of the copies' numbers.
+  [[nodiscard]] absl::flat_hash_map<std::string_view, ModelNumber> FirstCopies() const;
   // Nothing for a model that has no row here.
   [[nodiscard]] KnownRuns RunsOf(const ModelNumber& model) const;
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
@@ -73,6 +74,7 @@ class SchedulerView {
 
  private:
   [[nodiscard]] const ModelEntry* FindCopy(const ModelNumber& model) const;
+  [[nodiscard]] ModelNumber FirstCopyOf(const DigestNumber& digest) const;
 };
 
 }  // namespace troupe::node

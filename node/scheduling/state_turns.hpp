@@ -2,8 +2,6 @@
 // GPU its state is.
 #pragma once
 
-#include <string>
-
 #include "node/scheduling/scheduler_tables.hpp"
 
 namespace troupe::node {

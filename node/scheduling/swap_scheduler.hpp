@@ -27,7 +27,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "node/scheduling/scheduler_view.hpp"

@@ -55,13 +55,15 @@ void Metering::On(const MetersRead& event) {
 void Metering::CountHost(std::int64_t day) {
   const auto elapsed = static_cast<std::uint64_t>(Milliseconds(parts_.out.now()) - Milliseconds(last_read_));
   if (elapsed == 0) return;
-  std::map<std::string, std::map<std::string, const proto::FunctionRecord*>> users;  // by model, by name
-  for (const auto& [name, versions] : parts_.membership.view().functions().functions())
-    for (const auto& [number, record] : versions) users[record.model_digest()][name] = &record;
+  const auto& functions = parts_.membership.view().functions();
   parts_.models.held().ForEach([&](const ModelNumber& copy, const HeldModel& model) {
     if (!parts_.copies.Usable(copy)) return;
     const auto kib = (model.copy.model().length() + model.copy.weights().length() + 1023) / 1024;
-    auto& payers = users[copy->digest.text()];
+    std::map<std::string, const proto::FunctionRecord*>
+        payers;  // by name; of each function its newest version
+    if (const auto use = functions.models().find(copy->digest.text()); use != functions.models().end())
+      for (const auto& [name, version] : use->second.functions)
+        payers[name] = &functions.VersionsOf(name)->at(version);
     if (payers.empty()) payers[model.function.key().name()] = &model.function;
     const auto total = kib * elapsed;
     auto rest = total % payers.size();
@@ -107,8 +109,7 @@ void Metering::Describe(proto::NodeDescription& node) const {
 
 std::string Metering::PayerOf(const proto::FunctionRecord* function, const std::string& name) const {
   if (!ledger_) return {};
-  return function == nullptr ? proto::UsageKey("", name)
-                             : proto::UsageKey(function->tenant(), function->key().name());
+  return proto::UsageKey(function == nullptr ? std::string() : function->tenant(), name);
 }
 
 }  // namespace troupe::node

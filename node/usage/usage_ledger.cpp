@@ -37,15 +37,7 @@ std::uint64_t Limit(Duration age) {
 
 UsageLedger::UsageLedger(proto::NodeUsage kept, bool fresh)
     : file_(std::move(kept)), fresh_(fresh), changed_(fresh) {
-  for (auto& amount : *file_.mutable_gathered())
-    AddTo(gathered_.try_emplace({amount.tenant(), amount.function(), amount.day()}, proto::UsageAmount())
-              .first->second,
-          amount);
-  for (auto& [key, amount] : gathered_) {
-    amount.set_tenant(std::get<0>(key));
-    amount.set_function(std::get<1>(key));
-    amount.set_day(std::get<2>(key));
-  }
+  for (const auto& amount : file_.gathered()) Gather(amount);
   for (const auto& kept_page : file_.pages()) {
     auto& page = pages_[kept_page.read().page()];
     page.age = Duration(kept_page.age_ns());
@@ -72,9 +64,9 @@ std::vector<std::string> UsageLedger::Read(const std::vector<proto::MeterReading
 
 void UsageLedger::ReadPage(const proto::MeterReading& reading, Duration elapsed, std::int64_t day,
                            std::vector<std::string>& doubts) {
-  const bool known = pages_.contains(reading.page());
-  auto& page = pages_[reading.page()];
-  if (!known) changed_ = true;
+  const auto [known, is_new] = pages_.try_emplace(reading.page());
+  auto& page = known->second;
+  changed_ |= is_new;
   page.age += elapsed;
   page.closed = reading.closed();
   std::uint64_t counted = 0;
@@ -101,7 +93,6 @@ void UsageLedger::ReadPage(const proto::MeterReading& reading, Duration elapsed,
     before.set_runs(std::max(before.runs(), count.runs()));
     before.set_bytes_moved(std::max(before.bytes_moved(), count.bytes_moved()));
     if (!fresh_) Add(more);
-    changed_ |= fresh_;
   }
 }
 
@@ -117,17 +108,21 @@ void UsageLedger::AddHost(const proto::FunctionRecord& function, std::uint64_t k
 void UsageLedger::Add(const proto::UsageAmount& more) {
   if (IsEmpty(more)) return;
   changed_ = true;
-  auto& amount = gathered_[{more.tenant(), more.function(), more.day()}];
-  amount.set_tenant(more.tenant());
-  amount.set_function(more.function());
-  amount.set_day(more.day());
-  AddTo(amount, more);
+  Gather(more);
   std::pair name(more.tenant(), more.function());
   if (totals_.size() >= kMostTotals && !totals_.contains(name)) name = {};
   auto& total = totals_[name];
   total.set_tenant(name.first);
   total.set_function(name.second);
   AddTo(total, more);
+}
+
+void UsageLedger::Gather(const proto::UsageAmount& more) {
+  auto& amount = gathered_[{more.tenant(), more.function(), more.day()}];
+  amount.set_tenant(more.tenant());
+  amount.set_function(more.function());
+  amount.set_day(more.day());
+  AddTo(amount, more);
 }
 
 void UsageLedger::MakeStatement() {
@@ -156,13 +151,12 @@ proto::NodeUsage UsageLedger::File() const {
 std::optional<proto::NodeUsage> UsageLedger::TakeFile() {
   if (saving_) return std::nullopt;
   const bool states = !file_.has_open() && !gathered_.empty();
-  const bool closes =
-      std::any_of(pages_.begin(), pages_.end(), [](const auto& page) { return page.second.closed; });
-  if (!changed_ && !states && !closes) return std::nullopt;
-  if (states) MakeStatement();
-  leaving_.clear();
+  std::vector<std::string> closed;
   for (const auto& [name, page] : pages_)
-    if (page.closed) leaving_.push_back(name);
+    if (page.closed) closed.push_back(name);
+  if (!changed_ && !states && closed.empty()) return std::nullopt;
+  if (states) MakeStatement();
+  leaving_ = std::move(closed);
   changed_ = false;
   saving_ = true;
   return File();

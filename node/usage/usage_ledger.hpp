@@ -60,6 +60,7 @@ class UsageLedger {
   void ReadPage(const proto::MeterReading& reading, Duration elapsed, std::int64_t day,
                 std::vector<std::string>& doubts);
   void Add(const proto::UsageAmount& more);
+  void Gather(const proto::UsageAmount& more);
   void MakeStatement();
   [[nodiscard]] proto::NodeUsage File() const;
 
