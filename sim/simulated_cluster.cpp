@@ -106,13 +106,6 @@ void SimulatedCluster::StartSandboxed(const std::string& name, World::NodePlan p
   nodes_.push_back(name);
 }
 
-std::uint64_t SimulatedCluster::Starts() {
-  std::uint64_t starts = 0;
-  for (const auto& name : nodes_)
-    for (const auto& worker : world_.node(name).workers) starts += worker->spawns;
-  return starts;
-}
-
 proto::NodeProfiles SimulatedCluster::Profiles() const {
   proto::NodeProfiles profiles;
   profiles.set_format_version(1);

@@ -46,8 +46,6 @@ class SimulatedCluster {
   [[nodiscard]] const ModelSpec& ModelOf(std::size_t function) const {
     return setup_.cluster.models[models_[function]];
   }
-  // How often the workers were started, all of them.
-  [[nodiscard]] std::uint64_t Starts();
   // What the sandboxes of all GPUs hold now, and how many GPUs have sandboxes.
   [[nodiscard]] Bytes HeldBySandboxes() const;
   [[nodiscard]] std::size_t sandboxed() const { return sandboxed_.size(); }

@@ -68,9 +68,9 @@ class Run {
     later_ = SpawnLater();
     world().Run(std::chrono::seconds(1) + (setup_.sandbox ? setup_.sandbox->start : Duration()));
     TROUPE_RETURN_IF_ERROR(cluster_.Deploy());
-    const auto before = cluster_.Starts();
+    const auto before = world().WorkerStarts();
     Play();
-    outcome_.starts = cluster_.Starts() - before;
+    outcome_.starts = world().WorkerStarts() - before;
     Finish();
     return std::move(outcome_);
   }

@@ -129,6 +129,13 @@ class World : public VirtualSystem {
   proto::NodeDescription Describe(const std::string& name);
 
   [[nodiscard]] Node& node(const std::string& name) { return *nodes_.at(name); }
+  // How often the workers of all nodes were started.
+  [[nodiscard]] std::uint64_t WorkerStarts() const {
+    std::uint64_t starts = 0;
+    for (const auto& [name, node] : nodes_)
+      for (const auto& worker : node->workers) starts += worker->spawns;
+    return starts;
+  }
   [[nodiscard]] Gateway& gateway(std::size_t index) { return *gateways_.at(index); }
   [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }

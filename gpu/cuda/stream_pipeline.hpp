@@ -19,7 +19,7 @@ class StreamPipeline {
  public:
   // Called on the pipeline's threads; `submit` also on the thread that pushes.
   struct Calls {
-    std::function<void()> enter;  // each thread begins
+    std::function<void()> enter;  // the thread that tells begins
     std::function<Flying(Operation)> submit;
     std::function<void(Flying&)> tell;
   };

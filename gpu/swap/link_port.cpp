@@ -1,6 +1,5 @@
 #include "gpu/swap/link_port.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"

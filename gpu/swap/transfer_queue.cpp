@@ -32,7 +32,7 @@ std::vector<TransferQueue::Block> TransferQueue::Choose() {
     Transfer& transfer = transfers_.at(*next);
     blocks.push_back(Cut(*next, transfer));
     ++transfer.in_flight;
-    flying_.emplace(sent_++, *next);
+    flying_.push_back(*next);
     if (Sent(transfer)) queue_.Remove(*next);
   }
   return blocks;
@@ -59,7 +59,7 @@ TransferQueue::Block TransferQueue::Cut(Id id, Transfer& transfer) {
 TransferQueue::Passing TransferQueue::Passed(const Block& block, const Completion& completion) {
   Passing passing;
   ++passed_;
-  flying_.erase(flying_.begin());  // one stream: they pass in the order of sending
+  flying_.pop_front();  // one stream: they pass in the order of sending
   const auto found = transfers_.find(block.transfer);
   Transfer& transfer = found->second;
   --transfer.in_flight;
@@ -92,9 +92,7 @@ TransferQueue::Demand TransferQueue::demand() const {
 
 TransferQueue::State TransferQueue::state() const {
   State state{!transfers_.empty(), passed_, 0};
-  const Id at = !flying_.empty()      ? flying_.begin()->second
-                : !transfers_.empty() ? transfers_.begin()->first
-                                      : 0;
+  const Id at = !flying_.empty() ? flying_.front() : !transfers_.empty() ? transfers_.begin()->first : 0;
   if (const auto found = transfers_.find(at); found != transfers_.end())
     state.order = found->second.request.order;
   return state;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -104,9 +105,8 @@ class TransferQueue {
   const Bytes block_;
   const std::uint32_t batch_;
   std::map<Id, Transfer> transfers_;
-  BlockQueue queue_;                    // transfers with blocks to send
-  std::map<std::uint64_t, Id> flying_;  // transfers of the blocks with the device, in the order of sending
-  std::uint64_t sent_ = 0;
+  BlockQueue queue_;       // transfers with blocks to send
+  std::deque<Id> flying_;  // transfers of the blocks with the device, in the order of sending
   std::uint64_t passed_ = 0;
   Id next_ = 1;
 };

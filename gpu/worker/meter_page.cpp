@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <new>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -34,10 +32,6 @@ bool MayBeKey(std::string_view key) {
 
 }  // namespace
 
-struct MeterWriter::Index {
-  std::map<std::string, MeterSlot*, std::less<>> slots;
-};
-
 absl::StatusOr<std::unique_ptr<MeterWriter>> MeterWriter::Create(const std::string& path) {
   // The daemon takes a page without a lock for that of a worker that has ended, so the page gets its name last.
   const std::string unnamed = path + ".new";
@@ -59,15 +53,14 @@ absl::StatusOr<std::unique_ptr<MeterWriter>> MeterWriter::Create(const std::stri
   return std::unique_ptr<MeterWriter>(new MeterWriter(std::move(file), made));
 }
 
-MeterWriter::MeterWriter(transport::UniqueFd file, MeterPage* page)
-    : file_(std::move(file)), page_(page), index_(std::make_unique<Index>()) {}
+MeterWriter::MeterWriter(transport::UniqueFd file, MeterPage* page) : file_(std::move(file)), page_(page) {}
 
 MeterWriter::~MeterWriter() {
   (void)munmap(page_, sizeof(MeterPage));
 }
 
 MeterSlot& MeterWriter::SlotOf(std::string_view key) {
-  if (const auto found = index_->slots.find(key); found != index_->slots.end()) return *found->second;
+  if (const auto found = slots_.find(key); found != slots_.end()) return *found->second;
   const auto used = page_->used.load(kLoose);
   if (used >= MeterPage::kSlots || key.size() > MeterSlot::kLongestKey || !MayBeKey(key))
     return page_->slots[0];
@@ -75,7 +68,7 @@ MeterSlot& MeterWriter::SlotOf(std::string_view key) {
   std::memcpy(slot.key, key.data(), key.size());
   slot.length.store(key.size(), kLoose);
   page_->used.store(used + 1, std::memory_order_release);
-  index_->slots.emplace(std::string(key), &slot);
+  slots_.emplace(std::string(key), &slot);
   return slot;
 }
 

@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,13 +54,12 @@ class MeterWriter {
   void Count(std::string_view key, Duration gpu, std::uint64_t runs, Bytes moved);
 
  private:
-  struct Index;
   MeterWriter(transport::UniqueFd file, MeterPage* page);
   [[nodiscard]] MeterSlot& SlotOf(std::string_view key);
 
   transport::UniqueFd file_;  // its lock says that the worker lives
   MeterPage* page_;
-  std::unique_ptr<Index> index_;
+  std::map<std::string, MeterSlot*, std::less<>> slots_;  // by key
 };
 
 // What a page says, without its name. It is not trusted: a page that makes no sense has no counts, and keys that

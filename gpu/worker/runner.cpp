@@ -1,6 +1,5 @@
 #include "gpu/worker/runner.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -342,7 +341,7 @@ void Runner::Expire(Time now) {
 
 void Runner::FailAll(const absl::Status& status) {
   advancing_ = true;  // no run begins while the others fall
-  for (const RunId id : runs_.All([](const Run&) { return true; })) GiveUp(id, status);
+  GiveUpAll(runs_.All([](const Run&) { return true; }), status);
   runs_.ForEach([](Run& run) { run.unheard = true; });
   advancing_ = false;
   runs_.ForgetSequences();

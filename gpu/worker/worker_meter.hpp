@@ -18,9 +18,8 @@ class WorkerMeter {
 
   // Who pays for an order.
   struct Payer {
-    std::string key{};      // empty: the order is not metered
-    std::uint32_t sms = 1;  // of which its runs have
-    std::uint32_t of = 1;   // the device's
+    std::string key{};  // empty: the order is not metered
+    SmShare share{};    // of its runs; of no SMs: they pay for the whole device
   };
   [[nodiscard]] Payer PayerOf(const proto::WorkerOrder& order, const ShareLadder& ladder) const;
   // A run pays for the time that it computed, also when it was cut; one that failed otherwise pays nothing.

@@ -96,12 +96,6 @@ void ChaosNodes::ForEachWorker(Call call) {
     for (const auto& worker : world_.node(name).workers) call(*worker);
 }
 
-std::uint64_t ChaosNodes::WorkerStarts() {
-  std::uint64_t starts = 0;
-  ForEachWorker([&](const actors::FakeWorkerControl& worker) { starts += worker.spawns; });
-  return starts;
-}
-
 void ChaosNodes::TakeMemory(Bytes bytes) {
   ForEachWorker([&](actors::FakeWorkerControl& worker) { worker.used += bytes; });
 }

@@ -29,8 +29,6 @@ class ChaosNodes {
   [[nodiscard]] actors::FakeWorkerControl& Worker(const std::string& node, std::uint32_t gpu) {
     return *world_.node(node).workers.at(gpu);
   }
-  // How often the workers were started, all of them.
-  [[nodiscard]] std::uint64_t WorkerStarts();
 
   // From now on runs of this model take so long instead, at each GPU; zero: as long as all others.
   void StretchRuns(const std::string& digest, Duration run) { long_runs_->length[digest] = run; }

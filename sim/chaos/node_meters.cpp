@@ -4,24 +4,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/usage_amount.hpp"
 #include "proto/usage_key.hpp"
 
 namespace troupe::sim {
 
 namespace {
 
-void AddTo(UsageSum& sum, const proto::UsageAmount& more) {
-  sum.gpu_ns += more.gpu_ns();
-  sum.runs += more.runs();
-  sum.bytes_moved += more.bytes_moved();
-}
-void AddTo(UsageSum& sum, const UsageSum& more) {
-  sum.gpu_ns += more.gpu_ns;
-  sum.runs += more.runs;
-  sum.bytes_moved += more.bytes_moved;
-}
-void AddTo(UsageSum& sum, const proto::MeterCount& more) {
-  AddTo(sum, UsageSum{more.gpu_ns(), more.runs(), more.bytes_moved()});
+// What was counted between two looks.
+proto::UsageAmount AmountOf(const proto::MeterCount& now, const proto::MeterCount& before = {}) {
+  proto::UsageAmount amount;
+  amount.set_gpu_ns(now.gpu_ns() - before.gpu_ns());
+  amount.set_runs(now.runs() - before.runs());
+  amount.set_bytes_moved(now.bytes_moved() - before.bytes_moved());
+  return amount;
 }
 
 std::string PayerOf(const proto::UsageAmount& amount) {
@@ -62,19 +58,16 @@ void NodeMeters::LosePages(Machine& machine) {
   for (const auto& page : machine.file.pages())
     for (const auto& count : page.read().counts()) read[page.read().page()][count.key()] = count;
   for (const auto& [name, counts] : machine.meters->pages()) {
-    for (const auto& [key, count] : counts) {
-      const auto& before = read[name][key];
-      AddTo(machine.lost[key], UsageSum{count.gpu_ns() - before.gpu_ns(), count.runs() - before.runs(),
-                                        count.bytes_moved() - before.bytes_moved()});
-    }
+    for (const auto& [key, count] : counts) proto::AddTo(machine.lost[key], AmountOf(count, read[name][key]));
   }
   machine.meters->LosePages();
 }
 
 void NodeMeters::LoseFile(Machine& machine) {
-  for (const auto& amount : machine.file.gathered()) AddTo(machine.lost[PayerOf(amount)], amount);
+  for (const auto& amount : machine.file.gathered()) proto::AddTo(machine.lost[PayerOf(amount)], amount);
   // The manager may have stored it, or may yet.
-  for (const auto& amount : machine.file.open().amounts()) AddTo(machine.unsure[PayerOf(amount)], amount);
+  for (const auto& amount : machine.file.open().amounts())
+    proto::AddTo(machine.unsure[PayerOf(amount)], amount);
 }
 
 void NodeMeters::Restart(const std::string& name, World::Kept kept) {
@@ -96,9 +89,10 @@ void NodeMeters::Restart(const std::string& name, World::Kept kept) {
 std::map<std::string, ExpectedUsage> NodeMeters::Expected() const {
   std::map<std::string, ExpectedUsage> expected;
   for (const auto& [name, machine] : machines_) {
-    for (const auto& [key, count] : machine->meters->counted()) AddTo(expected[key].counted, count);
-    for (const auto& [key, sum] : machine->lost) AddTo(expected[key].lost, sum);
-    for (const auto& [key, sum] : machine->unsure) AddTo(expected[key].unsure, sum);
+    for (const auto& [key, count] : machine->meters->counted())
+      proto::AddTo(expected[key].counted, AmountOf(count));
+    for (const auto& [key, sum] : machine->lost) proto::AddTo(expected[key].lost, sum);
+    for (const auto& [key, sum] : machine->unsure) proto::AddTo(expected[key].unsure, sum);
   }
   return expected;
 }

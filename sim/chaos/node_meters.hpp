@@ -31,7 +31,7 @@ class NodeMeters {
     std::shared_ptr<actors::FakeMeters> meters = std::make_shared<actors::FakeMeters>();
     proto::NodeUsage file{};  // as it lies on the disk
     std::uint64_t ledgers = 0;
-    std::map<std::string, UsageSum> lost{}, unsure{};
+    std::map<std::string, proto::UsageAmount> lost{}, unsure{};
   };
   void NewLedger(const std::string& name, Machine& machine);
   static void LosePages(Machine& machine);

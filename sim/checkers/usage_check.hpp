@@ -2,7 +2,6 @@
 // what went with the memory or the disk of a machine: nothing is lost, and nothing counts twice.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -11,16 +10,11 @@
 
 namespace troupe::sim {
 
-struct UsageSum {
-  std::uint64_t gpu_ns = 0;
-  std::uint64_t runs = 0;
-  std::uint64_t bytes_moved = 0;
-};
-// What one function should have been charged.
+// What one function should have been charged for what workers count: GPU time, runs and bytes moved.
 struct ExpectedUsage {
-  UsageSum counted{};
-  UsageSum lost{};    // with a machine, for certain
-  UsageSum unsure{};  // with a machine's disk, unless the manager had stored it before
+  proto::UsageAmount counted{};
+  proto::UsageAmount lost{};    // with a machine, for certain
+  proto::UsageAmount unsure{};  // with a machine's disk, unless the manager had stored it before
 };
 
 // A line for each function that was charged too little or too much. By UsageKey.

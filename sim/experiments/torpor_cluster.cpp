@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<Figure>> TorporCluster(const ExperimentOptions& optio
                              {"link", ""}},
               .summarize = &Summarize,
               .paper = {{"1000/torpor/compliant", 1}, {"1000/torpor/p98_of_deadline", 1}}};
-  const std::uint32_t minutes = options.minutes == 0 ? kMinutes : options.minutes;
+  const std::uint32_t minutes = MinutesOf(options, kMinutes);
   for (const std::uint32_t size : SizesOf(options, 400, 2000, 100)) {
     const auto counts = TorporFunctions(inputs.samples, size, minutes);
     for (const std::string& preset :

@@ -18,20 +18,6 @@ constexpr const char* kModel = "Bert-qa";
 constexpr double kInactive = 0.1;
 constexpr double kMinutesOfADay = 24 * 60;
 
-// Seconds of all functions together: requests that were served, and loads of their models.
-struct Active {
-  double running = 0;
-  double loading = 0;
-};
-
-Active ActiveOf(const SimulationSetup& setup, const Outcome& outcome) {
-  const ModelTimes& times = setup.cluster.models.front().times;
-  double loads = 0;
-  for (std::size_t i = 0; i < outcome.from_host.size(); ++i)
-    loads += static_cast<double>(outcome.from_host[i] + outcome.from_peers[i]);
-  return {static_cast<double>(outcome.served) * ToSeconds(times.run), loads * ToSeconds(times.load)};
-}
-
 // Costs are shares of a GPU's price. `cost`: as Torpor bills, all of the GPU while a request runs or its model is
 // loaded, and kInactive of it else. `metered_cost`: as `troupe usage` does with a price book of `host_percent: 10`:
 // runs, and the model's bytes in the host's memory at a tenth of what as much of the GPU's costs.
@@ -39,22 +25,18 @@ Summary CostSummary(const SimulationSetup& setup, const Outcome& outcome) {
   const ModelSpec& model = setup.cluster.models.front();
   const double seconds =
       static_cast<double>(setup.workload.functions.size()) * ToSeconds(setup.workload.length);
-  const Active active = ActiveOf(setup, outcome);
-  const double busy = (active.running + active.loading) / seconds;
+  const double running = static_cast<double>(outcome.served) * ToSeconds(model.times.run);
+  const double loading = static_cast<double>(outcome.swaps) * ToSeconds(model.times.load);
+  const double latency = static_cast<double>(outcome.served) * ToSeconds(outcome.MeanLatency());
+  const double busy = (running + loading) / seconds;
   const double memory =
       static_cast<double>(model.memory.count()) / static_cast<double>(setup.cluster.gpu_memory.count());
-  std::vector<Duration> took;
-  double latency = 0;
-  for (const Answer& answer : outcome.answers) {
-    if (answer.code != 0) continue;
-    latency += ToSeconds(answer.took);
-    if (answer.at >= kTorporWarmUp) took.push_back(answer.took);
-  }
+  auto took = ServedLatencies(outcome);
   Summary summary = {{"cost", busy + kInactive * (1 - busy)},
-                     {"metered_cost", active.running / seconds + kInactive * memory},
-                     {"loading_of_latency", latency > 0 ? active.loading / latency : 0},
+                     {"metered_cost", running / seconds + kInactive * memory},
+                     {"loading_of_latency", latency > 0 ? loading / latency : 0},
                      {"p50_ms", 1e3 * ToSeconds(NearestRank(took, 50))},
-                     {"p98_ms", 1e3 * ToSeconds(NearestRank(took, 98))},
+                     {"p98_ms", 1e3 * ToSeconds(NearestRank(took, kTorporPercentile))},
                      {"functions_of_a_gpu", static_cast<double>(setup.workload.functions.size()) /
                                                 static_cast<double>(outcome.gpus.size())}};
   // A function that keeps its GPU pays for all of its time, and has no loads.
@@ -81,7 +63,7 @@ absl::StatusOr<std::vector<Figure>> TorporCost(const ExperimentOptions& options)
                              {"functions_of_a_gpu", ""}},
               .summarize = CostSummary,
               .paper = {{"3000/torpor/cost", 0.16}, {"3000/torpor/loading_of_latency", 0.30}}};
-  const std::uint32_t minutes = options.minutes == 0 ? kMinutes : options.minutes;
+  const std::uint32_t minutes = MinutesOf(options, kMinutes);
   for (const std::uint32_t rate : {1000, 3000, 6000}) {
     for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe"})) {
       // A GPU of its own for each function: one such function, and one GPU.

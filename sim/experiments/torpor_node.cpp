@@ -26,10 +26,6 @@ const std::vector<SweepQuantity>& Quantities() {
   return kAll;
 }
 
-std::uint32_t MinutesOf(const ExperimentOptions& options, std::uint32_t usual) {
-  return options.minutes == 0 ? usual : options.minutes;
-}
-
 // What a case puts on Torpor's node.
 struct Load {
   std::vector<ModelSpec> models;

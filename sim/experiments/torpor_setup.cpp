@@ -176,6 +176,10 @@ MinuteCounts ScaledFunctions(const MinuteCounts& samples, const std::string& mod
   return counts;
 }
 
+std::uint32_t MinutesOf(const ExperimentOptions& options, std::uint32_t usual) {
+  return options.minutes == 0 ? usual : options.minutes;
+}
+
 // Given sizes are taken in the experiment's steps, from the smallest; those of the experiment itself when its
 // range is not asked for.
 std::vector<std::uint32_t> SizesOf(const ExperimentOptions& options, std::uint32_t first, std::uint32_t last,
@@ -214,6 +218,13 @@ absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCount
   setup.cluster.run_turns = chosen.mechanisms.runs;
   setup.limits.swap_ahead = chosen.mechanisms.swap_ahead;
   return setup;
+}
+
+std::vector<Duration> ServedLatencies(const Outcome& outcome) {
+  std::vector<Duration> took;
+  for (const Answer& answer : outcome.answers)
+    if (answer.code == 0 && answer.at >= kTorporWarmUp) took.push_back(answer.took);
+  return took;
 }
 
 Summary TorporSummary(const SimulationSetup& setup, const Outcome& outcome) {

@@ -42,7 +42,8 @@ inline constexpr double kPilotLoading = 0.3;
 [[nodiscard]] MinuteCounts ScaledFunctions(const MinuteCounts& samples, const std::string& model,
                                            std::uint32_t functions, double rate, std::uint32_t minutes);
 
-// What the options leave of an experiment's sizes and presets.
+// What the options leave of an experiment's minutes, sizes and presets.
+[[nodiscard]] std::uint32_t MinutesOf(const ExperimentOptions& options, std::uint32_t usual);
 [[nodiscard]] std::vector<std::uint32_t> SizesOf(const ExperimentOptions& options, std::uint32_t first,
                                                  std::uint32_t last, std::uint32_t step);
 [[nodiscard]] std::vector<std::string> PresetsOf(const ExperimentOptions& options,
@@ -55,6 +56,9 @@ inline constexpr double kPilotLoading = 0.3;
 [[nodiscard]] absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCounts& counts,
                                                         Spread spread, const std::string& preset,
                                                         std::uint64_t seed);
+
+// What the requests took that were asked after the warm-up and served.
+[[nodiscard]] std::vector<Duration> ServedLatencies(const Outcome& outcome);
 
 // Of the functions that were asked after the warm-up: `compliant` (a share; the nearest-rank percentile of a
 // function's latencies is within its deadline; what was not served is late), `executed` (functions of which a

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::uint32_t kMinutes = 10;
 
-std::uint32_t MinutesOf(const ExperimentOptions& options) {
-  return options.minutes == 0 ? kMinutes : options.minutes;
-}
-
 ModelSpec Find(const TorporInputs& inputs, const std::string& name) {
   return *std::ranges::find(inputs.models, name, &ModelSpec::name);
 }
@@ -59,9 +55,7 @@ absl::StatusOr<std::vector<Figure>> TorporEfficiency(const ExperimentOptions& op
               .summarize =
                   [](const SimulationSetup& setup, const Outcome& outcome) {
                     Summary summary = TorporSummary(setup, outcome);
-                    std::vector<Duration> served;  // in Native some are never
-                    for (const Answer& answer : outcome.answers)
-                      if (answer.code == 0 && answer.at >= kTorporWarmUp) served.push_back(answer.took);
+                    auto served = ServedLatencies(outcome);  // in Native some requests never are
                     summary["served_per_minute"] =
                         static_cast<double>(outcome.served) * 60 / ToSeconds(setup.workload.length);
                     summary["p98_ms"] = 1e3 * ToSeconds(NearestRank(served, kTorporPercentile));
@@ -70,7 +64,7 @@ absl::StatusOr<std::vector<Figure>> TorporEfficiency(const ExperimentOptions& op
               .paper = {}};
   for (const std::uint32_t rate : {80, 40, 20, 10}) {
     const auto functions = static_cast<std::uint32_t>(per_minute / rate);
-    const auto counts = Alike(model.name, functions, rate, MinutesOf(options));
+    const auto counts = Alike(model.name, functions, rate, MinutesOf(options, kMinutes));
     for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe"})) {
       sweep.cases.push_back({.key = absl::StrCat(rate, "/", preset),
                              .baseline = preset == "native" ? "" : absl::StrCat(rate, "/native"),
@@ -102,7 +96,7 @@ absl::StatusOr<std::vector<Figure>> TorporBalance(const ExperimentOptions& optio
                     return summary;
                   },
               .paper = {{"200/torpor/p98_ms", 35}}};
-  const auto counts = ScaledFunctions(inputs.samples, model, 40, 200, MinutesOf(options));
+  const auto counts = ScaledFunctions(inputs.samples, model, 40, 200, MinutesOf(options, kMinutes));
   for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe"}))
     sweep.cases.push_back({.key = "200/" + preset,
                            .baseline = preset == "native" ? "" : "200/native",
@@ -141,7 +135,7 @@ absl::StatusOr<std::vector<Figure>> TorporHeaviness(const ExperimentOptions& opt
     // heavy x bytes : light x bytes = 60 : 40
     const double heavy_to_light = 0.6 * light_bytes / (0.4 * heavy_bytes);
     const auto heavies = static_cast<std::uint32_t>(size * heavy_to_light / (1 + heavy_to_light));
-    MinuteCounts counts = TorporFunctions(inputs.samples, size, MinutesOf(options));
+    MinuteCounts counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kMinutes));
     for (std::uint32_t i = 0; i < size; ++i)
       counts.functions[i].model = (i + 1) * heavies / size > i * heavies / size ? heavy : light;
     for (const std::string& preset : PresetsOf(options, {"torpor-lru", "torpor", "troupe"}))

@@ -46,7 +46,7 @@ class ScheduleRun {
     cluster_.Start();
     clients_.operators().Prepare();
     cluster_.nodes().StretchRuns(World::WorkerDigest(ClientLoad::kLong), Duration());
-    starts_ = cluster_.nodes().WorkerStarts();
+    starts_ = cluster_.world().WorkerStarts();
     Plant();
     clients_.Begin();
     injector_.Schedule(faults_);
@@ -207,7 +207,7 @@ class ScheduleRun {
                                                        .once = NothingIsRepeated(),
                                                        .callers = {ClientLoad::kWorkflow}}));
     BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));
-    if (Calm() && cluster_.nodes().WorkerStarts() != starts_)
+    if (Calm() && cluster_.world().WorkerStarts() != starts_)
       Break("limits", "a worker was started again, though nothing had befallen any");
     CheckMemory();
     CheckLog();

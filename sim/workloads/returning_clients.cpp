@@ -53,13 +53,12 @@ void ReturningClients::KeyLoop() {
 // Half of them are asked again at once: by a client that has no patience, mostly elsewhere. Some go away
 // and come back.
 void ReturningClients::AskWithKey(RequestRecord record) {
-  const auto gateways = cluster().shape().GatewayNames();
   record.key = absl::StrCat("key-", ++keys_);
   record.question = absl::StrFormat("key %12d", keys_);
-  record.gateway = gateways[load_.Below(gateways.size())];
+  record.gateway = load_.AnyGateway();
   const auto request = requests_.Send(record, kTriesWithKey);
   if (load_.Below(2) == 0) {
-    record.gateway = gateways[load_.Below(gateways.size())];
+    record.gateway = load_.AnyGateway();
     cluster().agenda().In(load_.Pause(milliseconds(30)),
                           [this, record] { requests_.Send(record, kTriesWithKey); });
   }

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 class Canary : public ::testing::Test {
  protected:
   // The function "f" has two versions of different models.
-  explicit Canary(std::size_t nodes = 2) : world_(nodes) {
+  Canary() : world_(2) {
     EXPECT_TRUE(world_.Deploy("f", MiB(10)).ok());
     EXPECT_TRUE(
         world_
@@ -31,11 +31,10 @@ class Canary : public ::testing::Test {
   }
 
   absl::StatusOr<proto::AdminReply> Canaried(std::uint32_t percent) {
-    proto::AdminRequest request;
-    request.mutable_split_function()->set_name("f");
-    request.mutable_split_function()->mutable_canary()->set_version("2");
-    request.mutable_split_function()->mutable_canary()->set_percent(percent);
-    return world_.Ask(request);
+    return Ask([percent](auto& wish) {
+      wish.mutable_canary()->set_version("2");
+      wish.mutable_canary()->set_percent(percent);
+    });
   }
   absl::StatusOr<proto::AdminReply> Ask(const std::function<void(proto::SplitFunction&)>& wish) {
     proto::AdminRequest request;

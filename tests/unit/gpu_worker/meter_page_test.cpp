@@ -128,13 +128,14 @@ TEST_F(MeterPageTest, ARunPaysForItsShareOfTheMultiprocessors) {
   order.mutable_run()->set_meter("t/f");
   order.mutable_run()->set_sm_partition(50);
   const auto payer = meter.PayerOf(order, ladder);
-  EXPECT_EQ(payer.sms, ladder.For(50).sms);
-  EXPECT_EQ(payer.of, 132u);
+  EXPECT_EQ(payer.share.sms, ladder.For(50).sms);
+  EXPECT_EQ(payer.share.of, 132u);
   proto::WorkerOutcome outcome;
   outcome.mutable_run()->set_compute_ns(132'000);
   outcome.set_bytes(7);
   meter.Count(payer, outcome);
-  EXPECT_THAT(Lines(Read()), ElementsAre(absl::StrCat("t/f: ", payer.sms * 1000, " ns, 1 runs, 7 bytes")));
+  EXPECT_THAT(Lines(Read()),
+              ElementsAre(absl::StrCat("t/f: ", payer.share.sms * 1000, " ns, 1 runs, 7 bytes")));
 }
 
 TEST_F(MeterPageTest, ARunThatDidNotComputePaysNothing) {
