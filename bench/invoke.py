@@ -69,14 +69,22 @@ class Site:
                  *self.options], stdout=out, stderr=log))
         return name
 
-    def _wait(self, name, pattern, where="out", seconds=30):
+    def _wait(self, name, pattern, where="out", seconds=30, times=1):
+        """The first match, when there are so many."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            found = re.search(pattern, (self.home / f"{name}.{where}").read_text())
-            if found:
-                return found.group(0)
+            found = re.findall(pattern, (self.home / f"{name}.{where}").read_text())
+            if len(found) >= times:
+                return found[0]
             time.sleep(0.05)
         raise SystemExit(f"invoke.py: {name} is not up: {(self.home / f'{name}.log').read_text()[-1000:]}")
+
+    def noop_model(self):
+        model = self.home / "noop.onnx"
+        if not model.exists():
+            subprocess.run([sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(self.home),
+                            "noop"], check=True, stdout=subprocess.DEVNULL)
+        return model.read_bytes()
 
     def troupe(self, split):
         """Starts a cluster that serves the no-op model; returns the address of its infer path."""
@@ -90,11 +98,7 @@ class Site:
             node = gateway = self._daemon("all", "--role", "all", *manager, *front)
         url = self._wait(gateway, r"gateway at http://[0-9.:]+").split()[-1]
         self._wait(node, "worker-ready", "log")
-        model = self.home / "noop.onnx"
-        if not model.exists():
-            subprocess.run([sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(self.home),
-                            "noop"], check=True, stdout=subprocess.DEVNULL)
-        urllib.request.urlopen(f"{url}/v2/troupe/functions/noop", model.read_bytes(), 60).close()
+        urllib.request.urlopen(f"{url}/v2/troupe/functions/noop", self.noop_model(), 60).close()
         return f"{url}/v2/models/noop/infer"
 
     def nginx(self, size):

@@ -13,7 +13,6 @@ second of 32. Left out without --before.
 import argparse
 import pathlib
 import subprocess
-import sys
 import time
 import urllib.request
 
@@ -34,17 +33,10 @@ class LargeCluster(Site):
         gateway = self._daemon("gateway", "--role", "gateway", *at, "--http", "127.0.0.1:0")
         self.url = self._wait(gateway, r"gateway at http://[0-9.:]+").split()[-1]
         for number in range(nodes):
-            log = self.home / f"node-{number}.log"
-            end = time.monotonic() + 180
-            while log.read_text().count("worker-ready") < gpus:
-                if time.monotonic() > end:
-                    raise SystemExit(f"operators.py: node-{number} has not all of its workers: {log.read_text()[-500:]}")
-                time.sleep(0.1)
+            self._wait(f"node-{number}", "worker-ready", "log", 180, times=gpus)
 
     def deploy(self, functions):
-        subprocess.run([sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(self.home), "noop"],
-                       check=True, stdout=subprocess.DEVNULL)
-        model = (self.home / "noop.onnx").read_bytes()
+        model = self.noop_model()
         for number in range(functions):
             urllib.request.urlopen(f"{self.url}/v2/troupe/functions/f{number:04d}", model, 60).close()
 

@@ -75,12 +75,8 @@ class Network(Site):
         return self.deploy(url)
 
     def deploy(self, url):
-        model = self.home / "noop.onnx"
-        if not model.exists():
-            subprocess.run(["/usr/bin/python3", str(ROOT / "examples" / "make_models.py"), "--output", str(self.home), "noop"],
-                           check=True, stdout=subprocess.DEVNULL)
         context = ssl._create_unverified_context() if url.startswith("https") else None
-        urllib.request.urlopen(f"{url}/v2/troupe/functions/noop", model.read_bytes(), 60, context=context).close()
+        urllib.request.urlopen(f"{url}/v2/troupe/functions/noop", self.noop_model(), 60, context=context).close()
         return f"{url}/v2/models/noop/infer"
 
 

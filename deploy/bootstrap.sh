@@ -39,9 +39,9 @@ fuzz_packages=(clang-14 libclang-rt-14-dev libomp-14-dev llvm-14)  # compiler, l
 bench_packages=(python3-torch nginx-light)                         # what `make bench` measures against
 
 deploy_packages=(
-  ansible openssh-client python3-yaml     # playbooks, and how they reach hosts
+  ansible-core openssh-client python3-yaml  # playbooks, and how they reach hosts
   systemd-container mmdebstrap iproute2 util-linux  # hosts that are made on this machine
-  lintian man-db                          # what judges packages and man pages
+  lintian man-db zsh fish                 # what judges packages, man pages and completion
 )
 
 say() { printf 'bootstrap: %s\n' "$*"; }

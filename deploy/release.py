@@ -47,10 +47,9 @@ def differences(first, second):
     return found
 
 
-def unpack(archive, folder, commit):
+def unpack(archive, folder):
     folder.mkdir(parents=True)
     run("tar", "--extract", "--gzip", "--file", archive, "--directory", folder, "--strip-components=1")
-    (folder / "COMMIT").write_text(commit + "\n")  # there is no history to ask
 
 
 def build(folder, jobs, moment, cache):
@@ -125,7 +124,7 @@ def main():
     out.mkdir(parents=True)
     sources = out / f"troupe-{release}.tar.gz"
     with sources.open("wb") as file:
-        tree = subprocess.Popen(["git", "archive", f"--prefix=troupe-{release}/", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE)
+        tree = subprocess.Popen(["git", "archive", f"--prefix=troupe-{release}/", f"--add-virtual-file=troupe-{release}/COMMIT:{commit}", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE)
         run("gzip", "--no-name", "--best", stdin=tree.stdout, stdout=file)
         if tree.wait() != 0:
             sys.exit("release: git archive failed")
@@ -135,7 +134,7 @@ def main():
         for name, cache in (("one", True), ("another-one", False)):
             print(f"release: build in {name}{'' if cache else ', without a compiler cache'}", flush=True)
             folder = pathlib.Path(scratch) / name
-            unpack(sources, folder, commit)
+            unpack(sources, folder)
             made.append(build(folder, given.jobs, moment, cache))
         if wrong := differences(*made):
             for sentence in wrong:

@@ -87,18 +87,18 @@ def body(lines):
     return out, commands
 
 
-def sections(program, words, own, depth=0):
+def sections(program, words):
     """Of each command below `words`, in the order of the help."""
     lines, out = help_of(program, words), []
     text, commands = body(lines)
     if words:
-        out += [f".SS {quoted(' '.join([own, *words]))}"]
+        out += [f".SS {quoted(' '.join([program.name, *words]))}"]
     out += text
     for command in commands:
         # A companion is another program with a page of its own; `help` is what this page has.
-        if not command or command[0] in ("help", "shell", "simulate", "chaos-sim", "experiment", "audit", "store") and own == "troupe":
+        if not command or command[0] in ("help", "shell", "simulate", "chaos-sim", "experiment", "audit", "store") and program.name == "troupe":
             continue
-        out += sections(program, (words + command) if own != "troupe" else command, own, depth + 1)
+        out += sections(program, command if program.name == "troupe" else words + command)
     return out
 
 
@@ -106,7 +106,7 @@ def page(program, release):
     section, summary, related = PAGES[program.name]
     out = [f'.TH {program.name.upper()} {section} "" "Troupe {release}" "Troupe"', ".SH NAME",
            f"{quoted(program.name)} \\- {quoted(summary)}", ".SH DESCRIPTION"]
-    out += sections(program, [], program.name)
+    out += sections(program, [])
     if program.name in FILES:
         out.append(".SH FILES")
         for path, what in FILES[program.name]:

@@ -16,29 +16,19 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/deploy"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tests/deploy"), str(ROOT / "bench"), str(ROOT / "tests/e2e/harness")]
 from rig import hosts, packages  # noqa: E402
 from rig.hosts import run  # noqa: E402
 from rig.load import Clients, Traffic  # noqa: E402
 from rig.playbooks import PLAYBOOKS, Operator  # noqa: E402
 from report import Report  # noqa: E402
+from waiting import eventually  # noqa: E402
 
 SKIPPED = 77
 given = None  # the command line
 figures = {}
 DIGITS = ROOT / "examples/digits/digits.onnx"
 IMAGE = {"inputs": [{"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.5] * 64}]}
-
-
-def eventually(condition, what, seconds=60):
-    """The first true value of condition()."""
-    end, seen = time.monotonic() + seconds, None
-    while time.monotonic() < end:
-        seen = condition()
-        if seen:
-            return seen
-        time.sleep(0.2)
-    raise AssertionError(f"not within {seconds} s: {what}; last seen: {seen!r}")
 
 
 def built_packages():
@@ -225,8 +215,15 @@ class Story(unittest.TestCase):
         playing.wait()
         playing.stdout.close()
         self.operator.play("site.yml").good()
-        self.assertIn("log-level: debug", self.host("node-2").run("cat", "/etc/troupe/node.yml").stdout)
+        node = self.host("node-2")
+        self.assertIn("log-level: debug", node.run("cat", "/etc/troupe/node.yml").stdout)
         self.assertEqual(sum(self.operator.play("site.yml").good().changed.values()), 0)
+        # As a play leaves it that ends between the two: the configuration is written, and not in force.
+        main = lambda: node.run("systemctl", "show", "--property", "MainPID", "--value", "troupe-node").stdout.strip()
+        before = main()
+        node.run("touch", "/etc/troupe/node.yml")
+        self.assertEqual(self.operator.play("site.yml").good().changed, {"head": 0, "node-1": 0, "node-2": 1})
+        self.assertNotEqual(main(), before, "the node was started anew with its configuration")
 
     def test_10_a_host_that_does_not_answer_is_named(self):
         self.operator.write("gone.yml", nodes=["node-1", "node-2", "nowhere"])
@@ -290,7 +287,7 @@ class Story(unittest.TestCase):
         [backup] = (self.operator.folder / "backups").iterdir()
         self.troupe("function", "deploy", "later", "/root/digits.onnx")
         (self.operator.folder / "damaged.tar.gz").write_bytes(backup.read_bytes()[:2000])
-        self.operator.play("restore.yml", "-e", "backup=damaged.tar.gz").bad("Restore")
+        self.operator.play("restore.yml", "-e", f"backup={self.operator.folder}/damaged.tar.gz").bad("The backup, unpacked on the host")
         self.assertIn("later", self.troupe("function", "list").stdout)
         self.operator.play("restore.yml", "-e", f"backup={backup}").good()
         listed = self.troupe("function", "list").stdout

@@ -188,9 +188,14 @@ class Containers(unittest.TestCase):
     def test_compose(self):
         composed = yaml.safe_load((DEPLOY / "container/compose.yaml").read_text())
         volumes = set(composed["volumes"])
+        image = (DEPLOY / "container/Containerfile").read_text()
+        [user] = re.findall(r"useradd .*--uid (\d+)", image)
+        self.assertEqual(composed["x-daemon"]["tmpfs"], ["/tmp", f"/run/troupe:uid={user},mode=0700"])
+        [owned] = re.findall(r"install --directory --owner=troupe .*", image)
         for name, service in composed["services"].items():
             for volume in service["volumes"]:
                 self.assertIn(volume.split(":")[0], volumes, name)
+                self.assertIn(volume.split(":")[1], owned.split(), f"{name}: Docker gives root what the image does not have")
             if name == "certificates":
                 self.assertTrue((DEPLOY / "container" / service["build"]["context"] / service["build"]["dockerfile"]).exists())
                 issued = re.findall(r"^issue \w+ (\S+)$", service["command"][0], re.MULTILINE)
