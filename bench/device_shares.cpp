@@ -35,7 +35,7 @@ Load Drive(Rig& rig, const std::vector<Instance>& instances, std::size_t depth, 
   load.times.resize(instances.size());
   const auto send = [&](std::size_t i) {
     proto::WorkerOrder order = instances[i].model.run;
-    order.mutable_run()->set_sm_partition(instances[i].share);
+    order.mutable_run()->mutable_sharing()->set_sm_partition(instances[i].share);
     under_way[rig.Send(std::move(order))] = i;
   };
   const std::int64_t busy = BusyOf(rig);

@@ -49,9 +49,9 @@ absl::Status ValidateCompute(const proto::FunctionRecord& record) {
                                                    static_cast<int>(record.precision()), "; there are ",
                                                    std::string(proto::kPrecisionNames)));
   }
-  if (record.sm_partition() > 100) {
+  if (record.sharing().sm_partition() > 100) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the SM partition is ", record.sm_partition(),
+        absl::StrCat("the SM partition is ", record.sharing().sm_partition(),
                      " %; give 1 to 100 percent of a GPU's SMs, or none for all of them"));
   }
   const Duration limit(record.run_limit_ns());
@@ -173,6 +173,10 @@ void FunctionRegistry::Apply(const proto::DeployFunction& command, Revision revi
                "a deployment without a version was applied");
   Remember(command.record().key(), revision);
   proto::FunctionRecord record = command.record();
+  // As an earlier release stored it.
+  if (record.sm_partition() > 0 && record.sharing().sm_partition() == 0)
+    record.mutable_sharing()->set_sm_partition(record.sm_partition());
+  record.clear_sm_partition();
   record.set_revision(revision);
   table_.Put(record);
 }

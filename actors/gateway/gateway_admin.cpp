@@ -46,7 +46,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
     deploy.set_isolation(*isolation);
   }
   deploy.set_precision(deployment.precision);
-  deploy.set_sm_partition(deployment.sm_partition);
+  if (deployment.sm_partition > 0) deploy.mutable_sharing()->set_sm_partition(deployment.sm_partition);
   deploy.set_run_limit_ns(deployment.run_limit.count());
   if (deployment.deadline > Duration::zero())
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());

@@ -326,7 +326,7 @@ class Worker : public caf::event_based_actor {
   void Run(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
     Touch(digest);
-    shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sm_partition());
+    shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sharing().sm_partition());
     const bool passes = order.run().by_layer();
     if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));

@@ -38,7 +38,7 @@ proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
   record.set_tenant(wish.tenant());
   record.set_isolation(wish.isolation());
   record.set_precision(wish.precision());
-  record.set_sm_partition(wish.sm_partition());
+  if (wish.has_sharing()) *record.mutable_sharing() = wish.sharing();
   record.set_run_limit_ns(wish.run_limit_ns());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : default_slo;
   // A percentile alone is one of the default deadline.

@@ -33,7 +33,7 @@ bool LaunchSlots::Computes(const DevicePlan& plan) const {
 }
 
 bool LaunchSlots::TakeShare(Run& run) {
-  const std::optional<SmShare> share = shares_.Take(run.request.order.sm_partition());
+  const std::optional<SmShare> share = shares_.Take(run.request.order.sharing().sm_partition());
   if (share) run.arguments.share = *share;
   return share.has_value();
 }

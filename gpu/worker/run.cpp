@@ -40,9 +40,9 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
       return absl::InvalidArgumentError(absl::StrCat("input ", tensor.spec().name(), " was given twice"));
     }
   }
-  if (order.sm_partition() > 100) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a run asks for ", order.sm_partition(), " % of the device's SMs, which has 100"));
+  if (order.sharing().sm_partition() > 100) {
+    return absl::InvalidArgumentError(absl::StrCat("a run asks for ", order.sharing().sm_partition(),
+                                                   " % of the device's SMs, which has 100"));
   }
   if (order.stateful().empty() != order.state().empty())
     return absl::InvalidArgumentError("a run names the function of its state and the tensors, or neither");

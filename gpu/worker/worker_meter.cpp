@@ -8,7 +8,7 @@ WorkerMeter::Payer WorkerMeter::PayerOf(const proto::WorkerOrder& order, const S
   if (page_ == nullptr) return {};
   if (order.has_swap_in()) return {.key = order.swap_in().meter()};
   if (!order.has_run() || order.run().meter().empty()) return {};
-  return {.key = order.run().meter(), .share = ladder.For(order.run().sm_partition())};
+  return {.key = order.run().meter(), .share = ladder.For(order.run().sharing().sm_partition())};
 }
 
 void WorkerMeter::Count(const Payer& payer, const proto::WorkerOutcome& outcome) const {

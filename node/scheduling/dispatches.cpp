@@ -66,12 +66,12 @@ void Dispatches::OrderRun(const HeldStart& start) {
   const auto* function = parts_.models.FunctionOf(held->message);
   if (function != nullptr) {
     order.mutable_run()->set_precision(function->precision());
-    order.mutable_run()->set_sm_partition(function->sm_partition());
+    if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
   }
   if (!held->trial)
     order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
   held->limit = RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
-                            parts_.scheduler.RunsOf(dispatch.model), order.run().sm_partition());
+                            parts_.scheduler.RunsOf(dispatch.model), order.run().sharing().sm_partition());
   order.mutable_run()->set_run_limit_ns(held->limit.limit.count());
   if (const auto* state = parts_.states.declared().ByKey(dispatch.state))
     *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};

@@ -39,7 +39,7 @@ absl::Status ReadComputeSettings(const YamlMap& map, proto::DeployRequest& deplo
   }
   if (map.Has("sm_partition")) {
     TROUPE_ASSIGN_OR_RETURN(const auto percent, map.Percent("sm_partition", 1));
-    deploy.set_sm_partition(percent);
+    deploy.mutable_sharing()->set_sm_partition(percent);
   }
   if (map.Has("run_limit")) {
     TROUPE_ASSIGN_OR_RETURN(const auto limit, map.Time("run_limit"));
@@ -94,7 +94,8 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
     if (record.isolation() == isolation) settings["isolation"] = std::string(name);
   if (record.precision() != proto::PRECISION_FP32)
     settings["precision"] = std::string(proto::Name(record.precision()));
-  if (record.sm_partition() > 0) settings["sm_partition"] = Cat(record.sm_partition(), "%");
+  if (record.sharing().sm_partition() > 0)
+    settings["sm_partition"] = Cat(record.sharing().sm_partition(), "%");
   if (record.run_limit_ns() > 0) settings["run_limit"] = ExactTime(record.run_limit_ns());
   if (!record.state().empty())
     settings["state"] =
@@ -128,7 +129,7 @@ proto::FunctionRecord RecordOf(const proto::DeployRequest& wish) {
   record.set_tenant(wish.tenant());
   record.set_isolation(wish.isolation());
   record.set_precision(wish.precision());
-  record.set_sm_partition(wish.sm_partition());
+  if (wish.has_sharing()) *record.mutable_sharing() = wish.sharing();
   record.set_run_limit_ns(wish.run_limit_ns());
   *record.mutable_state() = wish.state();
   return record;

@@ -50,7 +50,7 @@ absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deplo
       return UsageError(Cat("--sm-partition is ", arguments.Text("--sm-partition"),
                             "; it is a whole number of percent from 1 to 100"));
     }
-    deploy.set_sm_partition(static_cast<std::uint32_t>(percent));
+    deploy.mutable_sharing()->set_sm_partition(static_cast<std::uint32_t>(percent));
   }
   if (arguments.Has("--run-limit")) {
     const Duration limit = arguments.DurationOr("--run-limit", Duration::zero());
@@ -152,7 +152,7 @@ absl::Status FunctionList(Session& session, const Arguments&) {
 proto::AdminReply GpusFor(Session& session, const proto::AdminReply& shown) {
   const auto& functions = shown.functions();
   if (std::none_of(functions.begin(), functions.end(),
-                   [](const auto& function) { return function.record().sm_partition() > 0; }))
+                   [](const auto& function) { return function.record().sharing().sm_partition() > 0; }))
     return {};
   proto::AdminRequest request;
   request.mutable_list_gpus();

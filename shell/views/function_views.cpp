@@ -76,8 +76,9 @@ std::string ComputeLines(const proto::FunctionRecord& record, const proto::Admin
   std::string out;
   if (record.precision() != proto::PRECISION_FP32)
     Append(&out, "\nprecision  ", std::string(proto::Name(record.precision())));
-  if (record.sm_partition() > 0)
-    Append(&out, "\nSM share   ", record.sm_partition(), " %", ShareLines(record.sm_partition(), gpus));
+  if (record.sharing().sm_partition() > 0)
+    Append(&out, "\nSM share   ", record.sharing().sm_partition(), " %",
+           ShareLines(record.sharing().sm_partition(), gpus));
   if (record.run_limit_ns() > 0)
     Append(&out, "\nrun limit  ", FormatDuration(Duration(record.run_limit_ns())));
   return out;

@@ -29,7 +29,7 @@ TEST(State, ARunIsComputedAsItsFunctionSays) {
     return [=](proto::DeployRequest& wish) {
       wish.set_name(name);
       wish.set_precision(precision);
-      wish.set_sm_partition(percent);
+      wish.mutable_sharing()->set_sm_partition(percent);
     };
   };
   for (const auto& wish : {as("net", proto::PRECISION_FP16, 24), as("exact", proto::PRECISION_FP32, 0),

@@ -68,16 +68,16 @@ TEST_F(FunctionRegistryTest, AProblemIsToldInSnapshotsAndEndsWithANewVersion) {
 TEST_F(FunctionRegistryTest, PrecisionAndPartitionAreOnesThatThereAre) {
   proto::DeployFunction wish = Deploy("f");
   for (const std::uint32_t percent : {0u, 1u, 100u}) {
-    wish.mutable_record()->set_sm_partition(percent);
+    wish.mutable_record()->mutable_sharing()->set_sm_partition(percent);
     wish.mutable_record()->set_precision(proto::PRECISION_FP16);
     const auto command = registry.ValidateDeploy(wish);
     ASSERT_TRUE(command.ok()) << command.status();
-    EXPECT_EQ(command->record().sm_partition(), percent);
+    EXPECT_EQ(command->record().sharing().sm_partition(), percent);
     EXPECT_EQ(command->record().precision(), proto::PRECISION_FP16);
   }
-  wish.mutable_record()->set_sm_partition(101);
+  wish.mutable_record()->mutable_sharing()->set_sm_partition(101);
   EXPECT_THAT(registry.ValidateDeploy(wish).status().message(), HasSubstr("is 101 %; give 1 to 100 percent"));
-  wish.mutable_record()->set_sm_partition(50);
+  wish.mutable_record()->mutable_sharing()->set_sm_partition(50);
   wish.mutable_record()->set_precision(static_cast<proto::Precision>(9));
   EXPECT_THAT(registry.ValidateDeploy(wish).status().message(), HasSubstr("fp32, tf32, bf16, fp16"));
 }

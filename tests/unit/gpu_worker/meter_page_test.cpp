@@ -126,7 +126,7 @@ TEST_F(MeterPageTest, ARunPaysForItsShareOfTheMultiprocessors) {
   const ShareLadder ladder(132, 8, 16);
   proto::WorkerOrder order;
   order.mutable_run()->set_meter("t/f");
-  order.mutable_run()->set_sm_partition(50);
+  order.mutable_run()->mutable_sharing()->set_sm_partition(50);
   const auto payer = meter.PayerOf(order, ladder);
   EXPECT_EQ(payer.share.sms, ladder.For(50).sms);
   EXPECT_EQ(payer.share.of, 132u);

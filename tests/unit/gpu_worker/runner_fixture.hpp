@@ -149,7 +149,7 @@ class RunnerTest : public testing::Test {
     request.order.set_digest(digest);
     request.order.set_priority(priority);
     request.order.set_timeout_ns(timeout_ns);
-    request.order.set_sm_partition(share_);
+    request.order.mutable_sharing()->set_sm_partition(share_);
     request.order.set_run_limit_ns(run_limit_.count());
     *request.order.add_inputs() = SmallInput(rows);
     if (copy != nullptr) request.host = Host(*copy);

@@ -265,7 +265,7 @@ TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
   EXPECT_EQ(deploy.tenant(), "t");
   EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
   EXPECT_EQ(deploy.precision(), proto::PRECISION_BF16);
-  EXPECT_EQ(deploy.sm_partition(), 40U);
+  EXPECT_EQ(deploy.sharing().sm_partition(), 40U);
   EXPECT_EQ(deploy.run_limit_ns(), 1'500'000);
   ASSERT_EQ(deploy.state().size(), 1);
   EXPECT_EQ(deploy.state(0).output(), "present");
@@ -410,7 +410,7 @@ TEST_F(Declarative, AnExportIsWhatApplyFindsUnchanged) {
   first.set_tenant("a \"b\"\n");
   first.set_isolation(proto::ISOLATION_FUNCTION);
   first.set_precision(proto::PRECISION_FP16);
-  first.set_sm_partition(12);
+  first.mutable_sharing()->set_sm_partition(12);
   first.set_run_limit_ns(1'234'567'890);
   first.mutable_slo()->set_percentile(99.9);
   first.add_state()->set_input("past");

@@ -44,7 +44,7 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_EQ(deploy.tenant(), "t");
   EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
   EXPECT_EQ(deploy.precision(), proto::PRECISION_FP16);
-  EXPECT_EQ(deploy.sm_partition(), 12u);
+  EXPECT_EQ(deploy.sharing().sm_partition(), 12u);
   EXPECT_EQ(deploy.run_limit_ns(), 5'000'000'000);
   EXPECT_EQ(deploy.slo().deadline_ns(), 50000000);
   EXPECT_EQ(deploy.slo().percentile(), 99);
@@ -136,7 +136,7 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_EQ(troupe.cluster.asked.back().request_case(), Request::kShowFunction)
       << "the GPUs are not asked for";
   reply.mutable_functions(0)->mutable_record()->set_precision(proto::PRECISION_BF16);
-  reply.mutable_functions(0)->mutable_record()->set_sm_partition(12);
+  reply.mutable_functions(0)->mutable_record()->mutable_sharing()->set_sm_partition(12);
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowFunction, reply);
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
