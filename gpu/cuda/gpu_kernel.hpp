@@ -40,7 +40,7 @@ class GpuKernel : public Kernel {
  public:
   // Addresses in `in` and `out` are the GPU's. Puts its work on the stream and returns.
   virtual absl::Status Enqueue(const KernelLaunch& launch, In in, Out out, std::byte* scratch) const = 0;
-  absl::Status Run(In, Out, std::byte*) final {
+  absl::Status Run(In, Out, std::byte*) const final {
     return absl::InternalError("a kernel of the GPU was run on the host");
   }
 };

@@ -59,7 +59,7 @@ class GraphSet {
   std::vector<CUgraphExec> executables_;
 };
 
-// Of one plan, whose launches come one at a time.
+// Of one plan on one CUDA stream, where its launches come one at a time.
 class PlanGraphs {
  public:
   // Puts the steps from `begin` to `end` on the stream of the launch.

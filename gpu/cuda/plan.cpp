@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
@@ -79,7 +82,6 @@ class ProgramPlan final : public CudaPlan {
     auto plan = std::make_shared<ProgramPlan>(tools, std::move(inputs), std::move(program));
     plan->weights_bytes_ = Bytes(model.weights_bytes());
     TROUPE_RETURN_IF_ERROR(plan->BringConstants());
-    TROUPE_ASSIGN_OR_RETURN(plan->trouble_, TroubleWord::Make(tools.context));
     for (const proto::TensorSpec& spec : plan->inputs_) {
       TROUPE_ASSIGN_OR_RETURN(const Bytes bytes, ConcreteBytes(spec));
       plan->input_bytes_.push_back(bytes);
@@ -88,10 +90,7 @@ class ProgramPlan final : public CudaPlan {
   }
 
   ProgramPlan(Tools& tools, std::vector<proto::TensorSpec> inputs, Program program)
-      : tools_(tools),
-        inputs_(std::move(inputs)),
-        program_(std::move(program)),
-        graphs_(tools.context, tools.graphs) {
+      : tools_(tools), inputs_(std::move(inputs)), program_(std::move(program)) {
     for (ProgramValue& value : program_.values)
       value.info.constant = nullptr;  // of Prepare's weights, which may move
     for (const Instruction& instruction : program_.instructions) weights_.push_back(WeightsOf(instruction));
@@ -122,6 +121,15 @@ class ProgramPlan final : public CudaPlan {
 
  private:
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  // What launches on one CUDA stream, which are one at a time, write to.
+  struct OnStream {
+    OnStream(Tools& tools, std::size_t steps, std::shared_ptr<TroubleWord> word)
+        : graphs(tools.context, tools.graphs), groups(steps), trouble(std::move(word)) {}
+    PlanGraphs graphs;
+    LaunchGroups groups;
+    std::shared_ptr<TroubleWord> trouble;
+  };
+  absl::StatusOr<OnStream*> On(CUstream stream);
   [[nodiscard]] Ranges WeightsOf(const Instruction& instruction) const;
   absl::Status BringConstants();
   absl::Status Enqueue(const Instruction& instruction, const KernelLaunch& launch,
@@ -144,9 +152,8 @@ class ProgramPlan final : public CudaPlan {
   Bytes weights_bytes_;
   std::vector<Ranges> weights_;                                // per instruction
   std::vector<std::shared_ptr<const DeviceBlock>> constants_;  // as program_.constants
-  std::shared_ptr<TroubleWord> trouble_;
-  PlanGraphs graphs_;
-  LaunchGroups groups_{program_.instructions.size()};
+  std::mutex mutex_;
+  std::map<CUstream, OnStream> streams_;  // guarded by mutex_; an entry is its stream's launch's
 };
 
 ProgramPlan::Ranges ProgramPlan::WeightsOf(const Instruction& instruction) const {
@@ -293,6 +300,19 @@ absl::Status ProgramPlan::SubmitSteps(Submission& submission, const KernelLaunch
   return marks.Pass(step_count());
 }
 
+absl::StatusOr<ProgramPlan::OnStream*> ProgramPlan::On(CUstream stream) {
+  const std::lock_guard lock(mutex_);
+  auto found = streams_.find(stream);
+  if (found == streams_.end()) {
+    TROUPE_ASSIGN_OR_RETURN(auto word, TroubleWord::Make(tools_.context));
+    found = streams_
+                .emplace(std::piecewise_construct, std::forward_as_tuple(stream),
+                         std::forward_as_tuple(tools_, step_count(), std::move(word)))
+                .first;
+  }
+  return &found->second;
+}
+
 absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& arguments,
                                  const Moved& moved) {
   TROUPE_CHECK(arguments.inputs.size() == inputs_.size(), "a launch binds every input");
@@ -301,22 +321,23 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
   TROUPE_CHECK(!arguments.pieces.empty() || arguments.weights.size >= weights_bytes_,
                "a launch needs its weights");
   TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks need a callback");
-  *trouble_->get() = 0;
-  const KernelLaunch launch{tools_, submission.stream(), trouble_->get(),
+  TROUPE_ASSIGN_OR_RETURN(OnStream* const here, On(submission.stream()));
+  *here->trouble->get() = 0;
+  const KernelLaunch launch{tools_, submission.stream(), here->trouble->get(),
                             tools_.kernels->BlocksOn(arguments.share.sms)};
   // With a gate each step may wait for something else: weights are still on their way.
-  GroupedLaunch groups(submission, groups_, arguments, step_count());
+  GroupedLaunch groups(submission, here->groups, arguments, step_count());
   LaunchKey key = KeyOf(submission.stream(), arguments, groups.ends());
   key.blocks = launch.blocks;
   std::shared_ptr<const GraphSet> graphs;
   if (!arguments.gate) {
-    graphs = graphs_.Find(
+    graphs = here->graphs.Find(
         key, [&](std::size_t begin, std::size_t end) { return EnqueueSteps(begin, end, launch, arguments); });
   }
   TROUPE_RETURN_IF_ERROR(graphs != nullptr ? Replay(*graphs, key, submission, arguments, groups, moved)
                                            : SubmitSteps(submission, launch, arguments, groups, moved));
   groups.Submitted();
-  submission.Verify([trouble = trouble_, graphs]() -> absl::Status {
+  submission.Verify([trouble = here->trouble, graphs]() -> absl::Status {
     if (*trouble->get() == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("an index in the data lies outside of what it chooses from");
   });

@@ -42,7 +42,6 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Build(const proto::Model& model,
 CpuPlan::CpuPlan(Program program) : program_(std::move(program)), steps_(program_.instructions.size()) {
   for (ProgramValue& value : program_.values) {
     value.info.constant = nullptr;  // pointed into the weights of Build, which may move
-    shapes_.push_back(value.info.shape);
   }
   for (std::size_t i = 0; i < steps_.size(); ++i) PrepareStep(program_.instructions[i], steps_[i]);
 }
@@ -139,55 +138,68 @@ std::byte* CpuPlan::Address(const ProgramValue& value, const PlanBindings& bindi
   return nullptr;
 }
 
-void CpuPlan::Bind(const Instruction& instruction, Step& step, const PlanBindings& bindings) {
-  for (std::size_t i = 0; i < step.in.size(); ++i) {
+std::unique_ptr<CpuPlan::Frame> CpuPlan::MakeFrame() const {
+  auto frame = std::make_unique<Frame>();
+  for (const Step& step : steps_) frame->steps.push_back({step.in, step.out});
+  for (const ProgramValue& value : program_.values) frame->shapes.push_back(value.info.shape);
+  return frame;
+}
+
+void CpuPlan::Bind(std::size_t step, Frame& frame, const PlanBindings& bindings) const {
+  const Instruction& instruction = program_.instructions[step];
+  const bool shapes_vary = steps_[step].shapes_vary;
+  Frame::Views& views = frame.steps[step];
+  for (std::size_t i = 0; i < views.in.size(); ++i) {
     if (instruction.inputs[i] == kAbsent) continue;
     const std::size_t id = Index(instruction.inputs[i]);
-    step.in[i].data = Address(program_.values[id], bindings);
-    if (step.shapes_vary) step.in[i].shape = shapes_[id];
+    views.in[i].data = Address(program_.values[id], bindings);
+    if (shapes_vary) views.in[i].shape = frame.shapes[id];
   }
-  for (std::size_t i = 0; i < step.out.size(); ++i) {
+  for (std::size_t i = 0; i < views.out.size(); ++i) {
     if (instruction.outputs[i] == kAbsent) continue;
     const ProgramValue& value = program_.values[Index(instruction.outputs[i])];
-    step.out[i].data = Address(value, bindings);
-    if (step.shapes_vary) step.out[i].shape = value.info.shape;
+    views.out[i].data = Address(value, bindings);
+    if (shapes_vary) views.out[i].shape = value.info.shape;
   }
 }
 
-absl::Status CpuPlan::KeepShapes(const Instruction& instruction, const Step& step) {
-  for (std::size_t i = 0; i < step.out.size(); ++i) {
+absl::Status CpuPlan::KeepShapes(std::size_t step, Frame& frame) const {
+  const Instruction& instruction = program_.instructions[step];
+  const std::vector<TensorView>& out = frame.steps[step].out;
+  for (std::size_t i = 0; i < out.size(); ++i) {
     if (instruction.outputs[i] == kAbsent) continue;
     const std::size_t id = Index(instruction.outputs[i]);
-    const Shape& shape = step.out[i].shape;
+    const Shape& shape = out[i].shape;
     const auto elements = CountElements(shape);
     if (!elements.ok() || *elements > program_.values[id].info.elements()) {
       return absl::InternalError(absl::StrCat(instruction.label, ": output of shape ", FormatShape(shape),
                                               " exceeds its bound ",
                                               FormatShape(program_.values[id].info.shape)));
     }
-    shapes_[id] = shape;
+    frame.shapes[id] = shape;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<proto::TensorSpec>> CpuPlan::Run(const PlanBindings& bindings) {
+absl::StatusOr<std::vector<proto::TensorSpec>> CpuPlan::Run(const PlanBindings& bindings) const {
   TROUPE_RETURN_IF_ERROR(CheckBindings(bindings));
   const ThreadsScope scope(program_.threads);
+  const auto frame = frames_.Take([this] { return MakeFrame(); });
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (bindings.before_step) TROUPE_RETURN_IF_ERROR(bindings.before_step(i));
-    Instruction& instruction = program_.instructions[i];
-    Step& step = steps_[i];
-    Bind(instruction, step, bindings);
+    const Instruction& instruction = program_.instructions[i];
+    Bind(i, *frame, bindings);
+    Frame::Views& views = frame->steps[i];
     std::byte* scratch = bindings.activations + instruction.scratch;
-    if (absl::Status status = instruction.kernel->Run(step.in, step.out, scratch); !status.ok()) {
+    if (absl::Status status = instruction.kernel->Run(views.in, views.out, scratch); !status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat(instruction.label, ": ", std::string(status.message())));
     }
-    if (step.shapes_vary) TROUPE_RETURN_IF_ERROR(KeepShapes(instruction, step));
+    if (steps_[i].shapes_vary) TROUPE_RETURN_IF_ERROR(KeepShapes(i, *frame));
   }
   std::vector<proto::TensorSpec> specs = program_.output_specs;
   for (std::size_t o = 0; o < specs.size(); ++o) {
-    const Shape& shape = shapes_[Index(program_.outputs[o])];
+    const Shape& shape = frame->shapes[Index(program_.outputs[o])];
     for (std::size_t d = 0; d < shape.size() && d < static_cast<std::size_t>(specs[o].shape_size()); ++d) {
       specs[o].set_shape(static_cast<int>(d), shape[d]);
     }

@@ -1,10 +1,12 @@
 // CPU PLAN: a program whose memory is laid out, ready to run. Internal to gpu/engine.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "gpu/engine/plan.hpp"
 #include "gpu/engine/program.hpp"
+#include "gpu/ops/frame_pool.hpp"
 
 namespace troupe::gpu {
 
@@ -24,7 +26,7 @@ class CpuPlan final : public Plan {
   [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override {
     return steps_[step].weights;
   }
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override;
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override;
 
  private:
   struct Step {
@@ -33,16 +35,26 @@ class CpuPlan final : public Plan {
     std::vector<TensorView> out;
     bool shapes_vary = false;  // some input or output has a shape that only the run knows
   };
+  // What one run writes to.
+  struct Frame {
+    struct Views {
+      std::vector<TensorView> in;
+      std::vector<TensorView> out;
+    };
+    std::vector<Views> steps;
+    std::vector<Shape> shapes;  // per value: the shape in this run
+  };
 
   void PrepareStep(const Instruction& instruction, Step& step) const;
+  [[nodiscard]] std::unique_ptr<Frame> MakeFrame() const;
   absl::Status CheckBindings(const PlanBindings& bindings) const;
   [[nodiscard]] std::byte* Address(const ProgramValue& value, const PlanBindings& bindings) const;
-  void Bind(const Instruction& instruction, Step& step, const PlanBindings& bindings);
-  absl::Status KeepShapes(const Instruction& instruction, const Step& step);
+  void Bind(std::size_t step, Frame& frame, const PlanBindings& bindings) const;
+  absl::Status KeepShapes(std::size_t step, Frame& frame) const;
 
   Program program_;
   std::vector<Step> steps_;
-  std::vector<Shape> shapes_;  // per value: the shape in this run
+  mutable FramePool<Frame> frames_;
 };
 
 }  // namespace troupe::gpu

@@ -2,7 +2,8 @@
 // GPU's compute).
 //
 //   model + concrete shapes -> Build (shape inference, folding of shape arithmetic, kernels, activation
-//   memory by lifetime) -> Run, any number of times, one at a time.
+//   memory by lifetime) -> Run, any number of times, on several threads at a time, each with memory of its
+//   own.
 //
 // Its maker owns it (a worker's plan cache, the importer, a benchmark). Build is slow (primitives are
 // created: 70 ms for a ResNet-50) and stays off the request path; Run allocates nothing that depends on the
@@ -74,7 +75,7 @@ class Plan {
   [[nodiscard]] virtual Bytes activation_extent(std::size_t) const { return activation_bytes(); }
   [[nodiscard]] virtual const StepWeights& step_weights(std::size_t step) const = 0;
   // Runs every step in order. Returns the real output shapes (equal to outputs() unless they depend on data).
-  virtual absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) = 0;
+  virtual absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const = 0;
 };
 
 // A model whose weights lie in the layout that this machine's kernels want. Derivable from the canonical

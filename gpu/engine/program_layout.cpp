@@ -13,7 +13,7 @@ namespace {
 // one value that is two outputs.
 class CopyKernel final : public Kernel {
  public:
-  absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte*) override {
+  absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte*) const override {
     out[0].shape = in[0].shape;
     std::size_t bytes = ElementSize(in[0].type);
     for (std::int64_t dim : in[0].shape) bytes *= static_cast<std::size_t>(dim);

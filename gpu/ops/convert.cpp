@@ -214,7 +214,7 @@ class ConvertedKernel final : public Kernel {
     return total;
   }
 
-  absl::Status Run(In in, Out out, std::byte* scratch) override {
+  absl::Status Run(In in, Out out, std::byte* scratch) const override {
     std::byte* free = scratch + AlignUp(inner_->scratch(), Bytes(64)).count();
     std::vector<TensorView> in_views(in.begin(), in.end());
     for (std::size_t i = 0; i < in.size(); ++i) {

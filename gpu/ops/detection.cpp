@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
+#include "gpu/ops/frame_pool.hpp"
 #include "gpu/ops/indices.hpp"
 #include "gpu/ops/op_support.hpp"
 
@@ -67,11 +68,9 @@ bool Overlaps(const Box& a, const Box& b, float threshold) {
 
 class NmsKernel final : public Kernel {
  public:
-  NmsKernel(std::int64_t boxes, bool center) : center_(center), order_(static_cast<std::size_t>(boxes)) {
-    kept_.reserve(order_.size());
-  }
+  NmsKernel(std::int64_t boxes, bool center) : boxes_(static_cast<std::size_t>(boxes)), center_(center) {}
 
-  absl::Status Run(In in, Out out, std::byte*) override {
+  absl::Status Run(In in, Out out, std::byte*) const override {
     const std::int64_t classes = in[1].shape[1];
     const std::int64_t boxes = in[0].shape[1];
     const std::int64_t most = Present(in, 2) ? std::max<std::int64_t>(*Data<std::int64_t>(in[2]), 0) : 0;
@@ -80,17 +79,18 @@ class NmsKernel final : public Kernel {
     const auto room = static_cast<std::int64_t>(out[0].shape[0]);
     auto* selected = MutableData<std::int64_t>(out[0]);
     std::int64_t found = 0;
+    const auto frame = frames_.Take([this] { return std::make_unique<Frame>(boxes_); });
     for (std::int64_t b = 0; b < in[0].shape[0]; ++b) {
       for (std::int64_t c = 0; c < classes; ++c) {
         Select(Data<float>(in[0]) + b * boxes * 4, Data<float>(in[1]) + (b * classes + c) * boxes, boxes,
-               std::min(most, room - found), overlap, least);
-        for (std::int64_t box : kept_) {
+               std::min(most, room - found), overlap, least, *frame);
+        for (std::int64_t box : frame->kept) {
           selected[0] = b;
           selected[1] = c;
           selected[2] = box;
           selected += 3;
         }
-        found += static_cast<std::int64_t>(kept_.size());
+        found += static_cast<std::int64_t>(frame->kept.size());
       }
     }
     out[0].shape = {found, 3};
@@ -98,29 +98,36 @@ class NmsKernel final : public Kernel {
   }
 
  private:
+  struct Frame {
+    explicit Frame(std::size_t boxes) : order(boxes) { kept.reserve(boxes); }
+    std::vector<std::int64_t> order;
+    std::vector<std::int64_t> kept;
+  };
+
   void Select(const float* boxes, const float* scores, std::int64_t count, std::int64_t most, float overlap,
-              float least) {
-    kept_.clear();
+              float least, Frame& frame) const {
+    auto& [order, kept] = frame;
+    kept.clear();
     std::size_t candidates = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (scores[i] > least) order_[candidates++] = i;  // never a NaN: the order below stays strict
+      if (scores[i] > least) order[candidates++] = i;  // never a NaN: the order below stays strict
     }
-    const auto end = order_.begin() + static_cast<std::ptrdiff_t>(candidates);
-    std::sort(order_.begin(), end, [scores](std::int64_t a, std::int64_t b) {
+    const auto end = order.begin() + static_cast<std::ptrdiff_t>(candidates);
+    std::sort(order.begin(), end, [scores](std::int64_t a, std::int64_t b) {
       return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
     });
-    for (auto it = order_.begin(); it != end && static_cast<std::int64_t>(kept_.size()) < most; ++it) {
+    for (auto it = order.begin(); it != end && static_cast<std::int64_t>(kept.size()) < most; ++it) {
       const Box box = ReadBox(boxes + *it * 4, center_);
-      const bool hidden = std::any_of(kept_.begin(), kept_.end(), [&](std::int64_t other) {
+      const bool hidden = std::any_of(kept.begin(), kept.end(), [&](std::int64_t other) {
         return Overlaps(box, ReadBox(boxes + other * 4, center_), overlap);
       });
-      if (!hidden) kept_.push_back(*it);
+      if (!hidden) kept.push_back(*it);
     }
   }
 
+  std::size_t boxes_;
   bool center_;
-  std::vector<std::int64_t> order_;
-  std::vector<std::int64_t> kept_;
+  mutable FramePool<Frame> frames_;
 };
 
 Made MakeNms(const StepContext& ctx, Infos in, Infos) {

@@ -10,7 +10,7 @@ namespace {
 
 class NoopKernel final : public Kernel {
  public:
-  absl::Status Run(std::span<const TensorView>, std::span<TensorView>, std::byte*) override {
+  absl::Status Run(std::span<const TensorView>, std::span<TensorView>, std::byte*) const override {
     return absl::OkStatus();
   }
 };
@@ -83,8 +83,6 @@ void AddActivation(DnnlProgram& program, const dnnl::memory::desc& desc, const d
   program.Add(dnnl::eltwise_forward(made), made, arguments);
 }
 
-DnnlProgram::DnnlProgram() : stream_(CpuEngine()) {}
-
 DnnlProgram::Operand DnnlProgram::Scratch(std::size_t bytes) {
   const std::size_t offset = scratch_bytes_;
   scratch_bytes_ = AlignUp(Bytes(offset + bytes), Bytes(64)).count();
@@ -97,9 +95,8 @@ void DnnlProgram::Add(const dnnl::primitive& primitive, const dnnl::primitive_de
   call.primitive = primitive;
   const auto add = [&call](const Argument& argument) {
     call.operands.push_back(argument.operand);
-    const dnnl::memory::desc desc = argument.written ? argument.desc : FlatDesc(argument.desc);
-    call.memories.push_back(dnnl::memory(desc, CpuEngine(), DNNL_MEMORY_NONE));
-    call.arguments.push_back({argument.id, call.memories.back().get()});
+    call.descs.push_back(argument.written ? argument.desc : FlatDesc(argument.desc));
+    call.ids.push_back(argument.id);
   };
   for (const Argument& argument : arguments) add(argument);
   const dnnl::memory::desc scratchpad = descriptor.query_md(dnnl::query::scratchpad_md);
@@ -143,23 +140,40 @@ std::string DnnlProgram::output_layout(std::size_t i) const {
   return At(output_layouts_, i);
 }
 
-absl::Status DnnlProgram::Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) {
+std::unique_ptr<DnnlProgram::Frame> DnnlProgram::MakeFrame() const {
+  auto frame = std::make_unique<Frame>(Frame{dnnl::stream(CpuEngine()), {}});
+  for (const Call& call : calls_) {
+    Frame::Bound& bound = frame->calls.emplace_back();
+    for (std::size_t i = 0; i < call.operands.size(); ++i) {
+      bound.memories.push_back(dnnl::memory(call.descs[i], CpuEngine(), DNNL_MEMORY_NONE));
+      bound.arguments.push_back({call.ids[i], bound.memories.back().get()});
+    }
+  }
+  return frame;
+}
+
+absl::Status DnnlProgram::Run(std::span<const TensorView> in, std::span<TensorView> out,
+                              std::byte* scratch) const {
   if (start_bytes_ > 0 && in[static_cast<std::size_t>(in_place_)].data != out[0].data) {
     std::memcpy(out[0].data, in[static_cast<std::size_t>(in_place_)].data, start_bytes_);
   }
-  for (Call& call : calls_) {
+  const auto frame = frames_.Take([this] { return MakeFrame(); });
+  for (std::size_t c = 0; c < calls_.size(); ++c) {
+    const Call& call = calls_[c];
+    const Frame::Bound& bound = frame->calls[c];
     for (std::size_t i = 0; i < call.operands.size(); ++i) {
       const Operand operand = call.operands[i];
       std::byte* address = operand.place == Place::kInput    ? in[operand.index].data
                            : operand.place == Place::kOutput ? out[operand.index].data
                                                              : scratch + operand.index;
-      if (dnnl_memory_set_data_handle_v2(call.memories[i].get(), address, stream_.get()) != dnnl_success) {
+      if (dnnl_memory_set_data_handle_v2(bound.memories[i].get(), address, frame->stream.get()) !=
+          dnnl_success) {
         return absl::InternalError("oneDNN refused the address of a tensor");
       }
     }
-    const auto count = static_cast<int>(call.arguments.size());
+    const auto count = static_cast<int>(bound.arguments.size());
     const dnnl_status_t status =
-        dnnl_primitive_execute(call.primitive.get(), stream_.get(), count, call.arguments.data());
+        dnnl_primitive_execute(call.primitive.get(), frame->stream.get(), count, bound.arguments.data());
     if (status != dnnl_success) {
       return absl::InternalError(
           absl::StrCat("a oneDNN primitive failed with status ", static_cast<int>(status)));

@@ -1,6 +1,7 @@
 // A kernel that is a short list of oneDNN primitives over the step's inputs, outputs and scratch memory.
 //
-// Built once in an operator's make (Add, then SetLayouts), run any number of times by one thread at a time.
+// Built once in an operator's make (Add, then SetLayouts), run any number of times, by several threads at a
+// time.
 // Inputs are never written, not even their padding: weights may be mapped read-only.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.hpp"
 #include "gpu/ops/dnnl_layout.hpp"
+#include "gpu/ops/frame_pool.hpp"
 #include "gpu/ops/operator.hpp"
 
 namespace troupe::gpu {
@@ -53,7 +55,6 @@ class DnnlProgram final : public Kernel {
     bool written = false;
   };
 
-  DnnlProgram();
   [[nodiscard]] static Operand Input(std::size_t i) { return {Place::kInput, i}; }
   [[nodiscard]] static Operand Output(std::size_t i) { return {Place::kOutput, i}; }
   // Reserves scratch memory, 64-byte aligned.
@@ -73,7 +74,8 @@ class DnnlProgram final : public Kernel {
   void StartFrom(int input, std::size_t bytes);
 
   [[nodiscard]] Bytes scratch() const override { return Bytes(scratch_bytes_); }
-  absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) override;
+  absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out,
+                   std::byte* scratch) const override;
   [[nodiscard]] int in_place_input() const override { return in_place_; }
   [[nodiscard]] std::string input_layout(std::size_t i) const override;
   [[nodiscard]] std::string output_layout(std::size_t i) const override;
@@ -82,11 +84,22 @@ class DnnlProgram final : public Kernel {
   struct Call {
     dnnl::primitive primitive;
     std::vector<Operand> operands;
-    std::vector<dnnl::memory> memories;
-    std::vector<dnnl_exec_arg_t> arguments;
+    std::vector<int> ids;
+    std::vector<dnnl::memory::desc> descs;
   };
-  dnnl::stream stream_;
+  // What one run binds to its tensors.
+  struct Frame {
+    struct Bound {
+      std::vector<dnnl::memory> memories;
+      std::vector<dnnl_exec_arg_t> arguments;
+    };
+    dnnl::stream stream;
+    std::vector<Bound> calls;
+  };
+  [[nodiscard]] std::unique_ptr<Frame> MakeFrame() const;
+
   std::vector<Call> calls_;
+  mutable FramePool<Frame> frames_;
   std::size_t scratch_bytes_ = 0;
   std::vector<std::string> input_layouts_;
   std::vector<std::string> output_layouts_;

@@ -70,7 +70,7 @@ Made MakeEltwise(const StepContext& ctx, Infos in, Infos out) {
 class ViewKernel final : public Kernel {
  public:
   explicit ViewKernel(std::string layout, std::size_t bytes) : layout_(std::move(layout)), bytes_(bytes) {}
-  absl::Status Run(In in, Out out, std::byte*) override {
+  absl::Status Run(In in, Out out, std::byte*) const override {
     CopyBytes(out[0].data, in[0].data, bytes_);
     return absl::OkStatus();
   }

@@ -102,7 +102,7 @@ class FunctionKernel final : public Kernel {
   FunctionKernel(F run, Bytes scratch, int in_place)
       : run_(std::move(run)), scratch_(scratch), in_place_(in_place) {}
   [[nodiscard]] Bytes scratch() const override { return scratch_; }
-  absl::Status Run(In in, Out out, std::byte* scratch) override { return run_(in, out, scratch); }
+  absl::Status Run(In in, Out out, std::byte* scratch) const override { return run_(in, out, scratch); }
   [[nodiscard]] int in_place_input() const override { return in_place_; }
 
  private:

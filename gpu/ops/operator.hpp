@@ -57,8 +57,10 @@ class Kernel {
   virtual ~Kernel() = default;
   // Bytes of working memory that Run needs, 64-byte aligned; counted in the plan's activation memory.
   [[nodiscard]] virtual Bytes scratch() const { return Bytes(0); }
-  // `in` and `out` have the shapes the kernel was made for (or smaller, for bounded inputs).
-  virtual absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte* scratch) = 0;
+  // `in` and `out` have the shapes the kernel was made for (or smaller, for bounded inputs). Several threads
+  // may be in it at a time, each with its own tensors and scratch memory.
+  virtual absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out,
+                           std::byte* scratch) const = 0;
   // The output may share memory with input `i` (element-wise in place). -1: none.
   [[nodiscard]] virtual int in_place_input() const { return -1; }
   // Output 0 has the very bytes of input `i` (Reshape, Identity): the plan may alias the two and skip Run.

@@ -12,7 +12,7 @@ namespace {
 // The output has the input's bytes: a plan aliases the two and never runs this.
 class ViewKernel final : public Kernel {
  public:
-  absl::Status Run(In in, Out out, std::byte*) override {
+  absl::Status Run(In in, Out out, std::byte*) const override {
     CopyBytes(out[0].data, in[0].data, BytesOf(out[0]));
     return absl::OkStatus();
   }

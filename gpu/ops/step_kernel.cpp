@@ -25,7 +25,7 @@ class RuntimeKernel final : public Kernel {
     for (const ValueInfo& info : out) room_.push_back(info.elements());
   }
 
-  absl::Status Run(In in, Out out, std::byte*) override {
+  absl::Status Run(In in, Out out, std::byte*) const override {
     const StepContext ctx{step_, opset_};
     std::vector<ValueInfo> infos(in.size());
     for (std::size_t i = 0; i < in.size(); ++i) {

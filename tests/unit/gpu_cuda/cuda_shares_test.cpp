@@ -69,7 +69,7 @@ TEST(CudaShares, AnyShareOfTheGpuComputesTheSame) {
   const CudaOpened opened = cuda::Open(SmallOptions());
   ASSERT_NE(opened.device, nullptr) << opened.why;
   Rig rig(*opened.device);
-  ShareGate gate(opened.device->info().shares);
+  ShareGate gate(opened.device->info().shares, 64);
   float x = 0;
   for (int round = 0; round < 20; ++round) {  // from share to share, with nothing in between
     for (const std::uint32_t percent : {0, 6, 50, 12, 100, 24}) {
@@ -87,7 +87,7 @@ TEST(CudaShares, OnAShareAProductAndItsBiasAreTwo) {
   const CudaOpened opened = cuda::Open(SmallOptions());
   ASSERT_NE(opened.device, nullptr) << opened.why;
   Rig rig(*opened.device, true);
-  ShareGate gate(opened.device->info().shares);
+  ShareGate gate(opened.device->info().shares, 64);
   for (const std::uint32_t percent : {0, 12, 0}) {
     const auto share = gate.Take(percent);
     ASSERT_TRUE(share);
@@ -115,7 +115,7 @@ TEST_F(FakeCudaShares, ALaunchIsOnTheSmsOfItsShareAndOnNoOthers) {
   EXPECT_EQ(opened.device->info().shares.shares().size(), 17u);
   Rig rig(*opened.device);
   Rig other(*opened.device);
-  ShareGate gate(opened.device->info().shares);
+  ShareGate gate(opened.device->info().shares, 64);
   const auto quarter = gate.Take(24);
   const auto half = gate.Take(50);
   ASSERT_TRUE(quarter && half);
@@ -156,7 +156,7 @@ TEST_F(FakeCudaShares, PersistentKernelsHaveAsManyBlocksAsTheirSmsRun) {
     const auto stream = opened.device->MakeStream();
     const std::vector<float> in(kMany, 2);
     stream->CopyIn(arguments.inputs[0], std::as_bytes(std::span(in)), nullptr);
-    ShareGate gate(opened.device->info().shares);
+    ShareGate gate(opened.device->info().shares, 64);
     std::size_t grids = 0;
     for (const std::uint32_t percent : {6, 50, 0, 12, 6, 6}) {
       const auto share = gate.Take(percent);
@@ -189,7 +189,7 @@ TEST_F(FakeCudaShares, TheyAreMadeOnceAndGivenBack) {
     const std::uint64_t made = AskFake("FakeCudaGreenContexts");
     EXPECT_EQ(made, 61u);
     Rig rig(*opened.device);
-    ShareGate gate(opened.device->info().shares);
+    ShareGate gate(opened.device->info().shares, 64);
     EXPECT_EQ(rig.Run(1, *gate.Take(12)), 7);
     EXPECT_EQ(AskFake("FakeCudaGreenContexts"), made);
   }
@@ -211,7 +211,7 @@ TEST_F(FakeCudaShares, WithoutThemThereIsTheWholeGpuAndALineThatSaysSo) {
     EXPECT_EQ(opened.device->info().shares.shares().size(), 1u);
     EXPECT_EQ(AskFake("FakeCudaGreenContexts"), 0u) << "every context was given back";
     Rig rig(*opened.device);
-    ShareGate gate(opened.device->info().shares);
+    ShareGate gate(opened.device->info().shares, 64);
     const auto share = gate.Take(12);
     ASSERT_TRUE(share);
     EXPECT_EQ(rig.Run(1, *share), 7);

@@ -32,7 +32,7 @@ class GpuPlan final : public Plan {
   [[nodiscard]] std::size_t step_count() const override { return plan_->step_count(); }
   [[nodiscard]] const StepWeights& step_weights(std::size_t) const override { return none_; }
 
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     Ranges ranges{device_};
     LaunchArguments arguments;
     TROUPE_ASSIGN_OR_RETURN(arguments.weights, ranges.Take(plan_->weights_bytes()));

@@ -68,7 +68,7 @@ class FakePlan : public Plan {
   [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override {
     return step == 0 ? weights_ : none_;
   }
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     const auto* x = reinterpret_cast<const float*>(bindings.inputs[0]);
     const auto* w = reinterpret_cast<const float*>(bindings.weights);
     auto* t = reinterpret_cast<float*>(bindings.activations);

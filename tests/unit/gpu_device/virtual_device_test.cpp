@@ -295,7 +295,7 @@ TEST(VirtualDevice, TimedRunsAtATimeTakeTheTimeOfTheirSum) {
 class StuckPlan final : public FakePlan {
  public:
   explicit StuckPlan(std::shared_future<void> let_go) : FakePlan(1), let_go_(std::move(let_go)) {}
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     if (absl::Status status = bindings.before_step(0); !status.ok()) return status;
     let_go_.wait();
     return FakePlan::Run(bindings);
@@ -425,7 +425,7 @@ TEST(ComputeProfile, AShareSlowsARunUnlessTheModelCannotUseMore) {
 TEST(VirtualDevice, TimedLaunchesWithSharesTakeTheTimeOfTheirs) {
   auto device = Make(nullptr, "default 10ms", 2);
   EXPECT_EQ(device->info().shares.sms(), 132u);
-  ShareGate gate(device->info().shares);
+  ShareGate gate(device->info().shares, 64);
   TimedRun half(*device, "half");
   TimedRun quarter(*device, "quarter");
   half.arguments.share = *gate.Take(50);
