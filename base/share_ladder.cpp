@@ -38,9 +38,35 @@ std::vector<std::uint32_t> ShareLadder::Places(std::uint32_t units) const {
   return places;
 }
 
+void SharesTaken::Add(const SharesTaken& other) {
+  units |= other.units;
+  without_share += other.without_share;
+  whole = whole || other.whole;
+}
+
+bool SharesTaken::Excludes(const SharesTaken& mine) const {
+  const bool theirs_share = units != 0 || whole;
+  const bool mine_share = mine.units != 0 || mine.whole;
+  if ((mine.whole && theirs_share) || (whole && mine_share) || (units & mine.units) != 0) return true;
+  return (mine.without_share > 0 && theirs_share) || (without_share > 0 && mine_share);
+}
+
+std::uint64_t ShareGate::BitOf(std::uint32_t unit) const {
+  const std::uint32_t each = (ladder_.units() + SharesTaken::kMostUnits - 1) / SharesTaken::kMostUnits;
+  return std::uint64_t{1} << (unit / each);
+}
+
+SharesTaken ShareGate::taken() const {
+  SharesTaken taken{.without_share = without_share_, .whole = whole_};
+  for (std::uint32_t unit = 0; unit < taken_.size(); ++unit)
+    if (taken_[unit]) taken.units |= BitOf(unit);
+  return taken;
+}
+
 bool ShareGate::Free(std::uint32_t begin, std::uint32_t units) const {
-  return std::none_of(taken_.begin() + begin, taken_.begin() + begin + units,
-                      [](bool taken) { return taken; });
+  for (std::uint32_t unit = begin; unit < begin + units; ++unit)
+    if (taken_[unit] || (others_.units & BitOf(unit)) != 0) return false;
+  return true;
 }
 
 // The longest row of units that would be left.
@@ -55,30 +81,48 @@ std::uint32_t ShareGate::LargestFreeWith(std::uint32_t begin, std::uint32_t unit
   return largest;
 }
 
+bool ShareGate::Barred(const SmShare& share) const {
+  const bool others_share = others_.units != 0 || others_.whole;
+  if (share.sms == 0)
+    return with_share_ > 0 || others_share || without_share_ + others_.without_share >= concurrency_;
+  return without_share_ + others_.without_share > 0 || whole_ || others_.whole ||
+         (share.everywhere() && (with_share_ > 0 || others_share));
+}
+
+void ShareGate::Mark(const SmShare& share) {
+  if (share.sms == 0) {
+    ++without_share_;
+    return;
+  }
+  ++with_share_;
+  if (share.everywhere()) {
+    whole_ = true;
+    return;
+  }
+  std::fill_n(taken_.begin() + share.begin, share.units, true);
+}
+
 std::optional<SmShare> ShareGate::Take(std::uint32_t percent) {
   SmShare share = ladder_.For(percent);
-  if (share.sms == 0) {
-    if (with_share_ > 0) return std::nullopt;
-    ++without_share_;
-    return share;
+  if (Barred(share)) return std::nullopt;
+  if (share.sms > 0 && !share.everywhere()) {
+    std::optional<std::uint32_t> best;
+    for (const std::uint32_t begin : ladder_.Places(share.units)) {
+      if (!Free(begin, share.units)) continue;
+      if (!best || LargestFreeWith(begin, share.units) > LargestFreeWith(*best, share.units)) best = begin;
+    }
+    if (!best) return std::nullopt;
+    share.begin = *best;
   }
-  if (without_share_ > 0 || whole_) return std::nullopt;
-  if (share.everywhere()) {
-    if (with_share_ > 0) return std::nullopt;
-    whole_ = true;
-    ++with_share_;
-    return share;
-  }
-  std::optional<std::uint32_t> best;
-  for (const std::uint32_t begin : ladder_.Places(share.units)) {
-    if (!Free(begin, share.units)) continue;
-    if (!best || LargestFreeWith(begin, share.units) > LargestFreeWith(*best, share.units)) best = begin;
-  }
-  if (!best) return std::nullopt;
-  share.begin = *best;
-  std::fill_n(taken_.begin() + share.begin, share.units, true);
-  ++with_share_;
+  Mark(share);
   return share;
+}
+
+bool ShareGate::TakeAgain(const SmShare& share) {
+  if (Barred(share)) return false;
+  if (share.sms > 0 && !share.everywhere() && !Free(share.begin, share.units)) return false;
+  Mark(share);
+  return true;
 }
 
 void ShareGate::Give(const SmShare& share) {

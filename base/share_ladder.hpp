@@ -53,24 +53,54 @@ class ShareLadder {
   std::vector<std::uint32_t> shares_;
 };
 
+// What is taken of a GPU's SMs.
+struct SharesTaken {
+  // Of units: a ladder with more has several of its own in each.
+  static constexpr std::uint32_t kMostUnits = 48;
+  std::uint64_t units = 0;          // by bit
+  std::uint32_t without_share = 0;  // runs
+  bool whole = false;               // some run has all of it as its share
+  [[nodiscard]] bool any() const { return units != 0 || without_share > 0 || whole; }
+  void Add(const SharesTaken& other);
+  // Whether runs that have `mine` cannot compute beside these.
+  [[nodiscard]] bool Excludes(const SharesTaken& mine) const;
+};
+
 // SHARE GATE: runs with a share compute beside each other on SMs of their own, up to the whole GPU (FaST-
-// GShare, section 3). A run without a share has the whole GPU: it computes beside others without a share, and
-// never beside a run that has one. The scheduler that starts the runs owns it.
+// GShare, section 3). A run without a share has the whole GPU: it computes beside `concurrency` - 1 others
+// without a share, and never beside a run that has one. The scheduler that starts the runs owns it.
 class ShareGate {
  public:
-  explicit ShareGate(ShareLadder ladder) : ladder_(std::move(ladder)), taken_(ladder_.units()) {}
+  ShareGate(ShareLadder ladder, std::uint32_t concurrency)
+      : ladder_(std::move(ladder)), concurrency_(concurrency), taken_(ladder_.units()) {}
   // Nothing: the run has to wait until others end. A caller that lets no later run pass this one starves
   // none.
   [[nodiscard]] std::optional<SmShare> Take(std::uint32_t percent);
   // Gives back what Take gave; called once for each Take.
   void Give(const SmShare& share);
+  // The very share that was given back; false while some of it is taken.
+  [[nodiscard]] bool TakeAgain(const SmShare& share);
+  // What runs of other processes have on the same GPU.
+  void SetOthers(const SharesTaken& others) { others_ = others; }
+  // What the runs here have.
+  [[nodiscard]] SharesTaken taken() const;
   [[nodiscard]] const ShareLadder& ladder() const { return ladder_; }
+  [[nodiscard]] bool idle() const { return with_share_ == 0 && without_share_ == 0; }
 
  private:
   [[nodiscard]] bool Free(std::uint32_t begin, std::uint32_t units) const;
   [[nodiscard]] std::uint32_t LargestFreeWith(std::uint32_t begin, std::uint32_t units) const;
 
+  // Whether a run with a share of so many units, or of no SMs, would find no room whatever its place.
+  [[nodiscard]] bool Barred(const SmShare& share) const;
+  void Mark(const SmShare& share);
+
+  // The unit's bit in SharesTaken.
+  [[nodiscard]] std::uint64_t BitOf(std::uint32_t unit) const;
+
   ShareLadder ladder_;
+  std::uint32_t concurrency_;
+  SharesTaken others_;
   std::vector<bool> taken_;       // units
   std::uint32_t with_share_ = 0;  // runs
   std::uint32_t without_share_ = 0;

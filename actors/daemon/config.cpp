@@ -9,6 +9,7 @@
 #include "cluster/routing_policy.hpp"
 #include "gateway/cors.hpp"
 #include "gpu/memory/memory_policy.hpp"
+#include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
@@ -135,7 +136,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
        {SetLink, ShowLink}},
       {OptionGroup::kDevices, "compute", "real (results by oneDNN) or timed (as long as a profile says)",
        false, OneOf({&C::worker, &W::compute}, {"real", "timed"})},
-      {OptionGroup::kDevices, "profile", "file of times for timed compute", false,
+      {OptionGroup::kDevices, "profile",
+       "file of times for timed compute, and of how many of the SMs a model can use", false,
        Text({&C::worker, &W::profile})},
       {OptionGroup::kDevices, "worker-threads", "OpenMP threads of each GPU worker", false,
        Number({&C::worker, &W::threads}, 1, 256)},
@@ -230,6 +232,13 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "link-sharing",
        "whose blocks go first on a link: deadline, shared or exclusive", false,
        Text({&C::worker, &W::link_sharing})},
+      {OptionGroup::kAdvanced, "sharing",
+       "how the runs on one GPU share it: fast (quotas of time, shares of the SMs), fast-bypass (what fits "
+       "passes what does not), time-sharing (quotas, one run at a time), exclusive (one function at a time), "
+       "racing (no limits)",
+       false, Policy(&PolicyNames::sharing, gpu::FindSharingPolicy)},
+      {OptionGroup::kAdvanced, "quota-window", "the time of which functions have their quotas", false,
+       Time({&C::worker, &W::quota_window}, gpu::kShortestWindow, gpu::kLongestWindow)},
       {OptionGroup::kAdvanced, "memory-policy",
        "how device memory is handed out: fine-resilient, fine, static, block-cache, device-malloc", false,
        Policy(&PolicyNames::memory, gpu::FindMemoryPolicy)},
@@ -265,7 +274,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "nothing "
        "is swapped ahead",
        false, Number({&C::node, &N::scheduler, &S::swap_ahead}, 1, 64)},
-      {OptionGroup::kAdvanced, "concurrency", "functions that run on one GPU at a time", false,
+      {OptionGroup::kAdvanced, "concurrency",
+       "runs without a share of the SMs that compute on one GPU at a time", false,
        Number({&C::node, &N::scheduler, &S::concurrency}, 1, 64)},
       {OptionGroup::kAdvanced, "gpu-sms", "SMs of each virtual GPU, of which functions can have a share",
        false, Number({&C::worker, &W::sms}, 1, 1024)},

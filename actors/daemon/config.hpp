@@ -121,7 +121,8 @@ struct DaemonConfig {
                              .addresses = "adjacent",
                              .cuda_graphs = "on",
                              .cuda_kernels = "whole",
-                             .link_sharing = std::string(gpu::kDefaultLinkSharing)};
+                             .link_sharing = std::string(gpu::kDefaultLinkSharing),
+                             .quota_window = std::chrono::seconds(1)};
   node::NodeTuning node{.isolation = {.runtimes = 0},  // 0: one when all functions share it, else three
                         .scheduler = {.swap_ahead = node::kDefaultSwapAhead},
                         .measure = node::MeasureRule::kAdoption,

@@ -17,6 +17,7 @@
 #include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
+#include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
 #include "security/credentials.hpp"
@@ -33,9 +34,9 @@ absl::Status WrongAddress(const std::string& found, const std::string& expected)
 // The preset, and over it the slots that were named: in whichever order they were said.
 absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.policies.chosen, FindPreset(config.policies.preset));
-  for (const auto slot :
-       {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
-        &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::binding}) {
+  for (const auto slot : {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu,
+                          &PolicyNames::eviction, &PolicyNames::swap, &PolicyNames::prefetch,
+                          &PolicyNames::memory, &PolicyNames::sharing, &PolicyNames::binding}) {
     if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
@@ -43,6 +44,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.chosen.swap).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.worker.link_sharing).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.chosen.memory).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindSharingPolicy(config.policies.chosen.sharing).status());
   return cluster::FindRoutingPolicy(config.policies.chosen.routing).status();
 }
 
@@ -212,6 +214,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   config.worker.concurrency = config.node.scheduler.concurrency;
   config.worker.swap = config.policies.chosen.swap;
   config.worker.memory = config.policies.chosen.memory;
+  config.worker.sharing = config.policies.chosen.sharing;
   config.worker.allow_faults = config.security.allow_faults;
   if (config.node.isolation.runtimes == 0)
     config.node.isolation.runtimes = config.node.isolation.mode == proto::ISOLATION_SHARED ? 1 : 3;

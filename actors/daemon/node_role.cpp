@@ -73,12 +73,13 @@ class NodeRole final : public Role {
     CacheOptions cache;
     cache.manager = common_.manager;
     spdlog::info(
-        "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, memory "
-        "{}",
+        "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, sharing "
+        "{}, memory {}",
         config.policies.chosen.ordering, config.policies.chosen.gpu, config.policies.chosen.eviction,
         config.policies.chosen.prefetch,
         config.policies.chosen.binding.empty() ? "late" : config.policies.chosen.binding,
-        config.policies.chosen.swap, config.worker.link_sharing, config.policies.chosen.memory);
+        config.policies.chosen.swap, config.worker.link_sharing, config.policies.chosen.sharing,
+        config.policies.chosen.memory);
     actors_.cache = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     MemberOptions member;
@@ -209,6 +210,10 @@ class NodeRole final : public Role {
       command.socket = absl::StrCat(config.member.run, "/worker-", gpu, runtime, ".sock");
       command.node = config.member.name;
       command.gpu = gpu;
+      if (config.node.isolation.runtimes > 1) {
+        command.gate = absl::StrCat(config.member.run, "/gpu-", gpu, ".gate");
+        command.gate_slot = index % config.node.isolation.runtimes;
+      }
       static_cast<gpu::WorkerSettings&>(command) = config.worker;
       worker.watch = {config.gpus.hang, config.gpus.hang, std::max(config.gpus.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpus.memory.count() / config.node.isolation.runtimes);

@@ -115,6 +115,17 @@ inline OptionSetter Time(const Field<Duration>& field) {
           },
           Shown(field)};
 }
+inline OptionSetter Time(const Field<Duration>& field, Duration least, Duration most) {
+  return {[field, least, most](const std::string& value, DaemonConfig& config) {
+            Duration time{};
+            if (!ParseDuration(value, time) || time < least || time > most)
+              return Wrong(value,
+                           absl::StrCat("a time from ", FormatDuration(least), " to ", FormatDuration(most)));
+            field.in(config) = time;
+            return absl::OkStatus();
+          },
+          Shown(field)};
+}
 inline OptionSetter TimeOrZero(const Field<Duration>& field) {
   return {[field](const std::string& value, DaemonConfig& config) {
             Duration time{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "base/status.hpp"
 
@@ -20,6 +21,13 @@ Duration Scaled(Duration time, double by) {
 Duration PieceOf(Duration limit) {
   return Duration(
       static_cast<Duration::rep>(std::bit_floor(static_cast<std::uint64_t>((limit / kPieces).count()))));
+}
+
+// A limit whose groups are as long as those of the launch's turns, too.
+Duration LimitForGroups(const LaunchArguments& arguments) {
+  if (!arguments.turn) return arguments.limit;
+  const Duration turns = arguments.group * kPieces;
+  return arguments.limit <= Duration::zero() ? turns : std::min(arguments.limit, turns);
 }
 
 }  // namespace
@@ -94,11 +102,13 @@ GroupedLaunch::GroupedLaunch(Submission& submission, LaunchGroups& groups, const
       groups_(groups),
       steps_(steps),
       sms_(static_cast<std::uint32_t>(arguments.share.sms)),
+      turn_(arguments.turn),
       limit_(arguments.limit) {
-  if (arguments.limit <= Duration::zero() || steps == 0) return;
+  const Duration grouped = LimitForGroups(arguments);
+  if (grouped <= Duration::zero() || steps == 0) return;
   submission_.CountWaits();
   limit_.Began(Time());
-  ends_ = groups_.Ends(sms_, arguments.limit);
+  ends_ = groups_.Ends(sms_, grouped);
   ends_.pop_back();
 }
 
@@ -108,10 +118,13 @@ absl::Status GroupedLaunch::Before(std::size_t step) {
   TROUPE_ASSIGN_OR_RETURN(const Duration used, submission_.AwaitAll());
   groups_.Learn(sms_, begin_, step, used - used_);
   begin_ = step;
-  used_ = used;
-  if (!limit_.Passed(Time(used))) return absl::OkStatus();
-  submission_.Cut(used);
-  return CutBefore(step, steps_, used);
+  const Duration since = used - std::exchange(used_, used);
+  if (limit_.Passed(Time(used))) {
+    submission_.Cut(used);
+    return CutBefore(step, steps_, used);
+  }
+  const EventPtr turn = turn_ ? turn_(since) : nullptr;
+  return turn == nullptr ? absl::OkStatus() : submission_.AwaitTurn(turn);
 }
 
 void GroupedLaunch::Submitted() {

@@ -1,9 +1,11 @@
-// LAUNCH GROUPS: how a launch with a limit is cut on a GPU. What is on a CUDA stream cannot be called back,
-// and a graph ends as a whole: so a launch that may take longer than a small part of its limit is put there
-// in groups of steps, each when the one before it has ended, and its limit is judged between two groups.
+// LAUNCH GROUPS: how a launch with a limit is cut on a GPU, and how one that takes turns pauses. What is on a
+// CUDA stream cannot be called back, and a graph ends as a whole: so a launch that may take longer than a
+// small part of its limit, or than a turn's group, is put there in groups of steps, each when the one before
+// it has ended; its limit is judged, and its turn asked for, between two groups.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -15,7 +17,7 @@ namespace troupe::gpu::cuda {
 
 // Learns how long the steps of one plan take, in units of a few steps, and makes launch groups of them. A
 // plan that is not known yet has a group for each unit; a plan that takes little of its limit is one group,
-// and costs nothing. Pure; of one launch at a time.
+// and costs nothing. Pure; of one CUDA stream, where launches come one at a time.
 class LaunchGroups {
  public:
   static constexpr std::size_t kUnit = 4;  // steps
@@ -50,7 +52,7 @@ class GroupedLaunch {
  public:
   GroupedLaunch(Submission& submission, LaunchGroups& groups, const LaunchArguments& arguments,
                 std::size_t steps);
-  // The groups' ends but for the last one; none without a limit.
+  // The groups' ends but for the last one; none without a limit or turns.
   [[nodiscard]] const std::vector<std::size_t>& ends() const { return ends_; }
   // Whether a group ends before this step.
   [[nodiscard]] bool EndsAt(std::size_t step) const { return next_ < ends_.size() && ends_[next_] == step; }
@@ -65,6 +67,7 @@ class GroupedLaunch {
   LaunchGroups& groups_;
   const std::size_t steps_;
   const std::uint32_t sms_;
+  const std::function<EventPtr(Duration)> turn_;
   LaunchLimit limit_;
   std::vector<std::size_t> ends_;
   std::size_t next_ = 0;   // in ends_

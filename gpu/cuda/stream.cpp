@@ -25,12 +25,19 @@ CUdeviceptr PointerOf(const std::byte* address) {
 }  // namespace
 
 absl::Status Submission::Wait(const EventPtr& event) {
-  if (!counts_waits_) return WaitFor(event);
+  if (!waits_.counted) return WaitFor(event);
   TROUPE_ASSIGN_OR_RETURN(EventHandle before, context_.Record(stream_));
   TROUPE_RETURN_IF_ERROR(WaitFor(event));
   TROUPE_ASSIGN_OR_RETURN(EventHandle after, context_.Record(stream_));
-  gaps_.emplace_back(std::move(before), std::move(after));
+  waits_.gaps.emplace_back(std::move(before), std::move(after));
   return absl::OkStatus();
+}
+
+absl::Status Submission::AwaitTurn(const EventPtr& turn) {
+  const Time begin = SteadyNow();
+  const absl::Status status = Wait(turn);
+  waits_.paused += SteadyNow() - begin;
+  return status;
 }
 
 absl::Status Submission::WaitFor(const EventPtr& event) {
@@ -75,8 +82,9 @@ absl::StatusOr<Duration> Submission::AwaitAll() {
     milestone.then();
   }
   TROUPE_RETURN_IF_ERROR(context_.Await(here));
-  for (const auto& [before, after] : std::exchange(gaps_, {})) waited_ += context_.Between(before, after);
-  return std::max(context_.Between(begin_, here) - waited_, Duration(1));
+  for (const auto& [before, after] : std::exchange(waits_.gaps, {}))
+    waits_.waited += context_.Between(before, after);
+  return std::max(context_.Between(begin_, here) - waits_.waited, Duration(1));
 }
 
 absl::Status Submission::Mark(std::function<void()> then) {
@@ -170,8 +178,7 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   flying.milestones = std::move(submission.milestones_);
   flying.awaited = std::move(submission.awaited_);
   flying.verify = std::move(submission.verify_);
-  flying.gaps = std::move(submission.gaps_);
-  flying.waited = submission.waited_;
+  flying.waits = std::move(submission.waits_);
   flying.cut_after = submission.cut_after_;
   flying.measured = std::move(submission.measured_);
   if (flying.status.ok()) operation.event->Submitted(flying.end);
@@ -194,12 +201,13 @@ void CudaStream::Tell(Flying& flying) {
   }
   for (const auto& event : flying.awaited) event->WaitDone();
   if (status.ok() && flying.verify) status = flying.verify();
-  Completion completion{status, {}, SteadyNow(), flying.cut_after};
+  Completion completion{status, {}, SteadyNow(), flying.cut_after, flying.waits.paused};
   const Duration took = flying.end == nullptr ? Duration(0) : context_.Between(flying.begin, flying.end);
   completion.begin = completion.end - took;
   if (status.ok() && flying.measured) {
-    for (const auto& [before, after] : flying.gaps) flying.waited += context_.Between(before, after);
-    flying.measured(took - flying.waited);
+    for (const auto& [before, after] : flying.waits.gaps)
+      flying.waits.waited += context_.Between(before, after);
+    flying.measured(took - flying.waits.waited);
   }
   const Engine engine = flying.operation.engine;
   if (engine != Engine::kCompute) meter(engine).Moved(1);

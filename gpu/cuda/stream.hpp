@@ -37,9 +37,11 @@ class Submission {
   // Waits until all of it so far has ended, telling of what it passes meanwhile; how long it has been on the
   // GPU, without the time that it waited for others there (CountWaits).
   absl::StatusOr<Duration> AwaitAll();
+  // Waits for the launch's next turn, when AwaitAll has said that nothing of it is under way.
+  absl::Status AwaitTurn(const EventPtr& turn);
   // From now on Wait looks how long the GPU waits.
-  void CountWaits() { counts_waits_ = true; }
-  [[nodiscard]] bool counts_waits() const { return counts_waits_; }
+  void CountWaits() { waits_.counted = true; }
+  [[nodiscard]] bool counts_waits() const { return waits_.counted; }
   // It ends here, at its limit: after so long on the GPU.
   void Cut(Duration after) { cut_after_ = after; }
   // Told when all of it has ended well, of the same time as AwaitAll's.
@@ -55,6 +57,12 @@ class Submission {
   };
   // Between two events the GPU waited for something that is not on this stream.
   using Gap = std::pair<EventHandle, EventHandle>;
+  struct Waits {
+    bool counted = false;
+    std::vector<Gap> gaps{};  // that were not counted yet
+    Duration waited{};        // those that were
+    Duration paused{};        // for turns, as the host sees it
+  };
   absl::Status WaitFor(const EventPtr& event);
   absl::Status WaitHere(const Event& event);
   bool TellReached();
@@ -66,9 +74,7 @@ class Submission {
   std::vector<std::shared_ptr<const CudaEvent>> awaited_;
   std::function<absl::Status()> verify_;
   EventHandle begin_;
-  bool counts_waits_ = false;
-  std::vector<Gap> gaps_;  // that AwaitAll has not counted yet
-  Duration waited_{};      // those that it has
+  Waits waits_;
   Duration cut_after_{};
   std::function<void(Duration)> measured_;
 };
@@ -121,8 +127,7 @@ class CudaStream final : public Stream {
     std::deque<Submission::Milestone> milestones;
     std::vector<std::shared_ptr<const CudaEvent>> awaited;  // what it waited for is told first
     std::function<absl::Status()> verify;
-    std::vector<Submission::Gap> gaps;
-    Duration waited{};
+    Submission::Waits waits;
     Duration cut_after{};
     std::function<void(Duration)> measured;
   };

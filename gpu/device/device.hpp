@@ -41,7 +41,8 @@ struct DeviceInfo {
   std::string pack_target;  // Model::packed_for of the weights that run best here
   Bytes memory;
   BytesPerSecond link;  // to the host, one direction
-  // Launches, of as many streams, that compute at the same time; each is the slower for the others.
+  // Launches, of as many streams, that can compute at the same time; on the same SMs each is the slower for
+  // the others.
   std::size_t concurrency = 1;
   bool peer_copies = false;  // from other GPUs of its node
   ShareLadder shares;        // of its SMs, that launches can have
@@ -83,7 +84,8 @@ struct MemoryUse {
 };
 
 // A model made ready to run on one device for concrete input shapes. Made by Device::Prepare, launched by its
-// device only, one launch at a time; outlives its launches, not its device.
+// device only, on several streams at a time, each launch with memory of its own; outlives its launches, not
+// its device.
 class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
@@ -134,6 +136,11 @@ struct LaunchArguments {
   // must be short.
   std::function<void(std::size_t step)> reached;
   std::vector<std::size_t> marks;
+  // Asked between the groups of a launch, which take about `group` of the device's time each: with how long it
+  // had the device since it was last asked. What the next group has to wait for; null: nothing. On a thread of
+  // the device, must be short.
+  std::function<EventPtr(Duration used)> turn;
+  Duration group{};
   // Time on the device after which the launch ends before its next step, with DEADLINE_EXCEEDED; zero: never.
   // Time that it waits for its gate does not count.
   Duration limit{};
@@ -145,6 +152,7 @@ struct Completion {
   Time begin;
   Time end;
   Duration cut_after{};  // of a launch that was cut at its limit: its time on the device; else zero
+  Duration paused{};     // of a launch: time between begin and end that it waited for its turns
 };
 // Called once on a thread of the device (or on the caller's, before the call returns, for small copies): must
 // be short and must not wait for the device.

@@ -33,7 +33,8 @@ class TimedPlan final : public VirtualPlan {
     const auto steps = static_cast<std::int64_t>(steps_.size());
     const Duration run_time = cost_.On(arguments.share);
     Duration work{};  // not waited for yet
-    const Duration piece = LaunchLimit::Piece(arguments.limit);
+    Duration piece = LaunchLimit::Piece(arguments.limit);
+    if (arguments.turn && (piece <= Duration::zero() || arguments.group < piece)) piece = arguments.group;
     for (std::int64_t step = 0; step < steps; ++step) {
       TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
       work += run_time * (step + 1) / steps - run_time * step / steps;

@@ -119,11 +119,12 @@ class VirtualDevice final : public Device {
                                                       proto::Precision) override {
     TROUPE_ASSIGN_OR_RETURN(auto ordered, OrderInputs(model, inputs));
     if (options_.timed) {
-      return MakeTimedPlan(model, std::move(ordered), CostOf(model));
+      return MakeTimedPlan(model, std::move(ordered), CostOf(*options_.timed, model));
     }
     // The primitives are made for the number of threads of the thread that makes them.
     omp_set_num_threads(options_.threads);
-    return MakeRealPlan(model, weights, std::move(ordered), options_.builder, options_.threads);
+    return MakeRealPlan(model, weights, std::move(ordered), options_.builder, options_.threads,
+                        CostOf(options_.profile, model).saturation);
   }
 
   std::unique_ptr<Stream> MakeStream() override {
@@ -238,8 +239,8 @@ class VirtualDevice final : public Device {
   [[nodiscard]] bool Staged(std::span<const std::byte> host) const {
     return host.size() > CopyOperation::kSmall && !registered_.Has(host);
   }
-  [[nodiscard]] RunCost CostOf(const proto::Model& model) const {
-    return options_.timed->CostOf(model.weights_digest(), model.onnx_digest());
+  [[nodiscard]] static RunCost CostOf(const ComputeProfile& profile, const proto::Model& model) {
+    return profile.CostOf(model.weights_digest(), model.onnx_digest());
   }
 
   const VirtualDeviceOptions options_;

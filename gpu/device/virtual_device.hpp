@@ -28,6 +28,7 @@ struct VirtualDeviceOptions {
   // Times instead of results; without it `builder` makes the plans.
   std::optional<ComputeProfile> timed;
   PlanBuilder builder;
+  ComputeProfile profile{};     // of plans with results: only how many of the SMs they can use counts
   int threads = 1;              // of each launch
   std::size_t concurrency = 1;  // launches at a time
   std::uint32_t sms = 132;      // of which timed launches can have a share; an H100 has as many

@@ -31,7 +31,8 @@ class LaunchOperation final : public VirtualOperation {
       TROUPE_RETURN_IF_ERROR(CutAtLimit(step));
       while (mark_ < arguments_.marks.size() && arguments_.marks[mark_] <= step)
         arguments_.reached(arguments_.marks[mark_++]);
-      return arguments_.gate ? Pass(step, engine) : absl::OkStatus();
+      if (arguments_.gate) TROUPE_RETURN_IF_ERROR(Await(arguments_.gate(step), engine).status());
+      return arguments_.turn ? TakeTurn(engine) : absl::OkStatus();
     };
     auto outputs = plan_->Run(arguments_, before_step, {engine, share_});
     completion.status = outputs.status();
@@ -53,9 +54,9 @@ class LaunchOperation final : public VirtualOperation {
     return CutBefore(step, plan_->step_count(), completion.cut_after);
   }
 
-  absl::Status Pass(std::size_t step, VirtualEngine& engine) {
-    const EventPtr event = arguments_.gate(step);
-    if (event == nullptr) return absl::OkStatus();
+  // How long it waited.
+  absl::StatusOr<Duration> Await(const EventPtr& event, VirtualEngine& engine) {
+    if (event == nullptr) return Duration(0);
     const Time begin = transport::SteadyNow();
     // In slices, so that a device that closes is noticed. This engine lives: a copy that does not come is its
     // own engine's to show.
@@ -63,8 +64,19 @@ class LaunchOperation final : public VirtualOperation {
       if (event->Wait(std::chrono::milliseconds(50)).ok()) break;
       TROUPE_RETURN_IF_ERROR(engine.Tick());
     }
-    limit_.Waited(transport::SteadyNow() - begin);
-    return event->status();
+    const Duration waited = transport::SteadyNow() - begin;
+    limit_.Waited(waited);
+    TROUPE_RETURN_IF_ERROR(event->status());
+    return waited;
+  }
+
+  absl::Status TakeTurn(VirtualEngine& engine) {
+    const Duration used = transport::SteadyNow() - completion.begin - completion.paused - told_;
+    if (used < arguments_.group) return absl::OkStatus();
+    told_ += used;
+    TROUPE_ASSIGN_OR_RETURN(const Duration waited, Await(arguments_.turn(used), engine));
+    completion.paused += waited;
+    return absl::OkStatus();
   }
 
   std::shared_ptr<VirtualPlan> plan_;
@@ -74,6 +86,7 @@ class LaunchOperation final : public VirtualOperation {
   std::vector<proto::TensorSpec> outputs_;
   std::size_t mark_ = 0;  // the next one
   LaunchLimit limit_;
+  Duration told_{};  // time that it had the device, and asked with
 };
 
 absl::StatusOr<std::vector<Bytes>> SizesOf(const std::vector<proto::TensorSpec>& specs) {

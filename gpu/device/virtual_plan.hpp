@@ -57,10 +57,13 @@ using PlanBuilder = std::function<absl::StatusOr<std::unique_ptr<Plan>>(
     const proto::Model& model, std::span<const std::byte> weights, std::span<const proto::TensorSpec> inputs,
     int threads)>;
 
+// On a part of the SMs a run takes as much longer as that part is less than `saturation`, beyond which the
+// model is no faster.
 absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeRealPlan(const proto::Model& model,
                                                           std::span<const std::byte> weights,
                                                           std::vector<proto::TensorSpec> inputs,
-                                                          const PlanBuilder& builder, int threads);
+                                                          const PlanBuilder& builder, int threads,
+                                                          double saturation);
 // The time, which is what the run takes alone (on its share of the SMs), is spread evenly over the steps.
 // Outputs are zero-filled; their shapes are the declared ones, an unknown first dimension being the first
 // input's. InvalidArgument when other dimensions are unknown.

@@ -14,10 +14,7 @@ LaunchSlots::LaunchSlots(Device& device, TaskQueue& queue, Lanes lanes, Calls ca
       queue_(queue),
       lanes_(lanes),
       calls_(std::move(calls)),
-      shares_(device.info().shares),
-      slots_(device.info().concurrency) {
-  for (Slot& slot : slots_) slot.stream = device.MakeStream();
-}
+      slots_(device.info().concurrency) {}
 
 void LaunchSlots::Close() {
   for (Slot& slot : slots_) slot.stream.reset();
@@ -27,21 +24,11 @@ bool LaunchSlots::HasFree() const {
   return std::ranges::any_of(slots_, [](const Slot& slot) { return slot.run == nullptr; });
 }
 
-bool LaunchSlots::Computes(const DevicePlan& plan) const {
-  return std::ranges::any_of(
-      slots_, [&](const Slot& slot) { return slot.run != nullptr && slot.run->plan.get() == &plan; });
-}
-
-bool LaunchSlots::TakeShare(Run& run) {
-  const std::optional<SmShare> share = shares_.Take(run.request.order.sharing().sm_partition());
-  if (share) run.arguments.share = *share;
-  return share.has_value();
-}
-
 void LaunchSlots::Launch(RunId id, Run& run) {
   const auto slot =
       std::ranges::find_if(slots_, [](const Slot& candidate) { return candidate.run == nullptr; });
   TROUPE_CHECK(slot != slots_.end(), "a run was launched without a free slot");
+  if (slot->stream == nullptr) slot->stream = device_.MakeStream();
   slot->run = &run;
   run.stage = Run::Stage::kComputing;
   run.arguments.gate = GateOf(run);
@@ -64,12 +51,12 @@ void LaunchSlots::Leave(const Run& run) {
   for (Slot& slot : slots_) {
     if (slot.run == &run) slot.run = nullptr;
   }
-  GiveShare(run);
 }
 
 void LaunchSlots::Show(Time now) {
   std::vector<ComputeWatch::LaneState> states;
   for (const Slot& slot : slots_) {
+    if (slot.stream == nullptr) continue;
     const EngineState state = slot.stream->launches();
     states.push_back({state.busy, slot.run != nullptr ? slot.run->request.sequence : 0, state.progress});
   }

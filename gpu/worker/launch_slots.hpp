@@ -1,5 +1,4 @@
-// LAUNCH SLOTS: the runs that a device computes at a time, each on a stream of its own, and how they share its
-// SMs.
+// LAUNCH SLOTS: the runs that a device computes at a time, each on a stream of its own.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/share_ladder.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/worker/compute_watch.hpp"
 #include "gpu/worker/lanes.hpp"
@@ -30,15 +28,9 @@ class LaunchSlots {
   // As many as the device computes at a time.
   [[nodiscard]] std::size_t size() const { return slots_.size(); }
   [[nodiscard]] bool HasFree() const;
-  // A run of this plan computes.
-  [[nodiscard]] bool Computes(const DevicePlan& plan) const;
-
-  // The run gets the share of the SMs that its order asks for; false when others have too much of them.
-  [[nodiscard]] bool TakeShare(Run& run);
-  void GiveShare(const Run& run) { shares_.Give(run.arguments.share); }
-  // There is a free slot, and the run has its share.
+  // There is a free slot, and the run may begin (LaunchGate).
   void Launch(RunId id, Run& run);
-  // The run has ended: its slot and its share are free.
+  // The run has ended: its slot is free.
   void Leave(const Run& run);
   // Brings the control page up to date.
   void Show(Time now);
@@ -47,15 +39,14 @@ class LaunchSlots {
 
  private:
   struct Slot {
-    std::unique_ptr<Stream> stream;
-    const Run* run = nullptr;  // that computes there; null: free
+    std::unique_ptr<Stream> stream;  // from its first launch on
+    const Run* run = nullptr;        // that computes there; null: free
   };
 
   Device& device_;
   TaskQueue& queue_;
   Lanes lanes_;
   const Calls calls_;
-  ShareGate shares_;
   ComputeWatch watch_;
   std::vector<Slot> slots_;
 };

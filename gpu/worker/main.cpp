@@ -42,6 +42,9 @@ struct Flags : WorkerSettings {
   std::string arena = "256MiB";
   std::string quota = "0";
   std::string group = "0";
+  std::string window = "1s";
+  std::string gate;
+  std::size_t gate_slot = 0;
   std::string block = "2MiB";
 };
 Flags DefaultFlags() {
@@ -53,6 +56,7 @@ Flags DefaultFlags() {
   flags.cuda_kernels = "whole";
   flags.swap = kDefaultSwap;
   flags.link_sharing = kDefaultLinkSharing;
+  flags.sharing = kDefaultSharing;
   flags.batch = 6;
   return flags;
 }
@@ -66,11 +70,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--compute", flags.compute, "real results, or the time that a profile says")
       ->check(CLI::IsMember({"real", "timed"}))
       ->capture_default_str();
-  app.add_option("--profile", flags.profile, "file of run times for --compute timed");
+  app.add_option("--profile", flags.profile, "file of run times, and of how many of the SMs a model can use");
   app.add_option("--threads", flags.threads, "threads that each run computes with")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  app.add_option("--concurrency", flags.concurrency, "runs of different plans that compute at a time")
+  app.add_option("--concurrency", flags.concurrency, "runs without a share of the SMs that compute at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--sms", flags.sms, "SMs of a virtual GPU, of which functions can have a share")
@@ -100,6 +104,16 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--link-sharing", flags.link_sharing,
                  "how transfers share the link: exclusive, shared or deadline")
       ->capture_default_str();
+  app.add_option("--sharing", flags.sharing,
+                 "how runs share the GPU: fast, fast-bypass, time-sharing, exclusive or racing")
+      ->capture_default_str();
+  app.add_option("--quota-window", flags.window, "time of which functions have their quotas")
+      ->capture_default_str();
+  app.add_option("--gate", flags.gate,
+                 "file in which the workers of one GPU say what they have of its SMs; empty: there is one");
+  app.add_option("--gate-slot", flags.gate_slot, "this worker's place in it")
+      ->check(CLI::Range(std::size_t{0}, GatePage::kSlots - 1))
+      ->capture_default_str();
   app.add_option("--group", flags.group, "size of a swap's groups; 0: found by a probe")
       ->capture_default_str();
   app.add_option("--block", flags.block, "size of the blocks in which the link is shared")
@@ -117,6 +131,11 @@ void WaitPassively(char** argv) {
   (void)execv("/proc/self/exe", argv);
 }
 
+// A stream for each run that could compute at a time; they are made when they are needed first.
+std::size_t StreamsFor(std::uint32_t concurrency) {
+  return std::max<std::size_t>(concurrency, kMostInstances);
+}
+
 bool IsVirtual(const Flags& flags) {
   return flags.device.starts_with("virtual:");
 }
@@ -131,15 +150,13 @@ absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
   // Beginning as the sockets of arenas do, so that the next worker removes it with them.
   options.broadcast_socket = flags.socket + ".aw";
   options.threads = flags.threads;
-  options.concurrency = flags.concurrency;
+  options.concurrency = StreamsFor(flags.concurrency);
   options.sms = flags.sms;
   options.builder = Plan::Build;
-  if (flags.compute == "timed") {
-    options.timed = ComputeProfile();
-    if (!flags.profile.empty()) {
-      TROUPE_ASSIGN_OR_RETURN(options.timed, ComputeProfile::Read(flags.profile));
-    }
+  if (!flags.profile.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(options.profile, ComputeProfile::Read(flags.profile));
   }
+  if (flags.compute == "timed") options.timed = options.profile;
   return DeviceOpener([options](DeviceParts parts) -> absl::StatusOr<std::unique_ptr<Device>> {
     TROUPE_ASSIGN_OR_RETURN(
         auto memory,
@@ -193,7 +210,7 @@ CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
   CudaOptions options;
   options.name = flags.device;
   options.memory = quota;
-  options.concurrency = flags.concurrency;
+  options.concurrency = StreamsFor(flags.concurrency);
   options.graphs = flags.cuda_graphs == "on";
   options.persistent_kernels = flags.cuda_kernels == "persistent";
   if (!absl::SimpleAtoi(absl::StripPrefix(flags.device, "cuda:"), &options.ordinal) || options.ordinal < 0) {
@@ -235,6 +252,18 @@ absl::StatusOr<SwapOptions> SwapOptionsOf(const Flags& flags) {
   return options;
 }
 
+absl::StatusOr<SharingOptions> SharingOptionsOf(const Flags& flags) {
+  SharingOptions options{.name = flags.sharing, .concurrency = flags.concurrency};
+  TROUPE_ASSIGN_OR_RETURN(options.policy, FindSharingPolicy(flags.sharing));
+  if (!ParseDuration(flags.window, options.window) || options.window < kShortestWindow ||
+      options.window > kLongestWindow) {
+    return absl::InvalidArgumentError(absl::StrCat("--quota-window ", flags.window, ": must be a time from ",
+                                                   FormatDuration(kShortestWindow), " to ",
+                                                   FormatDuration(kLongestWindow)));
+  }
+  return options;
+}
+
 absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
   WorkerOptions options;
   options.socket = flags.socket;
@@ -258,6 +287,7 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
     return absl::InvalidArgumentError(absl::StrCat("--quota ", flags.quota, ": must be a size such as 8GiB"));
   }
   TROUPE_ASSIGN_OR_RETURN(options.swap, SwapOptionsOf(flags));
+  TROUPE_ASSIGN_OR_RETURN(options.sharing, SharingOptionsOf(flags));
   options.virtual_device = IsVirtual(flags);
   if (options.virtual_device) {
     TROUPE_ASSIGN_OR_RETURN(options.open_device, VirtualOpener(flags));
@@ -311,6 +341,11 @@ int Main(const Flags& flags) {
   absl::StatusOr<std::unique_ptr<MeterWriter>> meter = MeterWriter::Create(NewMeterPath(flags.socket));
   if (!meter.ok()) return Complain(meter.status(), kExitNotNow);
   options->meter = *std::move(meter);
+  if (!flags.gate.empty()) {
+    absl::StatusOr<std::unique_ptr<GatePage>> gate = GatePage::Open(flags.gate, flags.gate_slot);
+    if (!gate.ok()) return Complain(gate.status(), kExitNotNow);
+    options->gate = *std::move(gate);
+  }
   if (options->virtual_device) {
     if (const absl::Status jailed = EnterVirtualJail(flags); !jailed.ok())
       return Complain(jailed, kExitNotNow);

@@ -75,7 +75,7 @@ proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
 OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options)
     : lanes_(lanes),
       options_(std::move(options)),
-      device_(std::move(device), options_.swap, options_.memory),
+      device_(std::move(device), options_.swap, options_.memory, options_.sharing, options_.gate),
       residency_(device_.memory, queue, device_.links, options_.limits,
                  {options_.meetings, Bytes(), options_.refusals}),
       states_(device_.memory, queue, device_.links, residency_, options_.limits),
@@ -251,7 +251,7 @@ void OrderHandler::Abandon() {
 }
 
 void OrderHandler::Tick(Time now) {
-  if (runner_.NextExpiry() <= now) runner_.Expire(now);
+  if (runner_.NextDue() <= now) runner_.Expire(now);
   device_.memory.pool().Follow(now);
   consolidator_.Tick(now, idle() && !shutting_down_);
   runner_.ShowCompute(now);
@@ -307,12 +307,13 @@ proto::WorkerDescription OrderHandler::Describe() const {
   description.set_copy_in_busy_ns(device_.device->engine(Engine::kCopyIn).busy_time.count());
   description.set_copy_out_busy_ns(device_.device->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);
-  description.set_concurrency(static_cast<std::uint32_t>(device_.device->info().concurrency));
+  description.set_concurrency(device_.sharing.concurrency);
   description.set_isolation_key(isolation_key_);
   description.set_sms(device_.device->info().shares.sms());
   for (const std::uint32_t sms : device_.device->info().shares.shares()) description.add_share_sms(sms);
   DescribeMemory(device_.memory, description);
   description.set_swap(device_.links.options().swap);
+  description.set_sharing(options_.sharing.name);
   description.set_link_sharing(device_.links.options().sharing);
   description.set_peer_copies(device_.device->info().peer_copies);
   description.set_broadcasts(residency_.broadcasts().able());

@@ -33,6 +33,8 @@ class OrderHandler {
     WorkerLimits limits;
     MemoryOptions memory;
     SwapOptions swap;
+    SharingOptions sharing{};
+    std::shared_ptr<GatePage> gate{};
     std::uint32_t gpu = 0;  // index in its node
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
@@ -47,7 +49,7 @@ class OrderHandler {
   void Abandon();
   // Called often: expires runs, brings the control page up to date.
   void Tick(Time now);
-  [[nodiscard]] Time NextDue() const { return runner_.NextExpiry(); }
+  [[nodiscard]] Time NextDue() const { return runner_.NextDue(); }
 
   // From a Shutdown order or a signal on new work is refused, what waits is failed and what computes
   // finishes.

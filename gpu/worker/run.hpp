@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/device/device.hpp"
+#include "gpu/device/virtual_event.hpp"
 #include "gpu/memory/run_pool.hpp"
 #include "gpu/swap/model_load.hpp"
 #include "gpu/worker/host_model.hpp"
@@ -22,6 +23,14 @@ namespace troupe::gpu {
 
 // The worker's own number of a run: the sequences of orders begin anew with each daemon.
 using RunId = std::uint64_t;
+
+// A launch's turns on the GPU: the main loop and the device's thread that asks share it (LaunchGate).
+struct Turns {
+  std::string function;
+  SmShare share;
+  Duration charged{};
+  std::shared_ptr<VirtualEvent> next{};  // when it has paused: its next turn
+};
 
 // What the order asked for, checked as far as it can be without the plan.
 struct RunRequest {
@@ -65,6 +74,9 @@ struct Run {
   DeviceRange block;                       // inputs and outputs, until the outputs have left
   std::optional<DeviceRange> activations;  // while it computes, the end of them for less
   std::optional<RunPool::RunId> pool;      // while it computes
+  std::uint32_t sm_percent = 100;          // of the GPU's SMs that it takes
+  std::uint32_t passed = 0;                // launches that found room before it, while it had none
+  std::shared_ptr<Turns> turns;            // while it computes
   LaunchArguments arguments;
   std::vector<transport::Reservation> rooms;  // for the outputs
   std::vector<proto::TensorSpec> outputs;     // as they came out

@@ -19,32 +19,61 @@ ModelPlace RunChooser::PlaceOf(const Run& run) const {
   return ModelPlace::kAway;
 }
 
+Bytes RunChooser::WeightsOf(const Run& run) const {
+  return run.by_layer ? Bytes(run.request.host->weights.size())
+                      : residency_.table().SizeOf(run.request.order.digest());
+}
+
+// A run that never may is chosen, and refused.
+bool RunChooser::MayTakeMemory(const Run& run) const {
+  const auto room = memory_.FunctionHasRoom(run, WeightsOf(run));
+  return !room.ok() || *room;
+}
+
 // Runs whose models are on their way have places of their own, so that they never keep a run that could
 // compute now from being staged.
 std::optional<RunId> RunChooser::NextToStage(ModelPlace place, Time now) const {
   const bool ahead = place == ModelPlace::kComing;
-  if (memory_.staged(ahead) >= limits_.staged_runs * slots_.size()) return std::nullopt;
+  const std::uint32_t most = limits_.staged_runs * 100;  // percent of the SMs
+  if (memory_.staged_percent(ahead) >= most * gate_.concurrency()) return std::nullopt;
   return runs_.FirstWaiting(now, [&](RunId id, const Run& run) {
     return run.plan != nullptr && run.inputs_here && PlaceOf(run) == place && HasTurn(id, run) &&
-           memory_.StagedOf(run, ahead) < limits_.staged_runs;
+           memory_.StagedPercentOf(run, ahead) < most && MayTakeMemory(run);
   });
 }
 
 // A launch holds its slot, also while it waits for a group: what has all its weights goes first, unless that
-// makes late what need not be. A plan computes once at a time: its second run lets others pass.
-std::optional<RunId> RunChooser::NextToLaunch(Time now) const {
-  const auto here = runs_.FirstReady(now, [this](RunId, const Run& run) {
-    return (run.load == nullptr || run.load->complete()) && !slots_.Computes(*run.plan);
-  });
-  const auto coming = runs_.FirstReady(now, [this](RunId, const Run& run) {
-    return run.load != nullptr && !run.load->complete() && run.load->arrived() > 0 &&
-           !slots_.Computes(*run.plan);
+// makes late what need not be. Among those that may begin, runs go first whose functions lack most of what
+// they request.
+std::optional<RunId> RunChooser::NextToLaunch(Time now, const std::set<RunId>& passed) const {
+  const auto may = [&](RunId id, const Run& run) { return !passed.contains(id) && gate_.MayBegin(run, now); };
+  const auto all_here = [](const Run& run) { return run.load == nullptr || run.load->complete(); };
+  std::optional<TokenScheduler::Rank> first_rank;
+  if (!gate_.RanksEqual()) {
+    runs_.ForEachReady([&](RunId id, const Run& run) {
+      if (!may(id, run) || !(all_here(run) || run.load->arrived() > 0)) return;
+      const TokenScheduler::Rank rank = gate_.RankOf(run, now);
+      if (!first_rank || rank < *first_rank) first_rank = rank;
+    });
+  }
+  const auto goes = [&](RunId id, const Run& run) {
+    return may(id, run) && (!first_rank || gate_.RankOf(run, now) == *first_rank);
+  };
+  const auto here =
+      runs_.FirstReady(now, [&](RunId id, const Run& run) { return all_here(run) && goes(id, run); });
+  const auto coming = runs_.FirstReady(now, [&](RunId id, const Run& run) {
+    return !all_here(run) && run.load->arrived() > 0 && goes(id, run);
   });
   if (!here || !coming) return here ? here : coming;
   const Run& first = runs_.At(*here);
   const Run& other = runs_.At(*coming);
   if (other.request.order.priority() > first.request.order.priority()) return here;
   return GoesBefore(LaunchableOf(other), LaunchableOf(first), now) ? coming : here;
+}
+
+bool RunChooser::SomeAwaitWindow(Time now) const {
+  return !gate_.RanksEqual() &&
+         runs_.FirstReady(now, [&](RunId, const Run& run) { return !gate_.HasTime(run, now); }).has_value();
 }
 
 Launchable RunChooser::LaunchableOf(const Run& run) const {

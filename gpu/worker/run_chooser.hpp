@@ -2,9 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
+#include "gpu/worker/launch_gate.hpp"
 #include "gpu/worker/launch_order.hpp"
-#include "gpu/worker/launch_slots.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/residency.hpp"
 #include "gpu/worker/run_memory.hpp"
@@ -19,22 +20,29 @@ enum class ModelPlace { kAway, kComing, kHere };
 class RunChooser {
  public:
   // All outlive the chooser.
-  RunChooser(const RunTable& runs, RunMemory& memory, const LaunchSlots& slots, const Residency& residency,
+  RunChooser(const RunTable& runs, RunMemory& memory, const LaunchGate& gate, const Residency& residency,
              const WorkerLimits& limits)
-      : runs_(runs), memory_(memory), slots_(slots), residency_(residency), limits_(limits) {}
+      : runs_(runs), memory_(memory), gate_(gate), residency_(residency), limits_(limits) {}
 
   // The run can begin when it is there, or at its first group when it is coming.
   [[nodiscard]] ModelPlace PlaceOf(const Run& run) const;
+  // Bytes of its model's weights, which are there or on their way.
+  [[nodiscard]] Bytes WeightsOf(const Run& run) const;
   // Nothing also when as many runs are staged as may be.
   [[nodiscard]] std::optional<RunId> NextToStage(ModelPlace place, Time now) const;
-  [[nodiscard]] std::optional<RunId> NextToLaunch(Time now) const;
+  // Not one of `passed`, which had no room.
+  [[nodiscard]] std::optional<RunId> NextToLaunch(Time now, const std::set<RunId>& passed) const;
+  // A run is ready whose function's window is used up.
+  [[nodiscard]] bool SomeAwaitWindow(Time now) const;
 
  private:
+  // Else it waits for the function's other runs, and others pass it.
+  [[nodiscard]] bool MayTakeMemory(const Run& run) const;
   [[nodiscard]] Launchable LaunchableOf(const Run& run) const;
 
   const RunTable& runs_;
   RunMemory& memory_;
-  const LaunchSlots& slots_;
+  const LaunchGate& gate_;
   const Residency& residency_;
   const WorkerLimits& limits_;
 };

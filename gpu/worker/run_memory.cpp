@@ -16,50 +16,84 @@ proto::WorkerOutcome RunMemory::NoFit() const {
   return NoFitOutcome(memory_);
 }
 
-// Runs of one plan compute one after the other: they leave room for others that could compute beside them.
-std::size_t RunMemory::StagedOf(const Run& run, bool ahead) const {
+RunMemory::Wish RunMemory::WishOf(const Run& run) {
+  return {run.plan->activation_bytes(), run.sm_percent};
+}
+
+std::uint32_t RunMemory::StagedPercentOf(const Run& run, bool ahead) const {
   const auto found = staged_plans_.find({run.plan.get(), ahead});
-  return found == staged_plans_.end() ? 0 : found->second;
+  return found == staged_plans_.end() ? 0 : found->second.percent;
+}
+
+// What a run takes beside the weights.
+Bytes RunMemory::BytesOf(const Run& run) {
+  return RunLayout(run).total + run.plan->activation_bytes();
+}
+
+absl::StatusOr<bool> RunMemory::FunctionHasRoom(const Run& run, Bytes weights) const {
+  const Bytes limit(run.request.order.sharing().gpu_mem());
+  if (limit == Bytes(0)) return true;
+  const Bytes state = run.state == nullptr ? Bytes(0) : run.state->size();
+  const Bytes alone = weights + state + BytesOf(run);
+  if (alone > limit) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "function '", run.request.order.function(), "' may take ", FormatBytes(limit),
+        " of device memory (gpu_mem), and a run of this size takes ", FormatBytes(BytesOf(run)), " beside ",
+        FormatBytes(weights + state), " of weights and state; raise gpu_mem or send a smaller batch"));
+  }
+  const auto used = of_functions_.find(run.request.order.function());
+  return used == of_functions_.end() || alone + used->second <= limit;
 }
 
 void RunMemory::Stage(const Run& run) {
+  const bool ahead = run.load != nullptr;
   ++on_device_;
-  ++(run.load != nullptr ? staged_ahead_ : staged_);
-  ++staged_plans_[{run.plan.get(), run.load != nullptr}];
-  staged_activations_.insert(run.plan->activation_bytes());
+  if (run.request.order.sharing().gpu_mem() > 0) of_functions_[run.request.order.function()] += BytesOf(run);
+  for (Staged* staged : {ahead ? &staged_ahead_ : &staged_, &staged_plans_[{run.plan.get(), ahead}]}) {
+    ++staged->runs;
+    staged->percent += run.sm_percent;
+  }
+  staged_wishes_.insert(WishOf(run));
   Promise();
 }
 
 void RunMemory::Unstage(const Run& run) {
-  --(run.load != nullptr ? staged_ahead_ : staged_);
-  const auto found = staged_plans_.find({run.plan.get(), run.load != nullptr});
-  if (--found->second == 0) staged_plans_.erase(found);
-  staged_activations_.erase(staged_activations_.find(run.plan->activation_bytes()));
+  const bool ahead = run.load != nullptr;
+  const auto found = staged_plans_.find({run.plan.get(), ahead});
+  for (Staged* staged : {ahead ? &staged_ahead_ : &staged_, &found->second}) {
+    --staged->runs;
+    staged->percent -= run.sm_percent;
+  }
+  if (found->second.runs == 0) staged_plans_.erase(found);
+  staged_wishes_.erase(staged_wishes_.find(WishOf(run)));
   Promise();
 }
 
-// When every slot computes, they hold the activations of as many runs as there are slots. The runs that may
-// do so are the runs that compute, the staged runs, and `candidate`, which is about to be staged. A run that
-// needs no more than a run that computes has its place where that run ends.
-void RunMemory::Promise(Bytes candidate) {
-  std::vector<Bytes> wanted;
+// When as many runs compute as have room on the SMs, they hold the activations of so many runs: of those that
+// compute, of staged ones, and of `candidate`, which is about to be staged. Those are counted that take most.
+// A run that needs no more than a run that computes has its place where that run ends.
+void RunMemory::Promise(Wish candidate) {
+  std::vector<Wish> wanted;
   Bytes held;
   Bytes longest_held;
   for (const Run* run : computing_) {
-    wanted.push_back(run->activations->size);
-    held += wanted.back();
-    longest_held = std::max(longest_held, wanted.back());
+    wanted.push_back({run->activations->size, run->sm_percent});
+    held += run->activations->size;
+    longest_held = std::max(longest_held, run->activations->size);
   }
-  Bytes longest = candidate;
-  if (!staged_activations_.empty()) longest = std::max(longest, *staged_activations_.rbegin());
-  auto staged = staged_activations_.rbegin();
-  for (std::size_t i = 0; i < slots_ && staged != staged_activations_.rend(); ++i, ++staged)
-    wanted.push_back(*staged);
+  Bytes longest = candidate.activations;
+  if (!staged_wishes_.empty()) longest = std::max(longest, staged_wishes_.rbegin()->activations);
+  wanted.insert(wanted.end(), staged_wishes_.begin(), staged_wishes_.end());
   wanted.push_back(candidate);
   std::ranges::sort(wanted, std::greater<>());
   Bytes most;
-  for (std::size_t i = 0; i < std::min(slots_, wanted.size()); ++i) most += wanted[i];
-  memory_.Promise(most - held, longest > longest_held ? longest : Bytes(0));
+  std::uint32_t percent = 0;
+  for (const Wish& wish : wanted) {
+    if (percent >= percent_) break;
+    most += wish.activations;
+    percent += wish.percent;
+  }
+  memory_.Promise(most > held ? most - held : Bytes(0), longest > longest_held ? longest : Bytes(0));
 }
 
 absl::Status RunMemory::Take(Run& run) {
@@ -75,7 +109,7 @@ absl::Status RunMemory::Take(Run& run) {
     }
     run.window = *window;
   }
-  Promise(activations);
+  Promise(WishOf(run));
   if (!memory_.KeepsPromise()) {
     GiveBack(run);
     return absl::ResourceExhaustedError(
@@ -133,6 +167,11 @@ void RunMemory::FreeWindow(Run& run) {
 }
 
 void RunMemory::Free(Run& run) {
+  if (const auto used = of_functions_.find(run.request.order.function());
+      used != of_functions_.end() && run.request.order.sharing().gpu_mem() > 0) {
+    used->second -= BytesOf(run);
+    if (used->second == Bytes(0)) of_functions_.erase(used);
+  }
   FreeActivations(run);
   FreeWindow(run);
   memory_.Free(run.block);

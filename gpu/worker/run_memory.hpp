@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/worker/run.hpp"
 #include "gpu/worker/run_needs.hpp"
@@ -20,11 +22,15 @@ namespace troupe::gpu {
 // loop's thread.
 class RunMemory {
  public:
-  // `slots`: how many runs compute at a time. `plans`: how many plans there are at a time, about. `group`:
-  // what the link carries well at a time. The device's memory outlives this one.
-  RunMemory(DeviceMemory& memory, std::size_t slots, std::size_t plans, Bytes group)
-      : memory_(memory), slots_(slots), group_(group), needs_(plans) {}
+  // `percent`: what the runs that compute at a time take of the SMs together, at most. `plans`: how many plans
+  // there are at a time, about. `group`: what the link carries well at a time. The device's memory outlives
+  // this one.
+  RunMemory(DeviceMemory& memory, std::uint32_t percent, std::size_t plans, Bytes group)
+      : memory_(memory), percent_(percent), group_(group), needs_(plans) {}
 
+  // Whether its function's `gpu_mem` leaves room for the run beside the weights and the function's other runs.
+  // FailedPrecondition: not even for this one alone.
+  [[nodiscard]] absl::StatusOr<bool> FunctionHasRoom(const Run& run, Bytes weights) const;
   // All that the run needs to be staged, and the promise of what it needs later; or nothing.
   absl::Status Take(Run& run);
   // The run is not staged after all.
@@ -40,11 +46,14 @@ class RunMemory {
   void FreeWindow(Run& run);
   void Free(Run& run);
 
-  [[nodiscard]] std::size_t staged(bool ahead) const { return ahead ? staged_ahead_ : staged_; }
-  // Staged runs of the same plan.
-  [[nodiscard]] std::size_t StagedOf(const Run& run, bool ahead) const;
+  // What staged runs will take of the SMs, in percent.
+  [[nodiscard]] std::uint32_t staged_percent(bool ahead) const {
+    return ahead ? staged_ahead_.percent : staged_.percent;
+  }
+  // The same of staged runs of one plan.
+  [[nodiscard]] std::uint32_t StagedPercentOf(const Run& run, bool ahead) const;
   // Runs hold memory that are neither staged nor ready.
-  [[nodiscard]] bool SomeCompute() const { return on_device_ > staged_ + staged_ahead_; }
+  [[nodiscard]] bool SomeCompute() const { return on_device_ > staged_.runs + staged_ahead_.runs; }
   [[nodiscard]] bool SomeHold() const { return on_device_ > 0; }
   [[nodiscard]] std::shared_ptr<const WeightWindow> WindowOf(const Run& run) {
     return needs_.WindowOf(run.plan, group_);
@@ -54,16 +63,31 @@ class RunMemory {
   [[nodiscard]] proto::WorkerOutcome NoFit() const;
 
  private:
-  void Promise(Bytes candidate = Bytes(0));
+  struct Staged {
+    std::size_t runs = 0;
+    std::uint32_t percent = 0;
+  };
+  // Activations of a run, and what it takes of the SMs.
+  struct Wish {
+    Bytes activations;
+    std::uint32_t percent = 100;
+    auto operator<=>(const Wish&) const = default;
+  };
+  [[nodiscard]] static Wish WishOf(const Run& run);
+  [[nodiscard]] static Bytes BytesOf(const Run& run);
+  void Promise() { Promise(Wish()); }
+  void Promise(Wish candidate);
 
   DeviceMemory& memory_;
-  const std::size_t slots_;
+  const std::uint32_t percent_;
   const Bytes group_;
   RunNeeds needs_;
-  std::size_t staged_ = 0;        // staging or ready, the model there
-  std::size_t staged_ahead_ = 0;  // the same, begun while the model was on its way
-  std::map<std::pair<const DevicePlan*, bool>, std::size_t> staged_plans_;  // the same, by plan and `ahead`
-  std::multiset<Bytes> staged_activations_;
+  Staged staged_;        // staging or ready, the model there
+  Staged staged_ahead_;  // the same, begun while the model was on its way
+  std::map<std::pair<const DevicePlan*, bool>, Staged> staged_plans_;  // the same, by plan and `ahead`
+  std::multiset<Wish> staged_wishes_;
+  std::map<std::string, Bytes, std::less<>>
+      of_functions_;                   // of staged runs and those behind, with activations
   std::vector<const Run*> computing_;  // that hold activations
   std::size_t on_device_ = 0;          // that hold device memory
 };

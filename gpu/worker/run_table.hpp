@@ -40,6 +40,10 @@ class RunTable {
   [[nodiscard]] std::optional<RunId> FirstReady(Time now, const Matches& matches) const {
     return ready_.First(now, [this, &matches](RunId id) { return matches(id, At(id)); });
   }
+  template <typename Call>
+  void ForEachReady(const Call& call) const {
+    for (const RunId id : ready_.All()) call(id, At(id));
+  }
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
   // Of both queues; Time::max(): never.
   [[nodiscard]] Time NextExpiry() const;
@@ -52,6 +56,9 @@ class RunTable {
   [[nodiscard]] bool Any(const Matches& matches) const;
   void ForEach(const std::function<void(Run&)>& call);
   [[nodiscard]] std::size_t size() const { return runs_.size(); }
+  // One run more has ended on the device.
+  void NoteDone() { ++done_; }
+  [[nodiscard]] std::uint64_t done() const { return done_; }
   // The run's weights come by layer.
   void MarkByLayer(Run& run);
   [[nodiscard]] std::size_t by_layer() const { return by_layer_; }
@@ -63,6 +70,7 @@ class RunTable {
   RunQueue waiting_;
   RunQueue ready_;
   std::size_t by_layer_ = 0;
+  std::uint64_t done_ = 0;
 };
 
 }  // namespace troupe::gpu

@@ -18,7 +18,8 @@ Runner::Runner(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const Worker
       sharing_(FindLinkSharing(device.links.options().sharing).value_or(LinkSharing::kDeadline)),
       residency_(residency),
       preparer_(preparer),
-      memory_(device.memory, device.device->info().concurrency, limits.plans, device.links.curve().elbow),
+      memory_(device.memory, 100 * device.sharing.concurrency, limits.plans, device.links.curve().elbow),
+      gate_(device.sharing, device.device->info().shares, device.gate, queue, [this] { Advance(); }),
       slots_(
           *device.device, queue, lanes,
           {.ended = [this](
@@ -31,19 +32,21 @@ Runner::Runner(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const Worker
                .left = [this](RunId id, const absl::Status& status) { Left(id, status); },
                .landed = [this](RunId id, const absl::Status& status) { LayersLanded(id, status); },
                .begun = [this] { Advance(); }}),
-      chooser_(runs_, memory_, slots_, residency, limits) {}
+      chooser_(runs_, memory_, gate_, residency, limits) {}
 
 Runner::~Runner() {
   // What the streams still do uses the runs' memory. What computes may wait for groups that come in.
   runs_.ForEach([](Run& run) {
     if (run.layers != nullptr) run.layers->Stop(absl::CancelledError("the worker ends"));
   });
+  gate_.Close();
   slots_.Close();
   copies_.Close();
 }
 
 std::unique_ptr<Run> Runner::Take(RunId id) {
   std::unique_ptr<Run> run = runs_.Take(id);
+  gate_.Leave(*run);
   LeaveState(residency_.states(), id, *run);
   return run;
 }
@@ -61,7 +64,10 @@ void Runner::Submit(RunRequest request, Reply reply) {
     reply.Fail(absl::InvalidArgumentError(absl::StrCat("sequence ", sequence, " is that of another run")));
     return;
   }
-  if (const absl::Status status = Accept(*id, *runs_.Find(*id)); !status.ok()) {
+  Run& run = *runs_.Find(*id);
+  run.sm_percent = gate_.PercentOf(run, slots_.size());
+  gate_.Join(run);
+  if (const absl::Status status = Accept(*id, run); !status.ok()) {
     GiveUp(*id, status);
     return;
   }
@@ -133,14 +139,14 @@ void Runner::InputsHere(RunId id, RunCopies::Inputs inputs) {
 
 // Not re-entered: what it starts may end at once and call back.
 void Runner::Advance() {
-  again_ = true;
-  if (std::exchange(advancing_, true)) return;
-  while (std::exchange(again_, false)) {
+  advance_.again = true;
+  if (std::exchange(advance_.under_way, true)) return;
+  while (std::exchange(advance_.again, false)) {
     StageSome(ModelPlace::kHere);
     if (residency_.table().loading() + runs_.by_layer() > 0) StageSome(ModelPlace::kComing);
     LaunchSome();
   }
-  advancing_ = false;
+  advance_.under_way = false;
 }
 
 void Runner::StageSome(ModelPlace place) {
@@ -153,13 +159,16 @@ void Runner::StageSome(ModelPlace place) {
 bool Runner::Stage(RunId id) {
   Run& run = *runs_.Find(id);
   const std::string& digest = run.request.order.digest();
-  const Bytes weights =
-      run.by_layer ? Bytes(run.request.host->weights.size()) : residency_.table().SizeOf(digest);
+  const Bytes weights = chooser_.WeightsOf(run);
   if (run.plan->weights_bytes() > weights) {
     GiveUp(id, absl::FailedPreconditionError(absl::StrCat(
                    "model ", digest, " was prepared with ", run.plan->weights_bytes().count(),
                    " bytes of weights, ", run.by_layer ? "its host copy has " : "on the device are ",
                    weights.count())));
+    return true;
+  }
+  if (const auto room = memory_.FunctionHasRoom(run, weights); !room.ok()) {
+    GiveUp(id, room.status());
     return true;
   }
   if (const absl::Status taken = memory_.Take(run); !taken.ok()) {
@@ -199,26 +208,35 @@ void Runner::Staged(RunId id, const absl::Status& status) {
   Advance();
 }
 
-// Not in order beyond the first: no slot stays free while a run could have it.
+// Not in order beyond the first: no slot stays free while a run could have it. Launches that have paused go
+// on before others begin.
 void Runner::LaunchSome() {
-  while (slots_.HasFree()) {
-    const std::optional<RunId> next = chooser_.NextToLaunch(SteadyNow());
-    if (!next) return;
+  const Time now = SteadyNow();
+  std::set<RunId> passed;  // runs that found no room on the SMs
+  while (gate_.Resume(now) && slots_.HasFree()) {
+    const std::optional<RunId> next = chooser_.NextToLaunch(now, passed);
+    if (!next) break;
     Run& run = *runs_.Find(*next);
-    if (!slots_.TakeShare(run)) return;  // until one ends that computes
+    if (!gate_.Begin(run)) {
+      if (gate_.policy().behind == SharingPolicy::Behind::kWait || run.passed >= kMostPasses) break;
+      passed.insert(*next);
+      continue;
+    }
     if (const absl::Status taken = memory_.TakeActivations(run); !taken.ok()) {
-      slots_.GiveShare(run);
+      gate_.Ended(run, Duration::zero());
       // In order: what it waits for comes back when those end that compute or leave, and others would take
       // it.
-      if (memory_.SomeCompute()) return;
+      if (memory_.SomeCompute()) break;
       GiveUp(*next, taken, memory_.NoFit());
-      return;
+      break;
     }
+    for (const RunId id : passed) ++runs_.Find(id)->passed;
     runs_.LeaveQueue(*next);
     memory_.Unstage(run);
     slots_.Launch(*next, run);
-    again_ = true;  // there is room to stage one more
+    advance_.again = true;  // there is room to stage one more
   }
+  gate_.Settled(chooser_.SomeAwaitWindow(now), now);
 }
 
 // What only the steps before this one used goes back, or is taken by weights that come.
@@ -233,13 +251,15 @@ void Runner::Reached(RunId id, std::size_t step) {
 void Runner::Computed(RunId id, const Completion& completion, const std::vector<proto::TensorSpec>& outputs) {
   Run& run = *runs_.Find(id);
   slots_.Leave(run);
-  run.compute = completion.end - completion.begin;
+  run.compute = completion.end - completion.begin - completion.paused;
+  gate_.Ended(run, run.compute);
   run.cut_after = completion.cut_after;
   run.outputs = outputs;
   run.stage = Run::Stage::kLeaving;
   NoteGroups(run, completion);
   run.arguments.gate = nullptr;
   run.arguments.reached = nullptr;
+  run.arguments.turn = nullptr;
   // A run that was cut says nothing about how long its plan takes.
   if (run.cut_after == Duration::zero())
     memory_.needs().Measured(run.plan, run.compute, run.last_group != Time());
@@ -269,12 +289,14 @@ void Runner::LayersLanded(RunId id, const absl::Status& status) {
 void Runner::Left(RunId id, const absl::Status& status) {
   if (Run& done = *runs_.Find(id); status.ok() && done.state != nullptr && !done.unheard)
     done.state->Commit();
+  const Duration pause = gate_.PauseAfter(*runs_.Find(id), SteadyNow());
   std::unique_ptr<Run> run = Take(id);
   ReleaseModel(*run);
   memory_.Free(*run);
-  ++runs_done_;
+  runs_.NoteDone();
   proto::WorkerOutcome outcome;
   if (status.ok()) outcome = OutcomeOf(*run, SteadyNow());
+  if (pause > Duration::zero()) outcome.mutable_run()->set_next_turn_in_ns(pause.count());
   // Tells a run that was cut from a run that never began.
   if (run->cut_after > Duration::zero()) outcome.mutable_run()->set_compute_ns(run->cut_after.count());
   Answer(std::move(run), status, std::move(outcome));
@@ -337,13 +359,14 @@ void Runner::Expire(Time now) {
   runs_.Expire(now, [this](RunId id) {
     GiveUp(id, absl::DeadlineExceededError("the run did not begin within its timeout"));
   });
+  if (gate_.next_turn() <= now) Advance();
 }
 
 void Runner::FailAll(const absl::Status& status) {
-  advancing_ = true;  // no run begins while the others fall
+  advance_.under_way = true;  // no run begins while the others fall
   GiveUpAll(runs_.All([](const Run&) { return true; }), status);
   runs_.ForEach([](Run& run) { run.unheard = true; });
-  advancing_ = false;
+  advance_.under_way = false;
   runs_.ForgetSequences();
   copies_.ForgetArenas();
 }

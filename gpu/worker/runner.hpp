@@ -1,7 +1,7 @@
-// Executes runs: their inputs come in while those before compute, as many as the device lets compute at a
-// time; their outputs leave.
+// Executes runs: their inputs come in while those before compute, as many at a time as share the device; their outputs leave.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "gpu/worker/lanes.hpp"
+#include "gpu/worker/launch_gate.hpp"
 #include "gpu/worker/launch_slots.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/preparer.hpp"
@@ -30,9 +31,8 @@ namespace troupe::gpu {
 // model. The main loop's thread; copies and launches end on the device's threads, which post back. Waiting runs
 // are served by priority, then arrival,
 // those first whose model, plan and inputs are there. A run whose model is on its way begins with the first
-// group, when no other could compute: it may have to wait for the link between its steps. Runs of one plan
-// compute one after the other; runs that have a share of the SMs compute beside others with shares, up to the
-// whole GPU, and the first that has to wait for SMs is passed by none.
+// group, when no other could compute: it may have to wait for the link between its steps. Which of those that
+// could compute do so, and how many at a time, is LaunchGate's matter.
 class Runner {
  public:
   Runner(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
@@ -43,9 +43,10 @@ class Runner {
   void Submit(RunRequest request, Reply reply);
   // A run that has not begun to compute answers CANCELLED; others go on.
   void Cancel(std::uint64_t sequence);
-  // Runs that have not begun in time answer DEADLINE_EXCEEDED.
+  // Runs that have not begun in time answer DEADLINE_EXCEEDED; a new window begins.
   void Expire(Time now);
-  [[nodiscard]] Time NextExpiry() const { return runs_.NextExpiry(); }
+  // When Expire has something to do.
+  [[nodiscard]] Time NextDue() const { return std::min(runs_.NextExpiry(), gate_.next_turn()); }
   // What has not begun to compute is failed with `status`, what has goes on. Sequences begin anew.
   void FailAll(const absl::Status& status);
   // A model that runs wait for is there or on its way (OK), or will not be.
@@ -57,7 +58,7 @@ class Runner {
   // Brings the control page up to date.
   void ShowCompute(Time now) { slots_.Show(now); }
   [[nodiscard]] std::size_t in_flight() const { return runs_.size(); }
-  [[nodiscard]] std::uint64_t runs_done() const { return runs_done_; }
+  [[nodiscard]] std::uint64_t runs_done() const { return runs_.done(); }
   [[nodiscard]] Bytes bytes_in() const { return copies_.bytes_in(); }    // of inputs
   [[nodiscard]] Bytes bytes_out() const { return copies_.bytes_out(); }  // of outputs
 
@@ -87,12 +88,14 @@ class Runner {
   Preparer& preparer_;
   RunTable runs_;
   RunMemory memory_;
+  LaunchGate gate_;
   LaunchSlots slots_;
   RunCopies copies_;
   RunChooser chooser_;
-  bool advancing_ = false;
-  bool again_ = false;
-  std::uint64_t runs_done_ = 0;
+  struct {
+    bool under_way = false;
+    bool again = false;  // what it started has called back
+  } advance_;
 };
 
 }  // namespace troupe::gpu

@@ -112,6 +112,8 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   handling.limits = options_.limits;
   handling.memory = options_.memory;
   handling.swap = options_.swap;
+  handling.sharing = options_.sharing;
+  handling.gate = options_.gate;
   handling.gpu = options_.gpu;
   handling.meetings = absl::StrCat(options_.socket, ".b");
   handling.refusals = refusals_;

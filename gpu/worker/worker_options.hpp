@@ -10,6 +10,8 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/sharing/gate_page.hpp"
+#include "gpu/sharing/token_scheduler.hpp"
 #include "gpu/swap/device_links.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/meter_page.hpp"
@@ -39,6 +41,8 @@ struct WorkerOptions {
   MemoryOptions memory;
   std::shared_ptr<MeterWriter> meter;  // null: the worker counts nothing
   SwapOptions swap;                    // its names have been checked
+  SharingOptions sharing;
+  std::shared_ptr<GatePage> gate;  // null: this worker has the device alone
 };
 
 }  // namespace troupe::gpu

@@ -37,6 +37,11 @@ std::vector<std::string> WorkerCommand::Arguments() const {
   if (!cuda_kernels.empty()) arguments.insert(arguments.end(), {"--cuda-kernels", cuda_kernels});
   if (!swap.empty()) arguments.insert(arguments.end(), {"--swap", swap});
   if (!link_sharing.empty()) arguments.insert(arguments.end(), {"--link-sharing", link_sharing});
+  if (!gate.empty())
+    arguments.insert(arguments.end(), {"--gate", gate, "--gate-slot", absl::StrCat(gate_slot)});
+  if (!sharing.empty()) arguments.insert(arguments.end(), {"--sharing", sharing});
+  if (quota_window > Duration(0))
+    arguments.insert(arguments.end(), {"--quota-window", absl::StrCat(quota_window.count(), "ns")});
   if (group > Bytes(0)) arguments.insert(arguments.end(), {"--group", absl::StrCat(group.count())});
   if (block > Bytes(0)) arguments.insert(arguments.end(), {"--block", absl::StrCat(block.count())});
   if (batch > 0) arguments.insert(arguments.end(), {"--batch", absl::StrCat(batch)});

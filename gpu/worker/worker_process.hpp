@@ -18,7 +18,7 @@ struct WorkerSettings {
   std::string compute = "real";   // real, timed
   std::string profile{};          // file of times for `timed`; empty: none
   std::uint32_t threads = 1;      // of each run
-  std::uint32_t concurrency = 1;  // runs of different plans that compute at a time
+  std::uint32_t concurrency = 1;  // runs without a share of the SMs that compute at a time
   std::uint32_t sms = 0;          // of a virtual GPU; 0: the worker's default
   Duration lease = std::chrono::seconds(30);
   bool allow_faults = false;
@@ -29,9 +29,11 @@ struct WorkerSettings {
   std::string cuda_kernels{};  // whole, persistent
   std::string swap{};          // gpu/swap/swap_policy.hpp has the names
   std::string link_sharing{};  // and these
-  Bytes group{};               // of the swap pipeline, instead of what the probe finds
-  Bytes block{};               // of link sharing
-  std::uint32_t batch = 0;     // of blocks
+  std::string sharing{};       // gpu/sharing/sharing_policy.hpp has the names
+  Duration quota_window{};
+  Bytes group{};            // of the swap pipeline, instead of what the probe finds
+  Bytes block{};            // of link sharing
+  std::uint32_t batch = 0;  // of blocks
 };
 
 // The flags of troupe-gpu-worker.
@@ -41,7 +43,9 @@ struct WorkerCommand : WorkerSettings {
   std::string socket;  // at most 100 bytes, as Unix sockets have it
   std::string node;
   std::uint32_t gpu = 0;
-  Bytes quota;             // of device memory; zero: all of it
+  Bytes quota;         // of device memory; zero: all of it
+  std::string gate{};  // file that the workers of one GPU share (GatePage); empty: there is one worker
+  std::uint32_t gate_slot = 0;
   Bytes arena = MiB(256);  // of outputs that were not read yet
   int log = -1;            // descriptor of its stdout and stderr; -1: ours
   [[nodiscard]] std::vector<std::string> Arguments() const;

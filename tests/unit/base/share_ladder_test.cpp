@@ -56,7 +56,7 @@ TEST(ShareLadder, PlacesAreFew) {
 }
 
 TEST(ShareGate, FastGSharesMixOfFunctionsFitsTogether) {
-  ShareGate gate(kHopper);
+  ShareGate gate(kHopper, 64);
   std::vector<SmShare> running;
   for (const std::uint32_t percent : {12, 50, 12, 24}) {  // section 3.3's ResNet, BERT, RNNT
     const auto share = gate.Take(percent);
@@ -71,7 +71,7 @@ TEST(ShareGate, FastGSharesMixOfFunctionsFitsTogether) {
 }
 
 TEST(ShareGate, AFunctionWithoutAShareRunsBesideOthersOfThatKindAlone) {
-  ShareGate gate(kHopper);
+  ShareGate gate(kHopper, 64);
   const auto one = gate.Take(0);
   const auto other = gate.Take(0);
   ASSERT_TRUE(one && other);
@@ -93,7 +93,7 @@ TEST(ShareGate, AFunctionWithoutAShareRunsBesideOthersOfThatKindAlone) {
 }
 
 TEST(ShareGate, WithoutSharesFunctionsThatWantOneTakeTurns) {
-  ShareGate gate(ShareLadder(132, 0, 0));
+  ShareGate gate(ShareLadder(132, 0, 0), 64);
   const auto share = gate.Take(12);
   ASSERT_TRUE(share);
   EXPECT_TRUE(share->everywhere());
@@ -109,7 +109,7 @@ TEST(ShareGate, NoTwoRunsHaveTheSameSms) {
   for (int world = 0; world < 200; ++world) {
     const auto units = static_cast<std::uint32_t>(random.Below(20));
     const ShareLadder ladder(units * 8 + 4, 8, units);
-    ShareGate gate(ladder);
+    ShareGate gate(ladder, 64);
     std::vector<SmShare> running;
     for (int step = 0; step < 200; ++step) {
       if (!running.empty() && random.Below(2) == 0) {

@@ -27,7 +27,7 @@ class PartsPlan final : public Plan {
   [[nodiscard]] Bytes output_bytes(std::size_t) const override { return Bytes(count_ * sizeof(float)); }
   [[nodiscard]] std::size_t step_count() const override { return kParts; }
   [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override { return steps_[step]; }
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     const auto* x = reinterpret_cast<const float*>(bindings.inputs[0]);
     auto* y = reinterpret_cast<float*>(bindings.outputs[0]);
     std::copy(x, x + count_, y);

@@ -22,7 +22,7 @@ class FourGroupPlan : public Plan {
   [[nodiscard]] Bytes output_bytes(std::size_t) const override { return Bytes(count_ * sizeof(float)); }
   [[nodiscard]] std::size_t step_count() const override { return 4; }
   [[nodiscard]] const StepWeights& step_weights(std::size_t step) const override { return steps_[step]; }
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     const auto* x = reinterpret_cast<const float*>(bindings.inputs[0]);
     auto* y = reinterpret_cast<float*>(bindings.outputs[0]);
     std::copy(x, x + count_, y);

@@ -62,9 +62,9 @@ TEST_F(RunnerTest, ARunThatNeverBeganSaysThatItDidNotCompute) {
   AwaitBusy();
   run_limit_ = milliseconds(80);
   Run(11, "m", 1, 0, 1);
-  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure())
+  while (runner_->NextDue() == Time::max() && !HasFatalFailure())
     PumpOnce();  // the run's inputs come in first
-  runner_->Expire(runner_->NextExpiry());
+  runner_->Expire(runner_->NextDue());
   EXPECT_EQ(Code(11), CodeOf(absl::StatusCode::kDeadlineExceeded));
   EXPECT_EQ(Await(11).run().compute_ns(), 0);
   EXPECT_FALSE(outcomes_.contains(10));

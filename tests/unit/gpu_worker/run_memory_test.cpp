@@ -23,7 +23,7 @@ class ShrinkingPlan final : public FakePlan {
   [[nodiscard]] Bytes activation_extent(std::size_t step) const override {
     return Bytes(kWhole.count() >> step);
   }
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     for (const std::size_t step : {2, 3}) {
       if (absl::Status status = bindings.before_step(step); !status.ok()) return status;
     }

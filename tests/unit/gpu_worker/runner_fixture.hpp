@@ -49,7 +49,7 @@ struct Gatekeeper {
 class HeldPlan : public FakePlan {
  public:
   HeldPlan(std::int64_t rows, std::shared_ptr<Gatekeeper> gate) : FakePlan(rows), gate_(std::move(gate)) {}
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     gate_->Pass();
     return FakePlan::Run(bindings);
   }
@@ -66,7 +66,7 @@ class RunnerTest : public testing::Test {
   }
   explicit RunnerTest(const MakeDevice& make = MakePlain,
                       SwapOptions swap = {.group = KiB(256), .block = KiB(64)},
-                      const MemoryOptions& memory = {}) {
+                      const MemoryOptions& memory = {}, const SharingOptions& sharing = {}) {
     VirtualDeviceOptions options;
     options.builder = [gate = gate_](const proto::Model& model, std::span<const std::byte>,
                                      std::span<const proto::TensorSpec> inputs,
@@ -74,7 +74,7 @@ class RunnerTest : public testing::Test {
       if (model.name() == "broken") return absl::UnimplementedError("no such operator");
       return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
     };
-    worker_device_ = std::make_unique<WorkerDevice>(make(std::move(options)), swap, memory);
+    worker_device_ = std::make_unique<WorkerDevice>(make(std::move(options)), swap, memory, sharing, nullptr);
     device_ = worker_device_->device.get();
     links_ = &worker_device_->links;
     memory_ = &worker_device_->memory;
@@ -149,6 +149,8 @@ class RunnerTest : public testing::Test {
     request.order.set_digest(digest);
     request.order.set_priority(priority);
     request.order.set_timeout_ns(timeout_ns);
+    request.order.set_function(function_);
+    *request.order.mutable_sharing() = sharing_;
     request.order.mutable_sharing()->set_sm_partition(share_);
     request.order.set_run_limit_ns(run_limit_.count());
     *request.order.add_inputs() = SmallInput(rows);
@@ -176,7 +178,9 @@ class RunnerTest : public testing::Test {
   std::shared_ptr<Gatekeeper> gate_ = std::make_shared<Gatekeeper>();
   std::optional<Time> deadline_{};  // the deadline of runs from now on
   std::uint32_t share_ = 0;         // percent of the SMs, of runs from now on
-  Duration run_limit_{};            // the limit of runs from now on
+  std::string function_;            // of runs from now on, as the next line
+  proto::GpuSharing sharing_;
+  Duration run_limit_{};  // the limit of runs from now on
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);
   std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();

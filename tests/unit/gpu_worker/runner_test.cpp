@@ -128,9 +128,9 @@ TEST_F(RunnerTest, ARunThatDidNotBeginInTimeIsDropped) {
   AwaitBusy();
   Run(11, "m", 1, 0, 1'000'000'000);
   Run(12, "m");
-  while (runner_->NextExpiry() == Time::max() && !HasFatalFailure())
+  while (runner_->NextDue() == Time::max() && !HasFatalFailure())
     PumpOnce();  // the run's inputs come in first
-  const Time due = runner_->NextExpiry();
+  const Time due = runner_->NextDue();
   runner_->Expire(due - Duration(1));
   EXPECT_FALSE(outcomes_.contains(11));
   runner_->Expire(due);

@@ -20,7 +20,7 @@ class SumPlan : public Plan {
   [[nodiscard]] Bytes output_bytes(std::size_t) const override { return Bytes(kColumns * sizeof(float)); }
   [[nodiscard]] std::size_t step_count() const override { return 1; }
   [[nodiscard]] const StepWeights& step_weights(std::size_t) const override { return none_; }
-  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) override {
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
     gate_->Pass();
     const auto* x = reinterpret_cast<const float*>(bindings.inputs[0]);
     const auto* s = reinterpret_cast<const float*>(bindings.inputs[1]);

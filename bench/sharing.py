@@ -1,0 +1,189 @@
+#!/usr/bin/python3
+"""How functions share one GPU in space and time, by the real daemon in timed mode.
+
+usage: sharing.py [--build DIR] [--seconds S] [--rounds N] [--only PART ...]
+
+A model takes the time of a run that FaST-GShare's Figures 8 and 9 imply for a V100 (001, section 5.3): one racing
+instance's requests/s give the time on all SMs, eight instances of 12 % the part of the SMs beyond which the model is no
+faster. Both are inputs; what is measured is how much of that the daemon makes real.
+
+  quota_linearity_error/Q        requests/s at a limit of Q % of the time, against Q % of those without a limit
+  quota_used_error/Q             time on the GPU over the windows of a measurement, against the quota
+  spatial_over_profile/MODEL     requests/s of 8 instances of 12 % against what the profile allows; beside it, as
+                                 spatial_gain/MODEL, against one racing instance in the same round, and the profile's own gain
+  isolation_p98_ratio/MODEL      p98 of a function of 50 % of the SMs beside a neighbour of 50 % that is offered four times
+                                 what it can serve, against its p98 alone; isolation_p98_ratio_racing/MODEL: with `racing`
+  noisy_throughput_ratio         requests/s of a function at its quota beside two busy ones, against those alone
+  share_change_windows           windows after `function update` until requests/s have changed
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import time
+import urllib.request
+
+from invoke import BODY, Site
+from report import Report
+
+# requests/s of one racing instance, and of eight instances of 12 % (001, section 5.3).
+PAPER = {"ResNet": (71.37, 296.8), "RNNT": (12.51, 43.24), "GNMT": (28.85, 43.79)}
+TWELVE = 16 / 132  # of the SMs: 12 % as a Hopper's units of 8 allow
+QUOTAS = (20, 40, 60, 80, 100)
+
+
+def profile_of(model):
+    """The time of a run on all SMs in milliseconds, and the percent of the SMs that the model can use."""
+    racing, eight = PAPER[model]
+    alone, on_twelve = 1000 / racing, 8000 / eight
+    return alone, max(1, round(100 * on_twelve / alone * TWELVE))
+
+
+def time_on(model, share):
+    """Milliseconds on this part of the SMs, as the profile says."""
+    alone, saturation = profile_of(model)
+    return alone if share >= saturation / 100 else alone * saturation / 100 / share
+
+
+class Gpu(Site):
+    """A daemon with one virtual GPU on which every run takes the time of one model."""
+
+    def __init__(self, build, model, sharing):
+        super().__init__(build, [])
+        self.model, self.sharing = model, sharing
+
+    def __enter__(self):
+        alone, saturation = profile_of(self.model)
+        profile = self.home / "profile"
+        profile.write_text(f"default {alone:.4f}ms {saturation}%\n")
+        name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--compute", "timed", "--profile", str(profile),
+                            "--sharing", self.sharing, "--set", "measure=requests", "--set", "credits-per-gpu=64",
+                            "--manager", "127.0.0.1:0")
+        self.url = self._wait(name, r"gateway at http://[0-9.:]+").split()[-1]
+        self._wait(name, "worker-ready", "log")
+        self.body = self.home / "body"
+        self.body.write_text(BODY)
+        return self
+
+    def deploy(self, function, **sharing):
+        query = "&".join(f"{key}={value}" for key, value in sharing.items())
+        urllib.request.urlopen(f"{self.url}/v2/troupe/functions/{function}?{query}", self.noop_model(), 60).close()
+        urllib.request.urlopen(f"{self.url}/v2/models/{function}/infer", BODY.encode(), 60).close()
+
+    def start(self, function, seconds, connections, rate=0):
+        return subprocess.Popen([str(self.build / "bin" / "http_load"), f"{self.url}/v2/models/{function}/infer", "--body",
+                                 str(self.body), "--connections", str(connections), "--seconds", str(seconds),
+                                 *(["--rate", str(rate)] if rate else [])], stdout=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def result(load):
+        text = load.communicate()[0]
+        found = json.loads(text)
+        if load.returncode or found["failed"]:
+            raise SystemExit(f"sharing.py: requests failed: {text}")
+        return found
+
+    def load(self, function, seconds, connections, rate=0):
+        return self.result(self.start(function, seconds, connections, rate))
+
+
+def quotas(report, arguments):
+    """Fig. 8: throughput follows the quota."""
+    rates, used = {quota: [] for quota in QUOTAS}, {quota: [] for quota in QUOTAS}
+    for _ in range(arguments.rounds):
+        with Gpu(arguments.build, "ResNet", "fast") as gpu:
+            for quota in QUOTAS:
+                gpu.deploy(f"q{quota}", sm_partition=24, quota_request=quota, quota_limit=quota)
+            for quota in QUOTAS:
+                found = gpu.load(f"q{quota}", arguments.seconds, 4)
+                rates[quota].append(found["requests_per_second"])
+                used[quota].append(found["requests_per_second"] * time_on("ResNet", 32 / 132) / 1000)
+    for quota in QUOTAS:
+        line = [quota / 100 * whole for whole in rates[100]]
+        report.add(f"quota_requests_per_second/{quota}", rates[quota], "1/s", baseline="line", baseline_values=line)
+        report.add(f"quota_linearity_error/{quota}", [abs(rate / want - 1) for rate, want in zip(rates[quota], line)], "")
+        report.add(f"quota_used_error/{quota}", [abs(part / (quota / 100) - 1) for part in used[quota]], "")
+
+
+def spatial(report, arguments):
+    """Fig. 9: eight instances of 12 % against one racing instance."""
+    for model in PAPER:
+        alone, _ = profile_of(model)
+        whole, parts, over = [], [], []
+        allowed = 8000 / time_on(model, TWELVE)
+        for _ in range(arguments.rounds):
+            with Gpu(arguments.build, model, "racing") as gpu:
+                gpu.deploy("f", max_instances=1)
+                whole.append(gpu.load("f", arguments.seconds, 4)["requests_per_second"])
+            with Gpu(arguments.build, model, "fast") as gpu:
+                gpu.deploy("f", sm_partition=12, max_instances=8)
+                parts.append(gpu.load("f", arguments.seconds, 16)["requests_per_second"])
+                over.append(parts[-1] / allowed)
+        report.add(f"spatial_requests_per_second/{model}", parts, "1/s", baseline="one racing instance", baseline_values=whole)
+        report.add(f"spatial_over_profile/{model}", over, "")
+        report.add(f"spatial_gain/{model}", [a / b for a, b in zip(parts, whole)], "x", baseline="the profile's gain",
+                   baseline_values=[allowed / (1000 / alone)] * len(parts))
+
+
+def isolation(report, arguments):
+    """A function on half of the SMs beside a neighbour that is offered four times what it can serve."""
+    for sharing, name in (("fast", "isolation_p98_ratio"), ("racing", "isolation_p98_ratio_racing")):
+        for model in ("ResNet",):
+            alone, beside = [], []
+            for _ in range(arguments.rounds):
+                with Gpu(arguments.build, model, sharing) as gpu:
+                    gpu.deploy("f", sm_partition=50, max_instances=1)
+                    gpu.deploy("noisy", sm_partition=50, max_instances=1)
+                    capacity = 1000 / time_on(model, 0.5)
+                    alone.append(gpu.load("f", arguments.seconds, 8, capacity / 2)["latency_us"]["p98"])
+                    # As many clients as it takes to have four times its capacity waiting all the time.
+                    noisy = gpu.start("noisy", arguments.seconds + 2, 32)
+                    time.sleep(1)
+                    beside.append(gpu.load("f", arguments.seconds, 8, capacity / 2)["latency_us"]["p98"])
+                    gpu.result(noisy)
+            report.add(f"{name}/{model}", [a / b for a, b in zip(beside, alone)], "x")
+
+
+def noisy(report, arguments):
+    """A function at its quota beside two others that would take all they can get."""
+    alone, beside, p98 = [], [], []
+    for _ in range(arguments.rounds):
+        with Gpu(arguments.build, "ResNet", "fast") as gpu:
+            gpu.deploy("f", sm_partition=24, quota_request=40, quota_limit=40)
+            gpu.deploy("a", sm_partition=50)
+            gpu.deploy("b", sm_partition=24, quota_request=10, quota_limit=100, max_instances=2)
+            first = gpu.load("f", arguments.seconds, 4)
+            others = [gpu.start(name, arguments.seconds + 2, 8) for name in ("a", "b")]
+            time.sleep(1)
+            second = gpu.load("f", arguments.seconds, 4)
+            for load in others:
+                gpu.result(load)
+            alone.append(first["requests_per_second"])
+            beside.append(second["requests_per_second"])
+            p98.append(second["latency_us"]["p98"] / first["latency_us"]["p98"])
+    report.add("noisy_requests_per_second", beside, "1/s", baseline="alone", baseline_values=alone)
+    report.add("noisy_throughput_ratio", [b / a for a, b in zip(alone, beside)], "x")
+    report.add("noisy_p98_ratio", p98, "x")
+
+
+PARTS = {"quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement: whole windows of a second")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+    report = Report("sharing", note="timed compute: times of runs are inputs (001, section 5.3); virtual GPU, real daemon")
+    for part in arguments.only:
+        PARTS[part](report, arguments)
+    report.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+#include "gpu/worker/launch_gate.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/gpu_sharing.hpp"
+#include "transport/steady_clock.hpp"
+
+namespace troupe::gpu {
+
+using transport::SteadyNow;
+
+LaunchGate::LaunchGate(const SharingOptions& options, ShareLadder ladder, std::shared_ptr<GatePage> page,
+                       TaskQueue& queue, std::function<void()> changed)
+    : options_(options),
+      queue_(queue),
+      changed_(std::move(changed)),
+      page_(std::move(page)),
+      tokens_(options, std::move(ladder)) {}
+
+void LaunchGate::Join(const Run& run) {
+  const std::lock_guard lock(mutex_);
+  tokens_.Join(run.request.order.function(), run.request.order.sharing(), SteadyNow());
+}
+
+void LaunchGate::Leave(const Run& run) {
+  const std::lock_guard lock(mutex_);
+  tokens_.Leave(run.request.order.function(), SteadyNow());
+}
+
+bool LaunchGate::MayBegin(const Run& run, Time now) const {
+  const std::lock_guard lock(mutex_);
+  return tokens_.MayBegin(run.request.order.function(), now);
+}
+
+bool LaunchGate::HasTime(const Run& run, Time now) const {
+  const std::lock_guard lock(mutex_);
+  return tokens_.HasTime(run.request.order.function(), now);
+}
+
+TokenScheduler::Rank LaunchGate::RankOf(const Run& run, Time now) const {
+  const std::lock_guard lock(mutex_);
+  return tokens_.RankOf(run.request.order.function(), now);
+}
+
+bool LaunchGate::RanksEqual() const {
+  const std::lock_guard lock(mutex_);
+  return tokens_.RanksEqual();
+}
+
+// What other workers have is read before, and looked at again after it was taken: it may have changed.
+template <typename Take, typename Undo>
+bool LaunchGate::TakeRoom(const Take& take, const Undo& undo) {
+  if (page_ == nullptr) return take();
+  for (bool again = true; again; again = page_->ClearDead()) {
+    tokens_.SetOthers(page_->Others());
+    if (!take()) continue;
+    if (page_->Set(tokens_.taken(), options_.concurrency)) return true;
+    undo();
+  }
+  others_bar_ = page_->Others().any();
+  return false;
+}
+
+void LaunchGate::Freed() {
+  if (page_ != nullptr) page_->Reduce(tokens_.taken());
+}
+
+bool LaunchGate::Begin(Run& run) {
+  const std::string& function = run.request.order.function();
+  const std::lock_guard lock(mutex_);
+  std::optional<SmShare> share;
+  const auto take = [&] {
+    share = tokens_.Begin(function, run.request.order.sharing().sm_partition());
+    return share.has_value();
+  };
+  if (!TakeRoom(take, [&] { tokens_.End(function, share); })) return false;
+  run.arguments.share = *share;
+  run.turns = std::make_shared<Turns>(Turns{.function = function, .share = *share});
+  if (!tokens_.Metered(function)) return true;
+  run.arguments.group = options_.window / kGroupsOfWindow;
+  run.arguments.turn = [this, turns = run.turns](Duration used) { return Ask(turns, used); };
+  return true;
+}
+
+EventPtr LaunchGate::Ask(const std::shared_ptr<Turns>& turns, Duration used) {
+  {
+    const std::lock_guard lock(mutex_);
+    turns->charged += used;
+    if (tokens_.Charge(turns->function, used, SteadyNow())) return nullptr;
+    turns->next = std::make_shared<VirtualEvent>();
+    if (closed_) {
+      turns->next->Complete(absl::CancelledError("the worker ends"));
+      return turns->next;
+    }
+    tokens_.Pause(turns->share);
+    Freed();
+    paused_.push_back(turns);
+  }
+  queue_.Post(changed_);
+  return turns->next;
+}
+
+bool LaunchGate::Resume(Time now) {
+  std::vector<std::shared_ptr<Turns>> ready;
+  bool room = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (paused_.empty()) return true;
+    std::ranges::stable_sort(paused_, {}, [&](const std::shared_ptr<Turns>& turns) {
+      return tokens_.RankOf(turns->function, now);
+    });
+    for (auto turns = paused_.begin(); turns != paused_.end();) {
+      const auto here = turns++;
+      if (!tokens_.HasTime((*here)->function, now)) continue;
+      const SmShare& share = (*here)->share;
+      if (!TakeRoom([&] { return tokens_.Resume(share); }, [&] { tokens_.Pause(share); })) {
+        room = false;
+        break;
+      }
+      ready.push_back(std::move(*here));
+      paused_.erase(here);
+    }
+  }
+  for (const auto& turns : ready) turns->next->Complete(absl::OkStatus());
+  return room;
+}
+
+void LaunchGate::Ended(Run& run, Duration computed) {
+  const std::lock_guard lock(mutex_);
+  const Turns& turns = *run.turns;
+  // A launch that failed while it paused has no SMs.
+  const bool paused = std::erase(paused_, run.turns) > 0;
+  tokens_.Charge(turns.function, std::max(computed - turns.charged, Duration(0)), SteadyNow());
+  tokens_.End(turns.function, paused ? std::nullopt : std::optional(turns.share));
+  Freed();
+  run.turns = nullptr;
+}
+
+Duration LaunchGate::PauseAfter(const Run& run, Time now) const {
+  const std::lock_guard lock(mutex_);
+  return tokens_.HasTime(run.request.order.function(), now) ? Duration(0) : tokens_.NextWindow(now) - now;
+}
+
+std::uint32_t LaunchGate::PercentOf(const Run& run, std::size_t streams) const {
+  switch (policy().space) {
+    case SharingPolicy::Space::kShares:
+      return proto::SmPercentOf(run.request.order.sharing());
+    case SharingPolicy::Space::kOne:
+      return 100;
+    case SharingPolicy::Space::kEverywhere:
+      return std::max<std::uint32_t>(100 * concurrency() / static_cast<std::uint32_t>(streams), 1);
+  }
+  return 100;
+}
+
+void LaunchGate::Settled(bool some_wait, Time now) {
+  const std::lock_guard lock(mutex_);
+  next_turn_ = some_wait || !paused_.empty() ? tokens_.NextWindow(now) : Time::max();
+  if (std::exchange(others_bar_, false)) next_turn_ = now + kLook;
+}
+
+void LaunchGate::Close() {
+  std::vector<std::shared_ptr<Turns>> paused;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    paused.swap(paused_);
+  }
+  for (const auto& turns : paused) turns->next->Complete(absl::CancelledError("the worker ends"));
+}
+
+}  // namespace troupe::gpu
