@@ -39,6 +39,9 @@ struct NodeRequest {
   double percentile = 0;        // of the function's SLO; 0: the default
   bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
   StateNumber state{};  // the device state that its run reads and advances; none: it has no state
+  std::uint32_t sm_percent = 100;  // of a GPU's SMs that its run takes
+  // Runs of its function that one GPU is given at a time, at most; 0: as many as it has places for.
+  std::uint32_t most_on_gpu = 0;
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
@@ -99,6 +102,7 @@ struct RunDone {
   bool spoiled_state = false;  // what the GPU has now is not the state: it is brought with the next run
   Duration computed{};         // its time on the device, when no weights came meanwhile; zero: not known
   bool cut = false;            // at its run limit
+  Duration pause{};            // until its function has time on the GPU again; zero: it has
   Duration since_swap{};       // from the begin of its own swap-in to its end; zero: it had none
   Bytes free{};                // of NoFit
   Bytes largest{};             // of NoFit

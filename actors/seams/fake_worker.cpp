@@ -78,6 +78,7 @@ class Worker : public caf::event_based_actor {
     if (from_before) {
       shared_->Begin(incarnation);
       gpu_.reset();
+      turns_.reset();
       running_ = {};
     }
     if (life.up && shared_->control->hang) {
@@ -96,7 +97,7 @@ class Worker : public caf::event_based_actor {
     ready.set_incarnation(shared_->incarnation);
     SetStatus(status, ready);
     ready.set_same_worker(from_before);
-    if (status.ok()) *ready.mutable_description() = Describe();
+    if (status.ok()) *ready.mutable_description() = DescribeWorker(*shared_);
     shared_->events.on_ready(std::move(ready));
   }
 
@@ -120,6 +121,7 @@ class Worker : public caf::event_based_actor {
     shared_->working = 0;
     cancelled_.clear();
     gpu_.reset();
+    turns_.reset();
     running_ = {};
   }
 
@@ -137,26 +139,6 @@ class Worker : public caf::event_based_actor {
   }
 
   [[nodiscard]] Bytes Free() const { return shared_->profile.memory - shared_->control->used; }
-
-  [[nodiscard]] proto::WorkerDescription Describe() const {
-    proto::WorkerDescription out;
-    out.set_device("fake:0");
-    out.set_memory_bytes(shared_->profile.memory.count());
-    out.set_free_bytes(Free().count());
-    out.set_largest_free_bytes(Free().count());
-    for (const auto& [digest, bytes] : shared_->control->life.resident) {
-      auto& resident = *out.add_resident();
-      resident.set_digest(digest);
-      resident.set_bytes(bytes.count());
-    }
-    out.set_isolation_key(shared_->control->life.runtime);
-    out.set_runs(shared_->control->runs);
-    out.set_swaps(shared_->control->swaps);
-    out.set_peer_copies(shared_->control->peer_pins != nullptr);
-    out.set_broadcasts(shared_->control->peer_sends != nullptr);
-    out.set_broadcast_socket("fake");
-    return out;
-  }
 
   void Take(const proto::WorkerOrder& order) {
     ++shared_->taken;
@@ -178,7 +160,7 @@ class Worker : public caf::event_based_actor {
       return Die(0, SIGSEGV, "a fault was ordered");
     if (order.has_fault()) shared_->control->hang = true;  // from the next order on
     proto::WorkerOutcome outcome;
-    if (order.has_describe()) *outcome.mutable_description() = Describe();
+    if (order.has_describe()) *outcome.mutable_description() = DescribeWorker(*shared_);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
   }
 
@@ -330,17 +312,33 @@ class Worker : public caf::event_based_actor {
     const bool passes = order.run().by_layer();
     if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
+    Turns().Ask(order, Now(this));
+  }
+
+  void Compute(const proto::WorkerOrder& order) {
+    const auto& digest = order.run().digest();
     running_ += shared_->profile.RunOf(digest);
     Fill();
     const auto length = shared_->profile.long_runs->OnGpu(digest, Duration(order.run().run_limit_ns()));
     Gpu().RunFor(length, digest, DeadlineOf(order.run(), Now(this)), Now(this),
-                 [this, order, passes](Time begin, Time last_weights) {
+                 [this, order](Time begin, Time last_weights) {
                    running_ -= shared_->profile.RunOf(order.run().digest());
-                   Ran(order, passes, begin, last_weights);
+                   pause_ = Turns().Ended(order, begin, Now(this));
+                   Ran(order, begin, last_weights);
                  });
   }
 
-  void Ran(const proto::WorkerOrder& order, bool passes, Time begin, Time last_weights) {
+  FakeTurns& Turns() {
+    if (!turns_)
+      turns_ = std::make_unique<FakeTurns>(
+          shared_->profile.quotas,
+          FakeTurns::Calls{[this](Time at, Later later) { InTime(at, std::move(later)); },
+                           [this](const proto::WorkerOrder& order) { Compute(order); }});
+    return *turns_;
+  }
+
+  void Ran(const proto::WorkerOrder& order, Time begin, Time last_weights) {
+    const bool passes = order.run().by_layer();
     if (cancelled_.erase(order.sequence()) == 1)
       return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
     if (!passes && !Resident().contains(order.run().digest()))
@@ -360,6 +358,7 @@ class Worker : public caf::event_based_actor {
     proto::WorkerOutcome outcome;
     auto& run = *outcome.mutable_run();
     run.set_compute_ns((Now(this) - begin).count());
+    run.set_next_turn_in_ns(pause_.count());
     run.set_last_group_ns(last_weights.time_since_epoch().count());
     // The answer names its question, so that a test can tell them apart.
     for (const auto& input : order.run().inputs()) {
@@ -388,6 +387,8 @@ class Worker : public caf::event_based_actor {
   std::unique_ptr<FakeGpu> gpu_;
   std::set<std::uint64_t> cancelled_;
   Bytes running_;  // activations of the runs that its device has
+  std::unique_ptr<FakeTurns> turns_;
+  Duration pause_{};  // of the function whose run has ended
 };
 
 }  // namespace

@@ -31,6 +31,9 @@ struct FakeWorkerShared {
   }
 };
 
+// As a worker describes itself when it is adopted.
+[[nodiscard]] proto::WorkerDescription DescribeWorker(const FakeWorkerShared& shared);
+
 caf::actor SpawnFakeWorker(caf::actor_system& system, std::shared_ptr<FakeWorkerShared> shared);
 
 }  // namespace troupe::actors

@@ -82,6 +82,28 @@ class FakeWorkerLink final : public WorkerLink {
 
 }  // namespace
 
+proto::WorkerDescription DescribeWorker(const FakeWorkerShared& shared) {
+  const FakeWorkerControl& control = *shared.control;
+  const Bytes free = shared.profile.memory - control.used;
+  proto::WorkerDescription out;
+  out.set_device("fake:0");
+  out.set_memory_bytes(shared.profile.memory.count());
+  out.set_free_bytes(free.count());
+  out.set_largest_free_bytes(free.count());
+  for (const auto& [digest, bytes] : control.life.resident) {
+    auto& resident = *out.add_resident();
+    resident.set_digest(digest);
+    resident.set_bytes(bytes.count());
+  }
+  out.set_isolation_key(control.life.runtime);
+  out.set_runs(control.runs);
+  out.set_swaps(control.swaps);
+  out.set_peer_copies(control.peer_pins != nullptr);
+  out.set_broadcasts(control.peer_sends != nullptr);
+  out.set_broadcast_socket("fake");
+  return out;
+}
+
 std::unique_ptr<WorkerLink> MakeFakeWorkerLink(caf::actor_system& system, FakeWorkerProfile profile,
                                                std::shared_ptr<FakeWorkerControl> control) {
   return std::make_unique<FakeWorkerLink>(system, profile, std::move(control));

@@ -17,6 +17,7 @@
 #include "actors/seams/fake_gpu.hpp"
 #include "actors/seams/fake_long_runs.hpp"
 #include "actors/seams/fake_meters.hpp"
+#include "actors/seams/fake_turns.hpp"
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
 
@@ -37,6 +38,7 @@ struct FakeWorkerProfile {
   std::size_t ring = 4096;                    // orders that the worker has not taken yet
   // Of models whose runs take longer now and then; common to all workers that this profile is copied for.
   std::shared_ptr<FakeLongRuns> long_runs = std::make_shared<FakeLongRuns>();
+  std::shared_ptr<FakeQuotas> quotas = std::make_shared<FakeQuotas>();  // common to them, too
   // What its loads and runs take; empty: a link of `link` or `peer_link`, and runs of `run`.
   std::function<std::unique_ptr<FakeGpu>(FakeGpu::Timer)> make_gpu;
 

@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "node/parts.hpp"
 #include "node/runtimes/worker_orders.hpp"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::node {
 
@@ -25,6 +26,14 @@ NodeRequest RequestFor(const proto::SubmitRequest& message, FunctionNumber funct
           .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
           .expiry = message.timeout_in_ns() <= 0 ? Time::max() : after(message.timeout_in_ns()),
           .percentile = message.slo_percentile()};
+}
+
+// A function with few instances, or with a quota of time, has one run more at a GPU than compute there: others
+// find places while its runs wait for their turns.
+void ShareGpu(const proto::GpuSharing& sharing, NodeRequest& request) {
+  request.sm_percent = proto::SmPercentOf(sharing);
+  if (sharing.max_instances() > 0 || proto::HasQuota(sharing))
+    request.most_on_gpu = proto::InstancesOf(sharing, 1) + 1;
 }
 
 }  // namespace
@@ -65,6 +74,7 @@ void Requests::On(RequestArrived& event) {
   demand_.Asked((*copy)->digest, parts_.out.now());
   auto request = RequestFor(message, function, *copy, parts_.out.now());
   if (state != nullptr) request.state = state->key;
+  if (const auto* record = parts_.models.FunctionOf(message)) ShareGpu(record->sharing(), request);
   auto& held = requests_[id];
   held.message = std::move(message);
   held.ask = event.ask;

@@ -11,6 +11,8 @@ namespace troupe::node {
 namespace {
 
 constexpr Bytes kMostOfADevice = GiB(1u << 20);
+// A window of quotas is shorter.
+constexpr Duration kLongestPause = std::chrono::minutes(1);
 
 Duration Took(const proto::WorkerOutcome& outcome) {
   return Duration(outcome.end_ns() - outcome.begin_ns());
@@ -138,6 +140,7 @@ RunDone RunDoneFor(const Dispatch& dispatch, const proto::WorkerOutcome& swap,
   done.status = StatusOf(run);
   done.took = Took(run);
   done.brought_state = dispatch.bring_state && swap.code() == 0 && swap.end_ns() != 0;
+  done.pause = std::clamp(Duration(run.run().next_turn_in_ns()), Duration::zero(), kLongestPause);
   done.waited_for_weights = run.run().last_group_ns() != 0;
   if (!done.waited_for_weights) done.computed = Duration(run.run().compute_ns());
   // A run that did not begin in time has not computed.

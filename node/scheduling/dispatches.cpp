@@ -66,6 +66,7 @@ void Dispatches::OrderRun(const HeldStart& start) {
   const auto* function = parts_.models.FunctionOf(held->message);
   if (function != nullptr) {
     order.mutable_run()->set_precision(function->precision());
+    order.mutable_run()->set_function(absl::StrCat(function->key().name(), "/", function->key().version()));
     if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
   }
   if (!held->trial)

@@ -36,6 +36,13 @@ struct Resident {
   [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
 };
 
+// What a dispatched request takes of its GPU.
+struct RunClaim {
+  Bytes activation{};           // promised
+  Duration work{};              // of the whole GPU, as it was estimated
+  std::uint32_t percent = 100;  // of the SMs
+};
+
 enum class WorkerState { kAbsent, kReady, kUnfit };
 
 // What every look at it reads comes first: whether it takes a request in one line of the cache, how busy it
@@ -48,6 +55,7 @@ struct alignas(64) Gpu {
   bool peer_copies = false;  // its worker can copy from other GPUs
   bool broadcasts = false;   // its worker sends and gets models as they come
   std::uint32_t in_flight = 0;
+  std::uint32_t taken = 0;  // what these take of the SMs, in percent: more than 100 wait for each other
   std::uint32_t coming_models = 0;  // on their way
   Bytes memory{};
   Bytes overhead{};    // what the worker reports as gone beyond the plan: fragments, alignment, its own needs

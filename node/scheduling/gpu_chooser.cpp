@@ -27,6 +27,21 @@ bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
          tables_.gpus.loads().InFlightOn(gpu.device) >= tables_.limits.concurrency + gpu.coming_models;
 }
 
+// As many as its function may have there are dispatched.
+bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const {
+  if (entry.request.most_on_gpu == 0) return false;
+  return std::ranges::count(tables_.pipelines[gpu.index], entry.request.function,
+                            [](const RequestEntry* other) { return other->request.function; }) >=
+         entry.request.most_on_gpu;
+}
+
+bool GpuChooser::WaitsForItsFunction(const RequestEntry& entry) const {
+  if (entry.request.most_on_gpu == 0) return false;
+  return tables_.pauses.IsPausedAnywhere(entry.request.function) ||
+         std::ranges::any_of(tables_.gpus.by_index(),
+                             [&](const Gpu* gpu) { return gpu != nullptr && HasAllItsRuns(entry, *gpu); });
+}
+
 bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const {
   if (resident != nullptr && resident->missing) return false;
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
@@ -37,6 +52,7 @@ bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Reside
   if (tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
       tables_.places.Of(gpu.coming_models, is_hit))
     return false;
+  if (tables_.pauses.IsPaused(entry.request.function, gpu.index) || HasAllItsRuns(entry, gpu)) return false;
   if (gpu.in_flight == 0) return true;
   if (is_hit && IsBehindRuns(entry, gpu)) return false;
   if (entry.suspect) return false;

@@ -21,7 +21,7 @@ class GpuLoads {
     is_changed_[index] = true;
   }
   // Sets both of the GPU, and counts it so from now on.
-  void Set(Gpu& gpu, WorkerState worker, std::uint32_t in_flight);
+  void Set(Gpu& gpu, WorkerState worker, std::uint32_t in_flight, std::uint32_t taken);
 
   // Those with a living worker. `gpus`: all, by index.
   [[nodiscard]] const PlaceOrder& Ordered(absl::Span<const Gpu* const> gpus) const;
@@ -33,21 +33,23 @@ class GpuLoads {
     return least < ready_with_.size() ? least : ~std::uint32_t{0};
   }
   [[nodiscard]] std::size_t ReadyCount() const { return ready_count_; }
-  // Requests in flight on all runtimes of a device.
-  [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return in_flight_.at(device); }
+  // Requests in flight on all runtimes of a device, those with a part of the SMs counted by that part: whole
+  // ones.
+  [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return taken_.at(device) / kWhole; }
 
   // Ends the process when the counts are not those of the GPUs.
   void Check(absl::Span<const Gpu* const> gpus) const;
 
  private:
+  static constexpr std::uint32_t kWhole = 100;  // percent
   static std::optional<GpuPlace> PlaceOf(const Gpu& gpu);
 
   // A decision changes a GPU several times: its place is found anew when the places are asked for.
   mutable PlaceOrder ready_;
   mutable std::vector<GpuIndex> changed_;
   mutable std::vector<bool> is_changed_;   // by index: in changed_
-  std::vector<std::uint32_t> in_flight_;   // by device
-  std::vector<std::uint32_t> ready_with_;  // GPUs with a living worker, by requests in flight
+  std::vector<std::uint32_t> taken_;       // by device, in percent
+  std::vector<std::uint32_t> ready_with_;  // GPUs with a living worker, by whole requests in flight
   std::size_t ready_count_ = 0;            // all of them
 };
 

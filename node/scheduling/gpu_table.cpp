@@ -121,7 +121,7 @@ void GpuTable::ChangeServed(Gpu& gpu, Change change) {
 void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now) {
   WorkerGone(ready.gpu, WorkerState::kAbsent);
   Gpu& gpu = Changing(ready.gpu);
-  loads_.Set(gpu, WorkerState::kReady, 0);
+  loads_.Set(gpu, WorkerState::kReady, 0, 0);
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
   gpu.broadcasts = ready.broadcasts;
@@ -153,7 +153,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   while (!gpu.residents.empty()) Drop(gpu, gpu.residents.begin()->first);
   for (const auto& [model, orders] : gpu.evicting) holders_.EndEvict(model);
   gpu.evicting.clear();
-  loads_.Set(gpu, state, 0);
+  loads_.Set(gpu, state, 0, 0);
   gpu.overhead = gpu.strange = gpu.promised = Bytes();
   gpu.unread = 0;
   gpu.work = gpu.bringing = {};
@@ -243,9 +243,9 @@ void GpuTable::Occupy(GpuIndex index, ModelId model, Duration work, Time now) {
   gpu.residents.at(model).occupies = work;
 }
 
-void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now) {
+void GpuTable::Pin(GpuIndex index, ModelId model, const RunClaim& claim, Time now) {
   Gpu& gpu = Changing(index);
-  TROUPE_CHECK(activation <= gpu.Free(), "a run was planned that does not fit");
+  TROUPE_CHECK(claim.activation <= gpu.Free(), "a run was planned that does not fit");
   const auto it = gpu.residents.find(model);
   TROUPE_CHECK(it != gpu.residents.end(), "a run was planned where its model is not");
   ChangeResident(gpu, it->second, [&](Resident& resident) {
@@ -253,25 +253,27 @@ void GpuTable::Pin(GpuIndex index, ModelId model, Bytes activation, Duration wor
     resident.last_use = now;
     if (resident.state == ResidentState::kResident) resident.state = ResidentState::kRunning;
   });
-  gpu.promised += activation;
-  loads_.Set(gpu, gpu.worker, gpu.in_flight + 1);
-  gpu.work.Add(work, now);
+  Claim(gpu, claim, now);
 }
 
-void GpuTable::Visit(GpuIndex index, Bytes bytes, Duration work, Time now) {
+void GpuTable::Visit(GpuIndex index, const RunClaim& claim, Time now) {
   Gpu& gpu = Changing(index);
-  TROUPE_CHECK(bytes <= gpu.Free(), "a run by layer was planned that does not fit");
-  gpu.promised += bytes;
-  loads_.Set(gpu, gpu.worker, gpu.in_flight + 1);
-  gpu.work.Add(work, now);
+  TROUPE_CHECK(claim.activation <= gpu.Free(), "a run by layer was planned that does not fit");
+  Claim(gpu, claim, now);
 }
 
-void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Duration work, Time now) {
+void GpuTable::Claim(Gpu& gpu, const RunClaim& claim, Time now) {
+  gpu.promised += claim.activation;
+  loads_.Set(gpu, gpu.worker, gpu.in_flight + 1, gpu.taken + claim.percent);
+  gpu.work.Add(claim.work, now);
+}
+
+void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, const RunClaim& claim, Time now) {
   Gpu& gpu = Changing(index);
   TROUPE_CHECK(gpu.in_flight > 0, "more runs ended than began");
-  gpu.promised -= activation;
-  loads_.Set(gpu, gpu.worker, gpu.in_flight - 1);
-  gpu.work.Done(work, now);
+  gpu.promised -= claim.activation;
+  loads_.Set(gpu, gpu.worker, gpu.in_flight - 1, gpu.taken - claim.percent);
+  gpu.work.Done(claim.work, now);
   if (gpu.in_flight == 0) gpu.idle_since = now;
   if (!pinned) return;
   const auto it = gpu.residents.find(model);

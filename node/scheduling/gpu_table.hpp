@@ -81,13 +81,13 @@ class GpuTable {
   void EndLoad(GpuIndex index, ModelId model, bool loaded, Bytes device_bytes, Time now);
   // Nothing can run there until this model has come, for about so long.
   void Occupy(GpuIndex index, ModelId model, Duration work, Time now);
-  // A dispatched request uses `model` and is promised `activation` bytes, until Unpin.
-  void Pin(GpuIndex index, ModelId model, Bytes activation, Duration work, Time now);
-  // A dispatched request brings its model with it, and takes it away: all of that is in `bytes`, until Unpin.
-  void Visit(GpuIndex index, Bytes bytes, Duration work, Time now);
+  // A dispatched request uses `model`, and has what it claims until Unpin.
+  void Pin(GpuIndex index, ModelId model, const RunClaim& claim, Time now);
+  // A dispatched request brings its model with it, and takes it away: its bytes are in the claim, until Unpin.
+  void Visit(GpuIndex index, const RunClaim& claim, Time now);
   // `pinned` false: the request visited, or the model was lost meanwhile (its load failed), and its pins with
   // it.
-  void Unpin(GpuIndex index, ModelId model, bool pinned, Bytes activation, Duration work, Time now);
+  void Unpin(GpuIndex index, ModelId model, bool pinned, const RunClaim& claim, Time now);
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.
   void AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes);
@@ -104,6 +104,7 @@ class GpuTable {
   void Check() const;
 
  private:
+  void Claim(Gpu& gpu, const RunClaim& claim, Time now);
   Gpu& Found(GpuIndex index);
   // Code that changes a GPU asks for it with this.
   Gpu& Changing(GpuIndex index);

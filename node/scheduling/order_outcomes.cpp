@@ -81,7 +81,7 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
   std::erase(tables_.pipelines[entry.gpu], &entry);
   parts_.requests.LeaveFunction(entry);
   parts_.states.EndTurn(entry);
-  tables_.gpus.Unpin(entry.gpu, entry.model, entry.pinned, entry.activation, entry.work, now);
+  tables_.gpus.Unpin(entry.gpu, entry.model, entry.pinned, entry.claim, now);
   entry.pinned = false;
 }
 
@@ -121,6 +121,7 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
   const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
   const bool alone =
       gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own && gpu.strange == Bytes(0);
+  if (done.pause > Duration::zero()) tables_.pauses.Note(entry.request.function, done.gpu, now + done.pause);
   switch (done.end) {
     case RunEnd::kRan:
       if (done.status.ok()) {

@@ -85,6 +85,7 @@ RequestEntry* RequestTurns::FirstBefore(const OrderingKey& key) {
 
 void RequestTurns::NotePassed(std::span<RequestEntry* const> passed) {
   for (RequestEntry* entry : passed) {
+    if (parts_.chooser.WaitsForItsFunction(*entry)) continue;
     if (++entry->passed > tables_.limits.max_passed && entry->hold == kNoGpu) parts_.holds.HoldFor(*entry);
   }
 }

@@ -25,6 +25,12 @@ void Reservations::Load(const RequestLook& look, RequestEntry& entry, GpuChoice&
   if (entry.source == SwapSource::kHost) tables_.link_pressure.Add(look.load, now, tables_.links);
 }
 
+// A run on a part of the SMs keeps others from that part only.
+void Reservations::Claim(RequestEntry& entry, Bytes activation, Duration work) {
+  const std::uint32_t percent = entry.request.sm_percent;
+  entry.claim = {activation, percent == 100 ? work : work * percent / 100, percent};
+}
+
 // Beside its model, which is there or comes from where the choice says.
 void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
                          const std::vector<ModelId>& victims, Time now) {
@@ -47,10 +53,9 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
     parts_.counts.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
   parts_.states.Place(entry, choice.gpu);
-  entry.work = work;
-  tables_.gpus.Pin(choice.gpu, entry.model, look.model.activation, work, now);
+  Claim(entry, look.model.activation, work);
+  tables_.gpus.Pin(choice.gpu, entry.model, entry.claim, now);
   entry.pinned = true;
-  entry.activation = look.model.activation;
 }
 
 Dispatch Reservations::Reserve(RequestEntry& entry, GpuChoice choice, Time now) {
@@ -126,10 +131,10 @@ void Reservations::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   const ModelEntry& model = tables_.models[entry.model];
   entry.source = SwapSource::kLayers;
   entry.hit = entry.pinned = false;
-  entry.activation = VictimPlanner::WindowOf(model.weights) + model.activation;
   ++parts_.counts.by_layer;
-  entry.work = std::max(tables_.costs.RunTime(model.cost), tables_.costs.LoadTime(model.weights));
-  tables_.gpus.Visit(gpu, entry.activation, entry.work, now);
+  Claim(entry, VictimPlanner::WindowOf(model.weights) + model.activation,
+        std::max(tables_.costs.RunTime(model.cost), tables_.costs.LoadTime(model.weights)));
+  tables_.gpus.Visit(gpu, entry.claim, now);
 }
 
 void Reservations::Prefetch(ModelId id, const PrefetchPlan& plan, Time begin_by, Time now) {

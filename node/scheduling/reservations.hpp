@@ -22,6 +22,7 @@ class Reservations {
   void Evict(GpuIndex gpu, ModelId model);
 
  private:
+  static void Claim(RequestEntry& entry, Bytes activation, Duration work);
   void Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now);
   void Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
              const std::vector<ModelId>& victims, Time now);

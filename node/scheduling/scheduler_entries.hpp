@@ -8,6 +8,7 @@
 #include "node/names.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/arrival_forecast.hpp"
+#include "node/scheduling/gpu.hpp"
 #include "node/scheduling/model_demand.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/state/function_states.hpp"
@@ -38,8 +39,7 @@ struct RequestEntry {
   bool whole = false;               // by layer it found no room
   Time asked_before = Time::min();  // when its model was asked for before it
   SwapSource source = SwapSource::kResident;
-  Bytes activation{};  // promised at dispatch
-  Duration work{};     // of its GPU, as it was estimated then
+  RunClaim claim{};  // of its GPU, since its dispatch
   Duration queued{};
   NodeRequest request{};
 };

@@ -17,6 +17,7 @@
 #include "node/scheduling/gpu_table.hpp"
 #include "node/scheduling/held_gpus.hpp"
 #include "node/scheduling/model_rows.hpp"
+#include "node/scheduling/quota_pauses.hpp"
 #include "node/scheduling/scheduler_entries.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
@@ -94,6 +95,7 @@ struct SchedulerTables {
   std::uint32_t links = 1;  // of those
   GpuTable gpus;
   HeldGpus held;
+  QuotaPauses pauses;
   std::vector<std::vector<RequestEntry*>> pipelines;  // by GPU; in the order of dispatch
   FunctionStates states;
   Broadcasts broadcasts;

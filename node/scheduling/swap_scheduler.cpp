@@ -134,6 +134,7 @@ Decision SwapScheduler::Decide(Time now) {
   parts_.waiting.YieldLate(now);
   parts_.requests.Reorder(now);
   parts_.look_again = Time::max();
+  for (const GpuIndex gpu : parts_.tables.pauses.End(now)) parts_.waiting.Wake(gpu);
   parts_.tables.by_gpu ? parts_.by_gpu.Decide(now) : parts_.by_request.Decide(now);
   parts_.decision.wanted = WaitingForRegion();
   parts_.decision.due = NextDue();
@@ -141,7 +142,7 @@ Decision SwapScheduler::Decide(Time now) {
 }
 
 Time SwapScheduler::NextDue() const {
-  return std::min(parts_.look_again, parts_.requests.NextExpiry());
+  return std::min({parts_.look_again, parts_.requests.NextExpiry(), parts_.tables.pauses.next_end()});
 }
 
 void SwapScheduler::Check() const {

@@ -60,6 +60,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   // Longer than a run, so that a run of another function of the model may end while a state is written back.
   plan.worker.write_back = milliseconds(15);
   plan.worker.long_runs = long_runs_;
+  plan.worker.quotas = quotas_;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
   meters_.Begin(name, plan);

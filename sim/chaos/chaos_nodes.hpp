@@ -35,6 +35,9 @@ class ChaosNodes {
   // What the GPUs saw of the runs of models that StretchRuns named.
   [[nodiscard]] const std::vector<actors::FakeLongRuns::Seen>& long_runs() const { return long_runs_->seen; }
 
+  // What the GPUs saw of functions with a quota.
+  [[nodiscard]] const std::vector<actors::FakeQuotas::Seen>& quota_runs() const { return quotas_->seen; }
+
   [[nodiscard]] NodeMeters& meters() { return meters_; }
   [[nodiscard]] const NodeMeters& meters() const { return meters_; }
 
@@ -43,6 +46,7 @@ class ChaosNodes {
   void ForgetARun();             // each state that is on a GPU now
   void ShareStates();            // workers write back by model, not by function
   void NeverCut() { long_runs_->never_cuts = true; }
+  void NeverCharge() { quotas_->never_charges = true; }
 
  private:
   [[nodiscard]] World::NodePlan PlanOf(const std::string& name);
@@ -55,6 +59,7 @@ class ChaosNodes {
   const std::string disks_;  // a directory of its own: under it the states of each node's functions
   NodeMeters meters_{world_};
   const std::shared_ptr<actors::FakeLongRuns> long_runs_ = std::make_shared<actors::FakeLongRuns>();
+  const std::shared_ptr<actors::FakeQuotas> quotas_ = std::make_shared<actors::FakeQuotas>();
 };
 
 }  // namespace troupe::sim

@@ -9,6 +9,7 @@
 #include "sim/chaos/health.hpp"
 #include "sim/chaos/run_log.hpp"
 #include "sim/checkers/count_check.hpp"
+#include "sim/checkers/quota_check.hpp"
 #include "sim/checkers/run_check.hpp"
 #include "sim/checkers/run_limit_check.hpp"
 #include "sim/checkers/state_check.hpp"
@@ -34,7 +35,8 @@ class ScheduleRun {
       : options_(options),
         random_(options.seed),
         shape_(DrawShape(random_)),
-        workload_(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed)),
+        workload_(WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
+                            options.seed)),
         faults_(Faults()),
         cluster_(shape_, options.seed, options.steps),
         injector_(cluster_),
@@ -112,6 +114,8 @@ class ScheduleRun {
         return cluster_.nodes().meters().ForgetPages();
       case Planted::kUncutRun:
         return cluster_.nodes().NeverCut();
+      case Planted::kUnchargedRun:
+        return cluster_.nodes().NeverCharge();
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -207,6 +211,7 @@ class ScheduleRun {
                                                        .once = NothingIsRepeated(),
                                                        .callers = {ClientLoad::kWorkflow}}));
     BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));
+    BreakAll("quotas", CheckQuotas(QuotaRuns(), actors::FakeTurns::kWindow));
     if (Calm() && cluster_.world().WorkerStarts() != starts_)
       Break("limits", "a worker was started again, though nothing had befallen any");
     CheckMemory();
@@ -218,6 +223,12 @@ class ScheduleRun {
     std::vector<GpuRun> runs;
     for (const auto& seen : cluster_.nodes().long_runs())
       runs.push_back({.question = seen.question, .begin = seen.begin, .end = seen.end, .cut = seen.cut});
+    return runs;
+  }
+  [[nodiscard]] std::vector<QuotaRun> QuotaRuns() const {
+    std::vector<QuotaRun> runs;
+    for (const auto& seen : cluster_.nodes().quota_runs())
+      runs.push_back({seen.life, seen.function, seen.limit, seen.begin, seen.end});
     return runs;
   }
   [[nodiscard]] RunLimitRules LimitRules() const {

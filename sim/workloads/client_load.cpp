@@ -27,11 +27,18 @@ WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+WorkloadPlan WithQuota(WorkloadPlan plan, std::uint64_t seed) {
+  Random random(seed ^ 0x9007aULL);
+  if (random.Below(3) == 0) plan.quota = 2 + static_cast<std::uint32_t>(random.Below(20));
+  return plan;
+}
+
 std::string ToString(const WorkloadPlan& plan) {
   return absl::StrCat(plan.functions, " functions, ", plan.stateful, " with state, ",
                       plan.bursts ? "bursts" : "steady", " at ", plan.rate, "/s", plan.churn ? ", churn" : "",
                       plan.workflows ? ", workflows" : "", plan.drains ? ", drains" : "",
-                      plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "");
+                      plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
+                      plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "");
 }
 
 Duration ClientLoad::Pause(Duration mean) {

@@ -21,6 +21,8 @@ struct WorkloadPlan {
   bool keys = false;  // requests and runs with Idempotency-Keys
   bool drains = false;
   bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
+  std::uint32_t quota =
+      0;  // of one more function: percent of a window's time that it may have of a GPU; 0: none
   Duration length = std::chrono::seconds(6);
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
@@ -29,6 +31,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed);
+// In one world of three a function with a quota of time is asked for more than that. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithQuota(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 // One for all clients of a cluster: they draw in turn from one source.
@@ -38,6 +42,7 @@ class ClientLoad {
   static constexpr char kStateful[] = "s";  // begins the name of each function that counts its runs
   static constexpr char kLong[] = "l0";     // whose runs are long now and then
   static constexpr Duration kRunLimit = std::chrono::milliseconds(300);  // that it declares
+  static constexpr char kQuota[] = "q0";                                 // has a quota
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
 
   ClientLoad(ChaosCluster& cluster, const WorkloadPlan& plan, const Random& random)

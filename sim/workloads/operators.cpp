@@ -74,9 +74,12 @@ void Operators::Prepare() {
   for (const auto& name : load_.StatefulNames()) onnx_[name] = shared;
   if (load_.plan().long_runs)
     onnx_[ClientLoad::kLong] = cluster().world().MakeModel(ClientLoad::kLong, MiB(120));
+  if (load_.plan().quota > 0)
+    onnx_[ClientLoad::kQuota] = cluster().world().MakeModel(ClientLoad::kQuota, MiB(110));
   for (std::uint32_t i = 0; i < load_.plan().functions; ++i)
     Change(0, Kind::kDeploy, absl::StrCat("f", i, "/1"), 1, [] {});
   if (load_.plan().long_runs) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kLong, "/1"), 1, [] {});
+  if (load_.plan().quota > 0) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kQuota, "/1"), 1, [] {});
   for (const auto& name : load_.StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
   TROUPE_CHECK(cluster().agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
   proto::AdminRequest submit;
@@ -122,6 +125,7 @@ void Operators::Change(std::size_t of, Kind kind, const std::string& key, std::u
     deploy.set_version(KeyOf(key).version());
     deploy.set_onnx_digest(onnx_.at(deploy.name()));
     deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
+    if (deploy.name() == ClientLoad::kQuota) deploy.mutable_sharing()->set_quota_limit(load_.plan().quota);
     if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
     if (load_.StatefulNames().contains(deploy.name())) *deploy.add_state() = CountTensor();
   } else if (kind == Kind::kRemove) {

@@ -21,6 +21,7 @@ class RequestClients {
   // Steady requests, or bursts.
   void Begin();
   void LongLoop();
+  void QuotaLoop();
   std::uint64_t Ask(std::size_t gateway, const std::string& function, const std::string& version,
                     Duration timeout);
   // `tries`: how often its client asks until it has an answer.
@@ -42,6 +43,7 @@ class RequestClients {
   std::uint64_t served_ = 0;
   std::uint64_t twice_ = 0;
   std::uint64_t long_asked_ = 0;
+  std::uint64_t quota_asked_ = 0;
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // answers may come when this is gone
 };
 

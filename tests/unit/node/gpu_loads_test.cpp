@@ -27,7 +27,7 @@ class GpuLoadsTest : public testing::Test {
   }
   void Set(GpuIndex gpu, WorkerState worker, std::uint32_t in_flight) {
     loads_.Changed(gpu);
-    loads_.Set(gpus_[gpu], worker, in_flight);
+    loads_.Set(gpus_[gpu], worker, in_flight, 100 * in_flight);
     loads_.Check(all());
   }
   std::vector<const Gpu*> all() const { return {&gpus_[0], &gpus_[1], &gpus_[2], &gpus_[3]}; }
