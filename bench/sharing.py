@@ -14,7 +14,7 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
   isolation_p98_ratio/MODEL      p98 of a function of 50 % of the SMs beside a neighbour of 50 % that is offered four times
                                  what it can serve, against its p98 alone; isolation_p98_ratio_racing/MODEL: with `racing`
   noisy_throughput_ratio         requests/s of a function at its quota beside two busy ones, against those alone
-  share_change_windows           windows after `function update` until requests/s have changed
+  gate_us_per_launch             what the worker's gate adds to a launch, a hundred functions with quotas being there
 """
 import argparse
 import json
@@ -58,7 +58,7 @@ class Gpu(Site):
         profile = self.home / "profile"
         profile.write_text(f"default {alone:.4f}ms {saturation}%\n")
         name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--compute", "timed", "--profile", str(profile),
-                            "--sharing", self.sharing, "--set", "measure=requests", "--set", "credits-per-gpu=64",
+                            "--set", f"sharing={self.sharing}", "--set", "measure=requests", "--set", "credits-per-gpu=64",
                             "--manager", "127.0.0.1:0")
         self.url = self._wait(name, r"gateway at http://[0-9.:]+").split()[-1]
         self._wait(name, "worker-ready", "log")
@@ -114,10 +114,10 @@ def spatial(report, arguments):
         allowed = 8000 / time_on(model, TWELVE)
         for _ in range(arguments.rounds):
             with Gpu(arguments.build, model, "racing") as gpu:
-                gpu.deploy("f", max_instances=1)
+                gpu.deploy("f")
                 whole.append(gpu.load("f", arguments.seconds, 4)["requests_per_second"])
             with Gpu(arguments.build, model, "fast") as gpu:
-                gpu.deploy("f", sm_partition=12, max_instances=8)
+                gpu.deploy("f", sm_partition=12)
                 parts.append(gpu.load("f", arguments.seconds, 16)["requests_per_second"])
                 over.append(parts[-1] / allowed)
         report.add(f"spatial_requests_per_second/{model}", parts, "1/s", baseline="one racing instance", baseline_values=whole)
@@ -167,7 +167,19 @@ def noisy(report, arguments):
     report.add("noisy_p98_ratio", p98, "x")
 
 
-PARTS = {"quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy}
+def gate(report, arguments):
+    """What the gate adds to each launch, with a hundred functions at the worker."""
+    alone, shared = [], []
+    for _ in range(arguments.rounds):
+        found = json.loads(subprocess.run([arguments.build / "bin" / "sharing_bench"], check=True, capture_output=True,
+                                          text=True).stdout)
+        alone.append(found["ns_per_launch"] / 1000)
+        shared.append(found["ns_per_launch_with_page"] / 1000)
+    report.add("gate_us_per_launch", alone, "us")
+    report.add("gate_us_per_launch_with_page", shared, "us", baseline="without the page", baseline_values=alone)
+
+
+PARTS = {"gate": gate, "quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy}
 
 
 def main():

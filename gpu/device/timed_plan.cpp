@@ -38,6 +38,13 @@ class TimedPlan final : public VirtualPlan {
     for (std::int64_t step = 0; step < steps; ++step) {
       TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
       work += run_time * (step + 1) / steps - run_time * step / steps;
+      // A launch that takes turns asks for them within a long step, too: how a model is cut into steps says
+      // nothing here of how long they take.
+      while (arguments.turn && work > 2 * arguments.group) {
+        TROUPE_RETURN_IF_ERROR(Work(arguments.group, arguments.share, lane));
+        TROUPE_RETURN_IF_ERROR(before_step(static_cast<std::size_t>(step)));
+        work -= arguments.group;
+      }
       // A step that has to wait for its weights delays the steps behind it; without gates or marks the steps
       // cannot be seen. A launch with a limit looks at the time between its pieces.
       const bool long_enough = piece > Duration::zero() && work >= piece;

@@ -84,25 +84,26 @@ bool LaunchGate::Begin(Run& run) {
 }
 
 EventPtr LaunchGate::Ask(const std::shared_ptr<Turns>& turns, Duration used) {
+  const auto next = std::make_shared<VirtualEvent>();
   {
     const std::lock_guard lock(mutex_);
     turns->charged += used;
     if (tokens_.Charge(turns->function, used, SteadyNow())) return nullptr;
-    turns->next = std::make_shared<VirtualEvent>();
     if (closed_) {
-      turns->next->Complete(absl::CancelledError("the worker ends"));
-      return turns->next;
+      next->Complete(absl::CancelledError("the worker ends"));
+      return next;
     }
+    turns->next = next;
     tokens_.Pause(turns->share);
     Freed();
     paused_.push_back(turns);
   }
   queue_.Post(changed_);
-  return turns->next;
+  return next;
 }
 
 bool LaunchGate::Resume(Time now) {
-  std::vector<std::shared_ptr<Turns>> ready;
+  std::vector<std::shared_ptr<VirtualEvent>> begun;
   bool room = true;
   {
     const std::lock_guard lock(mutex_);
@@ -110,19 +111,21 @@ bool LaunchGate::Resume(Time now) {
     std::ranges::stable_sort(paused_, {}, [&](const std::shared_ptr<Turns>& turns) {
       return tokens_.RankOf(turns->function, now);
     });
-    for (auto turns = paused_.begin(); turns != paused_.end();) {
-      const auto here = turns++;
-      if (!tokens_.HasTime((*here)->function, now)) continue;
-      const SmShare& share = (*here)->share;
-      if (!TakeRoom([&] { return tokens_.Resume(share); }, [&] { tokens_.Pause(share); })) {
-        room = false;
-        break;
+    std::vector<std::shared_ptr<Turns>> still;
+    for (auto& turns : paused_) {
+      const bool has_time = room && tokens_.HasTime(turns->function, now);
+      const bool goes_on = has_time && TakeRoom([&] { return tokens_.Resume(turns->share); },
+                                                [&] { tokens_.Pause(turns->share); });
+      room = room && (goes_on || !has_time);
+      if (goes_on) {
+        begun.push_back(turns->next);
+      } else {
+        still.push_back(std::move(turns));
       }
-      ready.push_back(std::move(*here));
-      paused_.erase(here);
     }
+    paused_ = std::move(still);
   }
-  for (const auto& turns : ready) turns->next->Complete(absl::OkStatus());
+  for (const auto& turn : begun) turn->Complete(absl::OkStatus());
   return room;
 }
 
@@ -165,7 +168,7 @@ void LaunchGate::Close() {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    paused.swap(paused_);
+    paused = paused_;
   }
   for (const auto& turns : paused) turns->next->Complete(absl::CancelledError("the worker ends"));
 }

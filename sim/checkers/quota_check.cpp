@@ -10,10 +10,10 @@ namespace troupe::sim {
 
 namespace {
 
-using Ended = std::map<std::int64_t, Duration>;  // time of the runs that ended in each window
+using UsedByWindow = std::map<std::int64_t, Duration>;  // of the runs that ended in it
 
 // The most that the function had beyond its limit, over all rows of windows.
-Duration MostBeyond(const Ended& used, Duration limit) {
+Duration MostBeyond(const UsedByWindow& used, Duration limit) {
   Duration most{};
   for (auto first = used.begin(); first != used.end(); ++first) {
     Duration sum{};
@@ -29,7 +29,7 @@ Duration MostBeyond(const Ended& used, Duration limit) {
 
 std::vector<std::string> CheckQuotas(const std::vector<QuotaRun>& runs, Duration window) {
   struct Seen {
-    Ended used{};
+    UsedByWindow used{};
     std::uint32_t limit = 0;
     Duration longest{};
   };

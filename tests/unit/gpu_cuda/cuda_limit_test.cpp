@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gpu/cuda/fake/fake_driver.hpp"
+#include "gpu/device/virtual_event.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_cuda/fake_cuda.hpp"
 #include "tests/unit/gpu_engine/model_builder.hpp"
@@ -132,6 +133,53 @@ TEST_F(CudaLimit, ALaunchThatWaitsForItsWeightsIsCutToo) {
     if (limit == kShortest) ExpectCut("cut before step");
     if (limit == kLongest) ExpectComputes(limit, 7);
   }
+}
+
+// A launch that takes turns asks between its groups, and waits for the turn that it is told.
+TEST_F(CudaLimit, ALaunchPausesBetweenItsGroupsUntilItsTurn) {
+  LaunchArguments arguments = places_;
+  std::vector<Duration> used;
+  std::promise<void> paused;
+  const auto turn = std::make_shared<VirtualEvent>();
+  arguments.group = kShortest;
+  arguments.turn = [&](Duration since) -> EventPtr {
+    used.push_back(since);
+    if (used.size() != 2) return nullptr;
+    paused.set_value();
+    return turn;
+  };
+  auto done = std::make_shared<std::promise<Completion>>();
+  auto told = done->get_future();
+  stream_->Launch(plan_, arguments,
+                  [done](const Completion& completion, auto) { done->set_value(completion); });
+  ASSERT_EQ(paused.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_NE(told.wait_for(std::chrono::milliseconds(1)), std::future_status::ready)
+      << "it waits for its turn";
+  turn->Complete(absl::OkStatus());
+  ASSERT_EQ(told.wait_for(kPatience), std::future_status::ready);
+  const Completion completion = told.get();
+  EXPECT_TRUE(completion.status.ok()) << completion.status;
+  EXPECT_GE(completion.paused, std::chrono::milliseconds(1));
+  EXPECT_GT(used.size(), 2u);
+  ExpectComputes(Duration::zero(), 3);
+}
+
+// A turn that will not come ends the launch.
+TEST_F(CudaLimit, ALaunchWhoseTurnDoesNotComeEndsWithTheReason) {
+  LaunchArguments arguments = places_;
+  arguments.group = kShortest;
+  arguments.turn = [](Duration) -> EventPtr {
+    const auto turn = std::make_shared<VirtualEvent>();
+    turn->Complete(absl::CancelledError("the worker ends"));
+    return turn;
+  };
+  auto done = std::make_shared<std::promise<Completion>>();
+  auto told = done->get_future();
+  stream_->Launch(plan_, arguments,
+                  [done](const Completion& completion, auto) { done->set_value(completion); });
+  ASSERT_EQ(told.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(told.get().status.code(), absl::StatusCode::kCancelled);
+  ExpectComputes(Duration::zero(), 4);
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+"""Functions share one GPU: several runs of one at a time, quotas of time that change while requests flow, one gate for all
+workers of a GPU, and what a killed worker had of it."""
+import concurrent.futures
+import os
+import signal
+import time
+
+import numpy as np
+
+from harness import E2eTest, Load, main
+from harness.networks import scale
+from harness.shell import Shell
+
+X = np.arange(4, dtype=np.float32).reshape(1, 4)
+RUN_SECONDS = 0.1  # on all SMs; no faster with more than 12 % of them
+
+
+class Sharing(E2eTest):
+    def serve(self, **options):
+        profile = self.directory / "profile"
+        profile.write_text(f"default {int(1000 * RUN_SECONDS)}ms 12%\n")
+        self.daemon = self.start("one", "all", gpus=1, compute="timed", profile=profile, measure="requests",
+                                 **options).wait_serving(gpus=1)
+        self.http = self.daemon.http
+        self.shell = Shell(self.daemon.address("manager"), self.directory)
+
+    def ask(self, name):
+        self.http.infer(name, {"x": X})
+
+    def ask_many(self, name, times):
+        """So many requests at once; the seconds until the last answer."""
+        began = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(times) as pool:
+            for answer in [pool.submit(self.ask, name) for _ in range(times)]:
+                answer.result()
+        return time.monotonic() - began
+
+    def test_eight_runs_of_a_function_compute_at_a_time(self):
+        self.serve()
+        self.http.deploy("f", scale(2), "?sm_partition=12").good()
+        self.http.deploy("one", scale(3), "?sm_partition=12&max_instances=1").good()
+        for name in ("f", "one"):
+            self.ask(name)  # the model is there
+        # One after the other the runs take 1.6 s at least: each has its SMs for 0.1 s. Eight at a time take an eighth.
+        one_at_a_time = self.ask_many("one", 16)
+        self.assertGreaterEqual(one_at_a_time, 16 * RUN_SECONDS)
+        self.assertLess(self.ask_many("f", 16), one_at_a_time)
+
+    def test_a_quota_is_kept_and_changed_while_requests_flow(self):
+        self.serve()
+        self.http.deploy("f", scale(2), "?sm_partition=12&quota_limit=20").good()
+        self.ask("f")
+        # Two runs of 0.1 s in each window of a second: the last of six begins in the third window at the earliest.
+        self.assertGreaterEqual(self.ask_many("f", 6), 1.0)
+        load = Load(lambda: self.ask("f"), threads=4)
+        load.wait(4)
+        version = self.shell.json("function", "show", "f")["functions"][0]["record"]["key"]["version"]
+        self.shell.text("function", "update", "f", "--quota-limit", "100", "--max-instances", "8")
+        load.wait(40)
+        load.stop()  # raises when a request failed
+        shown = self.shell.json("function", "show", "f")["functions"][0]["record"]
+        self.assertEqual(shown["key"]["version"], version)
+        self.assertEqual(shown["sharing"]["quota_limit"], 100)
+
+    def test_what_cannot_be_is_refused_before_anything_changes(self):
+        self.serve()
+        self.http.deploy("f", scale(2), "?sm_partition=12").good()
+        for query in ("quota_limit=101", "quota_request=50&quota_limit=40", "gpu_mem=1", "max_instances=9",
+                      "sm_partition=0"):
+            answer = self.http.deploy("f", scale(2), f"?version=2&sm_partition=12&{query}")
+            self.assertEqual(answer.code, 400, query)
+        self.assertEqual(len(self.shell.json("function", "show", "f")["functions"]), 1)
+
+    def test_runtimes_of_one_gpu_go_by_one_gate(self):
+        self.serve(isolation="function", runtimes=3)
+        for name in ("a", "b"):
+            self.http.deploy(name, scale(2 if name == "a" else 3), "?sm_partition=100").good()
+            self.ask(name)
+        # Each has all SMs: side by side, in workers of their own, they take as long as one after the other.
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            began = time.monotonic()
+            for answer in [pool.submit(self.ask_many, name, 4) for name in ("a", "b")]:
+                answer.result()
+        self.assertGreaterEqual(time.monotonic() - began, 8 * RUN_SECONDS)
+        # A worker that is killed while it has the SMs: the other function goes on.
+        load = Load(lambda: self.ask("a"), threads=2)
+        load.wait(2)
+        gpu = self.shell.json("gpu", "show", "one/0")["gpus"][0]
+        (pid,) = [int(runtime["pid"]) for runtime in gpu["runtimes"] if runtime.get("key", "").startswith("function/a")]
+        os.kill(pid, signal.SIGKILL)
+        self.ask_many("b", 4)
+        load.wait(4)
+        load.stop()
+
+
+if __name__ == "__main__":
+    main()
