@@ -47,9 +47,10 @@ class GpuPlan final : public Plan {
       TROUPE_ASSIGN_OR_RETURN(const DeviceRange range, ranges.Take(plan_->output_bytes(i)));
       arguments.outputs.push_back(range);
     }
+    std::vector<std::byte> nothing;
     absl::Status status;
     for (int round = 0; round < 3 && status.ok(); ++round) {
-      Spoil(arguments.outputs);
+      Spoil(arguments.outputs, nothing);
       status = stream_->Launch(plan_, arguments, nullptr)->Wait(kLongest);
     }
     for (std::size_t i = 0; i < outputs_.size(); ++i)
@@ -62,13 +63,13 @@ class GpuPlan final : public Plan {
   }
 
  private:
-  void Spoil(const std::vector<DeviceRange>& ranges) {
+  void Spoil(const std::vector<DeviceRange>& ranges, std::vector<std::byte>& nothing) const {
     // The buffer is made large enough for all before the first copy, since the copies read it later.
-    std::size_t largest = nothing_.size();
+    std::size_t largest = nothing.size();
     for (const DeviceRange& range : ranges) largest = std::max<std::size_t>(largest, range.size.count());
-    nothing_.resize(largest, std::byte{0xFF});
+    nothing.resize(largest, std::byte{0xFF});
     for (const DeviceRange& range : ranges) {
-      (void)stream_->CopyIn(range, std::span(nothing_).first(range.size.count()), nullptr);
+      (void)stream_->CopyIn(range, std::span(nothing).first(range.size.count()), nullptr);
     }
   }
   static constexpr Duration kLongest = std::chrono::minutes(2);
@@ -91,7 +92,6 @@ class GpuPlan final : public Plan {
   std::shared_ptr<DevicePlan> plan_;
   std::vector<proto::TensorSpec> outputs_;
   StepWeights none_;
-  std::vector<std::byte> nothing_;
 };
 
 }  // namespace troupe::gpu::test

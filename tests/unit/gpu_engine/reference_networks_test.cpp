@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "gpu/import/onnx_reader.hpp"
 #include "tests/unit/gpu_engine/plan_runner.hpp"
@@ -76,6 +77,42 @@ TEST_P(ReferenceNetwork, MatchesItsReferenceOutput) {
     ASSERT_LE(std::abs(values[i] - expected[i]), 1e-7 + relative * std::abs(expected[i]))
         << "element " << i << ": " << values[i] << ", expected " << expected[i];
   }
+}
+
+// Instances of a function share its plan: each gives, byte for byte, what it gives alone.
+TEST_P(ReferenceNetwork, InstancesOfOnePlanDoNotDisturbEachOther) {
+  const auto [name, packed] = GetParam();
+  if (!packed) GTEST_SKIP() << "the packed model is the one that is served";
+  const auto path = SharedDirectory() / "models" / (std::string(name) + ".onnx");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
+  auto imported = ReadOnnx(ReadFile(path), ImportOptions());
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const std::vector<proto::TensorSpec> inputs(imported->model.inputs().begin(),
+                                              imported->model.inputs().end());
+  auto model = PackModel(imported->model, imported->weights, inputs);
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto plan = Plan::Build(model->model, model->weights, inputs, 1);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::size_t count = 1;
+  for (auto dim : inputs[0].shape()) count *= static_cast<std::size_t>(dim);
+  constexpr std::size_t kInstances = 3;
+  std::vector<std::vector<float>> questions(kInstances, std::vector<float>(count));
+  for (std::size_t k = 0; k < kInstances; ++k)
+    for (std::size_t i = 0; i < count; ++i)
+      questions[k][i] = static_cast<float>((i * (k + 1)) % 1009) / 1009.0F;
+  const auto ask = [&](std::size_t k) {
+    return RunPlan(**plan, model->weights, {std::as_bytes(std::span(questions[k]))})->data;
+  };
+  std::vector<std::vector<std::vector<std::byte>>> alone;
+  for (std::size_t k = 0; k < kInstances; ++k) alone.push_back(ask(k));
+  std::vector<std::thread> threads;
+  std::vector<int> equal(kInstances, 0);
+  for (std::size_t k = 0; k < kInstances; ++k)
+    threads.emplace_back([&, k] {
+      for (int round = 0; round < 3; ++round) equal[k] += ask(k) == alone[k] ? 1 : 0;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(equal, std::vector<int>(kInstances, 3));
 }
 
 std::string NameOf(const testing::TestParamInfo<ReferenceNetwork::ParamType>& info) {
