@@ -1,0 +1,69 @@
+// How functions share GPUs: the settings of a GpuSharing by the names that people write, and what contradicts itself in
+// one, whatever the model.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "proto/function.pb.h"
+
+namespace troupe::proto {
+
+// One setting. As a text it is a Quantity (base/quantity.hpp) of this unit, with this largest value, and with this word
+// for 0, which means that nothing was said.
+struct SharingField {
+  std::string_view name;
+  std::string_view unit;
+  std::uint64_t most;
+  std::string_view none;
+  std::uint64_t (*get)(const GpuSharing&);
+  void (*set)(GpuSharing&, std::uint64_t);
+};
+
+inline constexpr std::uint64_t kMostInstances = 64;
+inline constexpr std::uint64_t kMostBatch = 128;
+
+inline constexpr std::array<SharingField, 6> kSharingFields = {{
+    {"sm_partition", "%", 100, "all",
+     [](const GpuSharing& from) -> std::uint64_t { return from.sm_partition(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_sm_partition(static_cast<std::uint32_t>(value)); }},
+    {"quota_request", "%", 100, "none",
+     [](const GpuSharing& from) -> std::uint64_t { return from.quota_request(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_quota_request(static_cast<std::uint32_t>(value)); }},
+    {"quota_limit", "%", 100, "none",
+     [](const GpuSharing& from) -> std::uint64_t { return from.quota_limit(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_quota_limit(static_cast<std::uint32_t>(value)); }},
+    {"gpu_mem", "B", INT64_MAX, "none",
+     [](const GpuSharing& from) -> std::uint64_t { return from.gpu_mem(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_gpu_mem(value); }},
+    {"max_instances", "", kMostInstances, "auto",
+     [](const GpuSharing& from) -> std::uint64_t { return from.max_instances(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_max_instances(static_cast<std::uint32_t>(value)); }},
+    {"max_batch", "", kMostBatch, "auto",
+     [](const GpuSharing& from) -> std::uint64_t { return from.max_batch(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_max_batch(static_cast<std::uint32_t>(value)); }},
+}};
+
+// Null: there is no such setting.
+[[nodiscard]] const SharingField* FindSharingField(std::string_view name);
+// "sm_partition, quota_request, ...": for messages.
+[[nodiscard]] std::string SharingFieldNames();
+
+// How many runs of this share of the SMs fit on a GPU at a time; `percent` is above 0.
+[[nodiscard]] constexpr std::uint64_t InstancesOfShare(std::uint64_t percent) {
+  const auto fitting = 100 / percent;
+  return fitting < kMostInstances ? fitting : kMostInstances;
+}
+
+struct SharingFault {
+  std::string_view field;  // the setting that is to be changed
+  std::string why;         // what was asked, what was found, what to do
+};
+// Nothing when each setting is in its range and they go together. Whether the model allows them is the registry's to say
+// (cluster/function_sharing.hpp).
+[[nodiscard]] std::optional<SharingFault> FaultIn(const GpuSharing& sharing);
+
+}  // namespace troupe::proto
