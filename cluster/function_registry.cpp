@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/function_sharing.hpp"
 #include "cluster/function_state.hpp"
 #include "cluster/version_shares.hpp"
 #include "proto/precision.hpp"
@@ -49,11 +50,6 @@ absl::Status ValidateCompute(const proto::FunctionRecord& record) {
                                                    static_cast<int>(record.precision()), "; there are ",
                                                    std::string(proto::kPrecisionNames)));
   }
-  if (record.sharing().sm_partition() > 100) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the SM partition is ", record.sharing().sm_partition(),
-                     " %; give 1 to 100 percent of a GPU's SMs, or none for all of them"));
-  }
   const Duration limit(record.run_limit_ns());
   if (limit != Duration::zero() && (limit < kLeastRunLimit || limit > kMostRunLimit)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -74,7 +70,8 @@ absl::Status ValidateRecord(const proto::FunctionRecord& record) {
   TROUPE_RETURN_IF_ERROR(ValidateTensors("input", record.inputs()));
   TROUPE_RETURN_IF_ERROR(ValidateTensors("output", record.outputs()));
   TROUPE_RETURN_IF_ERROR(ValidateCompute(record));
-  return ValidateState(record);
+  TROUPE_RETURN_IF_ERROR(ValidateState(record));
+  return cluster::ValidateSharing(record);
 }
 
 }  // namespace
@@ -158,6 +155,22 @@ absl::StatusOr<std::vector<proto::SetVersionShare>> FunctionRegistry::ValidateSp
   return SplitVersions(*versions, wish);
 }
 
+absl::StatusOr<proto::SetFunctionSharing> FunctionRegistry::ValidateSharing(
+    const proto::UpdateFunction& wish) const {
+  proto::SetFunctionSharing command;
+  *command.mutable_key() = wish.key();
+  if (wish.key().version().empty() && table_.VersionsOf(wish.key().name()) != nullptr) {
+    command.mutable_key()->set_version(absl::StrCat(table_.NewestVersion(wish.key().name())));
+  }
+  const auto found = table_.FindServed(command.key());
+  if (absl::IsNotFound(found.status())) return found.status();
+  proto::FunctionRecord changed = *table_.Find(command.key());
+  TROUPE_ASSIGN_OR_RETURN(*changed.mutable_sharing(), SharingAfter(changed, wish));
+  TROUPE_RETURN_IF_ERROR(cluster::ValidateSharing(changed));
+  *command.mutable_sharing() = changed.sharing();
+  return command;
+}
+
 void FunctionRegistry::Remember(const proto::FunctionKey& key, Revision revision) {
   TROUPE_CHECK(revision > revision_, "commands are applied in the order of their revisions");
   revision_ = revision;
@@ -195,6 +208,10 @@ void SetIn(proto::FunctionRecord& record, const proto::SetVersionShare& command)
   record.set_role(command.role());
 }
 
+void SetIn(proto::FunctionRecord& record, const proto::SetFunctionSharing& command) {
+  *record.mutable_sharing() = command.sharing();
+}
+
 template <class Command>
 void FunctionRegistry::ChangeRecord(const Command& command, Revision revision) {
   const proto::FunctionRecord* found = command.key().version().empty() ? nullptr : table_.Find(command.key());
@@ -211,6 +228,10 @@ void FunctionRegistry::Apply(const proto::SetFunctionLoaded& command, Revision r
 }
 
 void FunctionRegistry::Apply(const proto::SetVersionShare& command, Revision revision) {
+  ChangeRecord(command, revision);
+}
+
+void FunctionRegistry::Apply(const proto::SetFunctionSharing& command, Revision revision) {
   ChangeRecord(command, revision);
 }
 

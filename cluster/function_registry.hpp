@@ -33,6 +33,7 @@ struct RegistryLimits {
 // What a command changes in a function's record.
 void SetIn(proto::FunctionRecord& record, const proto::SetFunctionLoaded& command);
 void SetIn(proto::FunctionRecord& record, const proto::SetVersionShare& command);
+void SetIn(proto::FunctionRecord& record, const proto::SetFunctionSharing& command);
 
 class FunctionRegistry {
  public:
@@ -49,6 +50,9 @@ class FunctionRegistry {
   // One command for each version whose share or role changes. Errors: as SplitVersions.
   [[nodiscard]] absl::StatusOr<std::vector<proto::SetVersionShare>> ValidateSplit(
       const proto::SplitFunction& wish) const;
+  // The whole sharing as it would be stored. Errors: as ValidateLoaded, and InvalidArgument.
+  [[nodiscard]] absl::StatusOr<proto::SetFunctionSharing> ValidateSharing(
+      const proto::UpdateFunction& wish) const;
 
   // Commands that passed validation; `revision` is larger than any before. A command that does not fit the
   // table (a damaged store) is a bug of the caller and ends the process.
@@ -56,6 +60,7 @@ class FunctionRegistry {
   void Apply(const proto::RemoveFunction& command, Revision revision);
   void Apply(const proto::SetFunctionLoaded& command, Revision revision);
   void Apply(const proto::SetVersionShare& command, Revision revision);
+  void Apply(const proto::SetFunctionSharing& command, Revision revision);
 
   // The model of a function cannot be brought to nodes: not a change, and not kept. Before members join.
   void NoteProblem(const proto::FunctionKey& key, std::string problem);

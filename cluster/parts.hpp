@@ -10,6 +10,7 @@
 #include "cluster/admin/inquiries.hpp"
 #include "cluster/admin/key_changes.hpp"
 #include "cluster/admin/node_orders.hpp"
+#include "cluster/admin/sharing_changes.hpp"
 #include "cluster/admin/version_changes.hpp"
 #include "cluster/admin/workflow_changes.hpp"
 #include "cluster/copies/copies.hpp"
@@ -67,6 +68,7 @@ struct Parts {
   Admin admin{*this};
   Deployments deployments{*this};
   VersionChanges versions{*this};
+  SharingChanges sharing{*this};
   WorkflowChanges workflows{*this};
   KeyChanges keys{*this};
   NodeOrders orders{*this};

@@ -51,6 +51,7 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
     case Endpoint::kCanary:
     case Endpoint::kPromote:
     case Endpoint::kRollBack:
+    case Endpoint::kSharing:
       return proto::KEY_SCOPE_DEPLOY;
     case Endpoint::kFunction:
     case Endpoint::kWorkflows:

@@ -12,7 +12,9 @@
 #include "base/status.hpp"
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
+#include "gateway/sharing_query.hpp"
 #include "gateway/text.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "proto/precision.hpp"
 
 namespace troupe::gateway {
@@ -128,8 +130,6 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       deployment.isolation = value;
     } else if (key == "precision") {
       TROUPE_ASSIGN_OR_RETURN(deployment.precision, ReadPrecision(value));
-    } else if (key == "sm_partition") {
-      TROUPE_ASSIGN_OR_RETURN(deployment.sm_partition, ReadPercent(key, value));
     } else if (key == "run_limit_ms") {
       TROUPE_ASSIGN_OR_RETURN(const double milliseconds, PositiveNumber(key, value, 3'600'000));
       deployment.run_limit = FromSeconds(milliseconds / 1e3);
@@ -141,11 +141,14 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
     } else if (key == "state") {
       TROUPE_ASSIGN_OR_RETURN(deployment.state, ReadState(value));
     } else {
-      return absl::InvalidArgumentError(Cat("unknown query parameter '", key,
-                                            "'; there are version, tenant, isolation, precision, "
-                                            "sm_partition, run_limit_ms, deadline_ms, percentile, state"));
+      TROUPE_ASSIGN_OR_RETURN(const bool is_setting, ReadSetting(key, value, deployment.sharing));
+      if (!is_setting)
+        return absl::InvalidArgumentError(
+            Cat("unknown query parameter '", key, "'; there are version, tenant, isolation, precision, ",
+                proto::SharingFieldNames(), ", run_limit_ms, deadline_ms, percentile, state"));
     }
   }
+  if (const auto fault = proto::FaultIn(deployment.sharing)) return absl::InvalidArgumentError(fault->why);
   return deployment;
 }
 
@@ -227,6 +230,15 @@ std::shared_ptr<HttpExchange> SplitExchange(const Route& route, const proto::Cal
   });
 }
 
+std::shared_ptr<HttpExchange> UpdateExchange(const Route& route, const proto::Caller& caller,
+                                             const Query& query, ClusterAdmin& admin) {
+  auto wish = ReadUpdate(route.name, query);
+  if (!wish.ok()) return Ready(ErrorResponse(wish.status()));
+  return WithoutBody([&admin, caller, wish = *std::move(wish)](const std::string&, HttpReply reply) {
+    admin.Update(caller, wish, Forward<std::vector<proto::FunctionStatus>>(std::move(reply)));
+  });
+}
+
 std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, const proto::Caller& caller,
                                                 ClusterAdmin& admin) {
   if (method == "POST") {
@@ -257,7 +269,7 @@ std::shared_ptr<HttpExchange> RunExchange(const std::string& run, std::string_vi
   });
 }
 
-// The parameters that an endpoint takes in its query. Deployments have many (ReadDeployment).
+// The parameters that an endpoint takes in its query. Deployments and updates have many (ReadDeployment, ReadUpdate).
 std::vector<std::string> ParametersOf(Endpoint endpoint, std::string_view method) {
   if (endpoint == Endpoint::kFunction && method == "DELETE") return {"version"};
   if (endpoint == Endpoint::kPromote) return {"version"};
@@ -274,6 +286,7 @@ std::string TakenHere(const std::vector<std::string>& parameters) {
 
 absl::Status CheckParameters(const Query& query, Endpoint endpoint, std::string_view method) {
   if (endpoint == Endpoint::kFunction && method == "POST") return absl::OkStatus();
+  if (endpoint == Endpoint::kSharing) return absl::OkStatus();
   const auto taken = ParametersOf(endpoint, method);
   for (const auto& [key, value] : query)
     if (std::find(taken.begin(), taken.end(), key) == taken.end())
@@ -302,6 +315,8 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRe
     case Endpoint::kPromote:
     case Endpoint::kRollBack:
       return SplitExchange(route, caller, *query, admin);
+    case Endpoint::kSharing:
+      return UpdateExchange(route, caller, *query, admin);
     case Endpoint::kWorkflows:
       return WorkflowsExchange(method, caller, admin);
     case Endpoint::kWorkflow:

@@ -25,7 +25,7 @@ struct Deployment {
   std::string tenant;
   std::string isolation;  // shared, tenant, workflow, function; empty: as nodes are configured
   proto::Precision precision = proto::PRECISION_FP32;
-  std::uint32_t sm_partition = 0;         // percent of a GPU's SMs; zero: all
+  proto::GpuSharing sharing;
   Duration run_limit = Duration::zero();  // of one run on a GPU; zero: learned
   Duration deadline = Duration::zero();   // zero: the cluster's default
   double percentile = 0;                  // zero: the cluster's default
@@ -56,6 +56,9 @@ class ClusterAdmin {
   // Changes which versions of a function get the requests that name none; `done` hears of all its versions.
   virtual void Split(const proto::Caller& caller, proto::SplitFunction wish,
                      AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
+  // Changes how a version shares its GPUs; `done` hears of it as it is then.
+  virtual void Update(const proto::Caller& caller, proto::UpdateFunction wish,
+                      AdminDone<std::vector<proto::FunctionStatus>> done) = 0;
 
   // The imports that wait or run: of the ONNX file with this SHA-256 (kNotFound when there is none), or of
   // all when empty.

@@ -82,6 +82,7 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
     case Endpoint::kCanary:
     case Endpoint::kPromote:
     case Endpoint::kRollBack:
+    case Endpoint::kSharing:
     case Endpoint::kWorkflows:
     case Endpoint::kWorkflow:
     case Endpoint::kRuns:

@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 31> kPatterns = {{
+constexpr std::array<Pattern, 32> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -63,6 +63,7 @@ constexpr std::array<Pattern, 31> kPatterns = {{
     {"/v2/troupe/functions/*/canary", Endpoint::kCanary},
     {"/v2/troupe/functions/*/promote", Endpoint::kPromote},
     {"/v2/troupe/functions/*/rollback", Endpoint::kRollBack},
+    {"/v2/troupe/functions/*/sharing", Endpoint::kSharing},
     {"/v2/troupe/workflows", Endpoint::kWorkflows},
     {"/v2/troupe/workflows/*", Endpoint::kWorkflow},
     {"/v2/troupe/runs", Endpoint::kRuns},
@@ -185,6 +186,7 @@ std::string_view AllowedMethods(Endpoint endpoint) {
     case Endpoint::kCanary:
     case Endpoint::kPromote:
     case Endpoint::kRollBack:
+    case Endpoint::kSharing:
       return "POST";
     case Endpoint::kFunction:
       return "GET, HEAD, POST, DELETE";

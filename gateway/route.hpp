@@ -27,6 +27,7 @@ enum class Endpoint {
   kCanary,            // POST /v2/troupe/functions/NAME/canary
   kPromote,           // POST /v2/troupe/functions/NAME/promote
   kRollBack,          // POST /v2/troupe/functions/NAME/rollback
+  kSharing,           // POST /v2/troupe/functions/NAME/sharing
   kWorkflows,         // GET, POST (submit) /v2/troupe/workflows
   kWorkflow,          // DELETE /v2/troupe/workflows/NAME
   kRuns,              // GET  /v2/troupe/runs

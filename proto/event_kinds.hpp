@@ -22,6 +22,7 @@ inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "function-removed",
     "function-split",
     "function-unloaded",
+    "function-updated",
     "gpu-killed",
     "key-created",
     "key-revoked",

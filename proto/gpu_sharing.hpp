@@ -1,29 +1,70 @@
-// What a function's GpuSharing comes to where it says nothing.
+// How functions share GPUs: the settings of a GpuSharing by the names that people write, and what contradicts itself in
+// one, whatever the model.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "proto/function.pb.h"
 
 namespace troupe::proto {
 
-// Percent of a GPU's SMs that each of its runs takes, 1 to 100.
-[[nodiscard]] inline std::uint32_t SmPercentOf(const GpuSharing& sharing) {
-  return sharing.sm_partition() == 0 ? 100 : sharing.sm_partition();
+// One setting. As a text it is a Quantity (base/quantity.hpp) of this unit, with this largest value, and with this word
+// for 0, which means that nothing was said.
+struct SharingField {
+  std::string_view name;
+  std::string_view unit;
+  std::uint64_t most;
+  std::string_view none;
+  std::uint64_t (*get)(const GpuSharing&);
+  void (*set)(GpuSharing&, std::uint64_t);
+};
+
+// As many as the smallest parts of a Hopper's SMs.
+inline constexpr std::uint64_t kMostInstances = 16;
+inline constexpr std::uint64_t kMostBatch = 128;
+
+inline constexpr std::array<SharingField, 6> kSharingFields = {{
+    {"sm_partition", "%", 100, "all",
+     [](const GpuSharing& from) -> std::uint64_t { return from.sm_partition(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_sm_partition(static_cast<std::uint32_t>(value)); }},
+    {"quota_request", "%", 100, "none",
+     [](const GpuSharing& from) -> std::uint64_t { return from.quota_request(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_quota_request(static_cast<std::uint32_t>(value)); }},
+    {"quota_limit", "%", 100, "none",
+     [](const GpuSharing& from) -> std::uint64_t { return from.quota_limit(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_quota_limit(static_cast<std::uint32_t>(value)); }},
+    {"gpu_mem", "B", INT64_MAX, "none",
+     [](const GpuSharing& from) -> std::uint64_t { return from.gpu_mem(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_gpu_mem(value); }},
+    {"max_instances", "", kMostInstances, "auto",
+     [](const GpuSharing& from) -> std::uint64_t { return from.max_instances(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_max_instances(static_cast<std::uint32_t>(value)); }},
+    {"max_batch", "", kMostBatch, "auto",
+     [](const GpuSharing& from) -> std::uint64_t { return from.max_batch(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_max_batch(static_cast<std::uint32_t>(value)); }},
+}};
+
+// Null: there is no such setting.
+[[nodiscard]] const SharingField* FindSharingField(std::string_view name);
+// "sm_partition, quota_request, ...": for messages.
+[[nodiscard]] std::string SharingFieldNames();
+
+// How many runs of this share of the SMs fit on a GPU at a time; `percent` is above 0.
+[[nodiscard]] constexpr std::uint64_t InstancesOfShare(std::uint64_t percent) {
+  const auto fitting = 100 / percent;
+  return fitting < kMostInstances ? fitting : kMostInstances;
 }
 
-// Whether its time on a GPU is counted against a quota of its own.
-[[nodiscard]] inline bool HasQuota(const GpuSharing& sharing) {
-  return sharing.quota_request() > 0 || sharing.quota_limit() > 0;
-}
-
-// Its runs that compute on one GPU at a time, at most. With a quota it owns one rectangle of the GPU (so many
-// SMs, for that part of the time) unless it says that it owns more; without one, as many as its share of the
-// SMs allows, and without a share `concurrency`, as the GPU is configured.
-[[nodiscard]] inline std::uint32_t InstancesOf(const GpuSharing& sharing, std::uint32_t concurrency) {
-  if (sharing.max_instances() > 0) return sharing.max_instances();
-  if (HasQuota(sharing)) return 1;
-  return sharing.sm_partition() == 0 ? concurrency : 100 / sharing.sm_partition();
-}
+struct SharingFault {
+  std::string_view field;  // the setting that is to be changed
+  std::string why;         // what was asked, what was found, what to do
+};
+// Nothing when each setting is in its range and they go together. Whether the model allows them is the registry's to say
+// (cluster/function_sharing.hpp).
+[[nodiscard]] std::optional<SharingFault> FaultIn(const GpuSharing& sharing);
 
 }  // namespace troupe::proto

@@ -1,7 +1,9 @@
 // VIEWS: what the cluster answered, as tables and paragraphs for people. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "proto/admin.pb.h"
 #include "proto/request.pb.h"
@@ -41,6 +43,13 @@ namespace troupe::shell {
 // `gpus`: on which its share of the SMs is rounded; may have none.
 [[nodiscard]] std::string FunctionDetails(const proto::FunctionStatus& function,
                                           const proto::AdminReply& gpus, const Style& style);
+// Each setting of how the function shares its GPUs, and where its value comes from.
+[[nodiscard]] std::string SharingLines(const proto::FunctionStatus& function);
+// "quota_limit 80 %, sm_partition 100 % (all SMs)": those of `names`, as they apply.
+[[nodiscard]] std::string DescribeSettings(const proto::FunctionStatus& function,
+                                           const std::vector<std::string>& names);
+// "16 of 132 SMs on node-a/0, node-a/1": what the percentage of the SMs comes to on these GPUs.
+[[nodiscard]] std::string SmLines(std::uint32_t percent, const proto::AdminReply& gpus);
 
 [[nodiscard]] Table WorkflowTable(const proto::AdminReply& reply);
 [[nodiscard]] std::string WorkflowDetails(const proto::WorkflowRecord& workflow, const Style& style);

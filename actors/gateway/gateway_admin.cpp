@@ -46,7 +46,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
     deploy.set_isolation(*isolation);
   }
   deploy.set_precision(deployment.precision);
-  if (deployment.sm_partition > 0) deploy.mutable_sharing()->set_sm_partition(deployment.sm_partition);
+  if (deployment.sharing.ByteSizeLong() > 0) *deploy.mutable_sharing() = deployment.sharing;
   deploy.set_run_limit_ns(deployment.run_limit.count());
   if (deployment.deadline > Duration::zero())
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
@@ -90,6 +90,14 @@ void GatewayAdmin::Split(const proto::Caller& caller, proto::SplitFunction wish,
   proto::AdminRequest request;
   *request.mutable_caller() = caller;
   *request.mutable_split_function() = std::move(wish);
+  manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
+}
+
+void GatewayAdmin::Update(const proto::Caller& caller, proto::UpdateFunction wish,
+                          gateway::AdminDone<std::vector<proto::FunctionStatus>> done) {
+  proto::AdminRequest request;
+  *request.mutable_caller() = caller;
+  *request.mutable_update_function() = std::move(wish);
   manager_.Ask(std::move(request), kAskTimeout, Functions(std::move(done)));
 }
 

@@ -21,6 +21,8 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
                     gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void Split(const proto::Caller& caller, proto::SplitFunction wish,
              gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void Update(const proto::Caller& caller, proto::UpdateFunction wish,
+              gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest,
                    gateway::AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(const proto::Caller& caller, std::string yaml,

@@ -128,6 +128,7 @@ constexpr AdminRow kAdminRows[] = {
     {Case::kRemove, "remove a function", kOperators},
     {Case::kLoad, "load or unload a function", kOperators},
     {Case::kSplitFunction, "share requests among the versions of a function", kOperators},
+    {Case::kUpdateFunction, "change how a function shares its GPUs", kOperators},
     {Case::kSubmitWorkflow, "submit a workflow", kOperators},
     {Case::kRemoveWorkflow, "remove a workflow", kOperators},
     {Case::kCancelRun, "cancel a run", kOperators},

@@ -12,7 +12,7 @@
 
 #include "base/units.hpp"
 #include "gpu/sharing/token_scheduler.hpp"
-#include "proto/gpu_sharing.hpp"
+#include "proto/gpu_instances.hpp"
 #include "proto/worker.pb.h"
 
 namespace troupe::actors {

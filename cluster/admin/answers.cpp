@@ -1,12 +1,14 @@
 #include "cluster/admin/answers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/function_sharing.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -150,7 +152,12 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
   }
   if (records.empty() && !key.name().empty())
     return Error(absl::NotFoundError(absl::StrCat("there is no ", Describe(key))));
-  return AnswerFunctions(records, state, absl::OkStatus());
+  auto reply = AnswerFunctions(records, state, absl::OkStatus());
+  // A list shows no settings.
+  if (key.name().empty()) return reply;
+  for (auto& function : *reply.mutable_functions())
+    for (auto& setting : AppliedSettings(function.record())) *function.add_sharing() = std::move(setting);
+  return reply;
 }
 
 proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*>& records,

@@ -7,6 +7,7 @@
 #include "base/units.hpp"
 #include "base/wire_status.hpp"
 #include "cluster/function_registry.hpp"
+#include "cluster/function_sharing.hpp"
 #include "cluster/version_shares.hpp"
 #include "proto/fault_names.hpp"
 #include "proto/key_scopes.hpp"
@@ -86,6 +87,12 @@ std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
                      Versioned("function", request.load().key().name(), request.load().key().version()));
     case Case::kSplitFunction:
       return SplitEntry(request.split_function());
+    case Case::kUpdateFunction: {
+      const auto& update = request.update_function();
+      return EntryOf("function.update",
+                     absl::StrCat(Versioned("function", update.key().name(), update.key().version()),
+                                  " with ", DescribeUpdate(update)));
+    }
     case Case::kSubmitWorkflow:
       return EntryOf("workflow.submit", "a workflow");
     case Case::kRemoveWorkflow:
@@ -120,6 +127,10 @@ void SetOutcome(const proto::AdminReply& reply, AuditEntry& entry) {
     const auto& record = reply.functions(0).record();
     entry.what = Describe(record.key());
     if (entry.action == "function.deploy") absl::StrAppend(&entry.what, ", model ", record.model_digest());
+  }
+  if (entry.action == "function.update" && reply.functions_size() > 0) {
+    const auto& record = reply.functions(0).record();
+    entry.what = absl::StrCat(Describe(record.key()), ": ", DescribeSharing(record.sharing()));
   }
   if (IsSplit(entry) && reply.functions_size() > 0) entry.what = SplitOf(reply);
   if (entry.action.starts_with("workflow.") && reply.workflows_size() > 0) {

@@ -7,6 +7,7 @@
 #include "base/status.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::cluster {
 
@@ -26,6 +27,9 @@ void Deployments::On(const Started& event) {
 
 void Deployments::Deploy(Ask ask, const proto::DeployRequest& wish) {
   if (const auto status = ValidateName("function", wish.name()); !status.ok()) return Fail(ask, status);
+  // What no model could allow is refused before the file is imported.
+  if (const auto fault = proto::FaultIn(wish.sharing()))
+    return Fail(ask, absl::InvalidArgumentError(fault->why));
   importing_.emplace(ask, wish);
   parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client()});
 }

@@ -100,6 +100,10 @@ Changes ChangesFor(const Catalogue& catalogue, const proto::SetVersionShare& com
   return ChangeOfFunction(catalogue, command);
 }
 
+Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionSharing& command) {
+  return ChangeOfFunction(catalogue, command);
+}
+
 Changes ChangesFor(const Catalogue& catalogue, const proto::WorkflowRecord& command) {
   return WithRevision({}, Table::kWorkflows, KeyOf(command.spec().name(), command.spec().version()), command,
                       NextRevision(catalogue));

@@ -37,6 +37,12 @@ struct Splitting {  // the requests among the versions
   proto::SplitFunction wish{};
   std::vector<proto::SetVersionShare> commands{};
 };
+struct Updating {  // how a function shares its GPUs
+  Ask ask = 0;
+  proto::UpdateFunction wish{};
+  proto::FunctionKey key{};  // with the version that is meant
+  std::vector<proto::SetFunctionSharing> commands{};
+};
 
 // --- workflows (admin/workflow_changes.hpp) ---
 struct SubmittingWorkflow {
@@ -62,7 +68,7 @@ struct RevokingKey {
   proto::RevokeApiKey command{};
 };
 
-using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, SubmittingWorkflow,
-                              RemovingWorkflow, CreatingKey, RevokingKey>;
+using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating,
+                              SubmittingWorkflow, RemovingWorkflow, CreatingKey, RevokingKey>;
 
 }  // namespace troupe::cluster

@@ -19,6 +19,7 @@ struct Owner {
   Deployments& operator()(const Removing&) const { return parts.deployments; }
   Deployments& operator()(const Loading&) const { return parts.deployments; }
   VersionChanges& operator()(const Splitting&) const { return parts.versions; }
+  SharingChanges& operator()(const Updating&) const { return parts.sharing; }
   WorkflowChanges& operator()(const SubmittingWorkflow&) const { return parts.workflows; }
   WorkflowChanges& operator()(const RemovingWorkflow&) const { return parts.workflows; }
   KeyChanges& operator()(const CreatingKey&) const { return parts.keys; }
@@ -37,6 +38,10 @@ void ForEachCommand(const Loading& loading, const Use& use) {
 template <class Use>
 void ForEachCommand(const Splitting& splitting, const Use& use) {
   for (const auto& command : splitting.commands) use(command);
+}
+template <class Use>
+void ForEachCommand(const Updating& updating, const Use& use) {
+  for (const auto& command : updating.commands) use(command);
 }
 
 }  // namespace

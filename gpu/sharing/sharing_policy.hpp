@@ -35,8 +35,6 @@ inline constexpr std::uint32_t kMostPasses = 16;
 // quotas get more than they request.
 inline constexpr std::uint32_t kLateBindingFloor = 5;
 
-// Of a GPU's runs that compute at a time: as many as the smallest shares of a Hopper's SMs.
-inline constexpr std::uint32_t kMostInstances = 16;
 // Bounds of the window of which functions have their quotas.
 inline constexpr Duration kShortestWindow = std::chrono::milliseconds(10);
 inline constexpr Duration kLongestWindow = std::chrono::minutes(1);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "proto/gpu_sharing.hpp"
+#include "proto/gpu_instances.hpp"
 
 namespace troupe::gpu {
 

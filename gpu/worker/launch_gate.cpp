@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "proto/gpu_sharing.hpp"
+#include "proto/gpu_instances.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {

@@ -27,6 +27,7 @@
 #include "gpu/worker/meter_page.hpp"
 #include "gpu/worker/worker.hpp"
 #include "gpu/worker/worker_process.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "transport/host_id.hpp"
 
 namespace troupe::gpu {
@@ -133,7 +134,7 @@ void WaitPassively(char** argv) {
 
 // A stream for each run that could compute at a time; they are made when they are needed first.
 std::size_t StreamsFor(std::uint32_t concurrency) {
-  return std::max<std::size_t>(concurrency, kMostInstances);
+  return std::max<std::size_t>(concurrency, proto::kMostInstances);
 }
 
 bool IsVirtual(const Flags& flags) {

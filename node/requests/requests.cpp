@@ -7,7 +7,7 @@
 #include "base/check.hpp"
 #include "node/parts.hpp"
 #include "node/runtimes/worker_orders.hpp"
-#include "proto/gpu_sharing.hpp"
+#include "proto/gpu_instances.hpp"
 
 namespace troupe::node {
 

@@ -73,9 +73,9 @@ absl::Status MakeChange(Session& session, const PlannedChange& change) {
   if (!reply.ok()) return AsUnfinished(reply.status());
   if (session.json()) return absl::OkStatus();
   session.out() << change.what
-                << (change.sign == '-'             ? " is removed"
-                    : request.has_split_function() ? " is changed"
-                                                   : " is created");
+                << (change.sign == '-'                                              ? " is removed"
+                    : request.has_split_function() || request.has_update_function() ? " is changed"
+                                                                                    : " is created");
   if (!reply->message().empty()) session.out() << " (" << Printable(reply->message()) << ")";
   session.out() << std::endl;
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "shell/cat.hpp"
 #include "shell/declarative/settings.hpp"
 #include "shell/text.hpp"
@@ -52,6 +53,8 @@ class FunctionPlanner {
     const auto& record = known_.versions().at(answering);
     TROUPE_ASSIGN_OR_RETURN(auto differences, Differences(record, wish));
     if (differences.empty()) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(const bool only_sharing, OnlySharingDiffers(record, wish));
+    if (only_sharing) return AddUpdate(wish, answering, std::move(differences));
     const auto shares = known_.Shares();
     if (shares.size() > 1)
       return WrongAt(
@@ -83,12 +86,16 @@ class FunctionPlanner {
                                          Printable(function_.name), "', and 'model' of it is not said"));
         missing.push_back(&version);
       } else if (!wish.model.empty()) {
-        TROUPE_ASSIGN_OR_RETURN(const auto differences, Differences(found->second, wish));
-        if (!differences.empty())
+        TROUPE_ASSIGN_OR_RETURN(auto differences, Differences(found->second, wish));
+        TROUPE_ASSIGN_OR_RETURN(const bool only_sharing, OnlySharingDiffers(found->second, wish));
+        if (!differences.empty() && only_sharing) {
+          TROUPE_RETURN_IF_ERROR(AddUpdate(wish, number, std::move(differences)));
+        } else if (!differences.empty()) {
           return WrongAt(wish.place,
                          Cat("version ", number, " of function '", Printable(function_.name),
                              "' is deployed, and a version does not change (",
                              absl::StrJoin(differences, "; "), "): give it the number of a new version"));
+        }
       }
     }
     return AddMissing(std::move(missing));
@@ -143,6 +150,30 @@ class FunctionPlanner {
       differences.insert(differences.begin(),
                          Cat("model: ", ShownDigest(record.onnx_digest()), " -> ", ShownDigest(digest)));
     return differences;
+  }
+
+  // Whether the version becomes what is wished for by an update, while it is served.
+  absl::StatusOr<bool> OnlySharingDiffers(const proto::FunctionRecord& record,
+                                          const VersionManifest& wish) const {
+    auto with_its_sharing = wish;
+    *with_its_sharing.settings.mutable_sharing() = record.sharing();
+    TROUPE_ASSIGN_OR_RETURN(const auto differences, Differences(record, with_its_sharing));
+    return differences.empty();
+  }
+
+  absl::Status AddUpdate(const VersionManifest& wish, std::uint64_t number,
+                         std::vector<std::string> differences) {
+    PlannedChange change;
+    change.what = Cat("function ", Printable(function_.name), " version ", number);
+    change.place = wish.place;
+    change.details = std::move(differences);
+    auto& update = *change.request.mutable_update_function();
+    update.mutable_key()->set_name(function_.name);
+    update.mutable_key()->set_version(Cat(number));
+    *update.mutable_sharing() = wish.settings.sharing();
+    for (const auto& field : proto::kSharingFields) update.add_settings(std::string(field.name));
+    plan_.changes.push_back(std::move(change));
+    return absl::OkStatus();
   }
 
   absl::Status AddDeployment(const VersionManifest& wish, std::uint64_t number) {

@@ -63,6 +63,7 @@ class FunctionReader {
     if (map.Has("versions")) return ReadVersions(map, common);
     if (common.model.empty())
       return WrongAt(map.place(), "a function needs 'model', its ONNX file, or 'versions'");
+    TROUPE_RETURN_IF_ERROR(CheckSharing(map, common.settings));
     function_.only = std::move(common);
     return absl::OkStatus();
   }
@@ -106,6 +107,7 @@ class FunctionReader {
   absl::Status ReadBody(const YAML::Node& value, VersionManifest& version) {
     TROUPE_ASSIGN_OR_RETURN(const auto map, YamlMap::Of(value, document_, "a version", KeysOfVersion()));
     TROUPE_RETURN_IF_ERROR(ReadSettings(map, version.settings));
+    TROUPE_RETURN_IF_ERROR(CheckSharing(map, version.settings));
     if (map.Has("weight")) {
       TROUPE_ASSIGN_OR_RETURN(version.weight, map.Percent("weight", 0));
     }

@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/quantity.hpp"
 #include "base/status.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "proto/isolation.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
@@ -37,15 +39,27 @@ absl::Status ReadComputeSettings(const YamlMap& map, proto::DeployRequest& deplo
     if (!precision) return map.Wrong("precision", Cat("it is one of ", std::string(proto::kPrecisionNames)));
     deploy.set_precision(*precision);
   }
-  if (map.Has("sm_partition")) {
-    TROUPE_ASSIGN_OR_RETURN(const auto percent, map.Percent("sm_partition", 1));
-    deploy.mutable_sharing()->set_sm_partition(percent);
-  }
   if (map.Has("run_limit")) {
     TROUPE_ASSIGN_OR_RETURN(const auto limit, map.Time("run_limit"));
     if (limit < std::chrono::milliseconds(1) || limit > std::chrono::hours(1))
       return map.Wrong("run_limit", "a time from 1ms to 1h is expected, like 5s");
     deploy.set_run_limit_ns(limit.count());
+  }
+  return absl::OkStatus();
+}
+
+Quantity QuantityOf(const proto::SharingField& field) {
+  return {field.unit, field.most, field.none};
+}
+
+absl::Status ReadSharingSettings(const YamlMap& map, proto::DeployRequest& deploy) {
+  for (const auto& field : proto::kSharingFields) {
+    const std::string key(field.name);
+    if (!map.Has(key)) continue;
+    TROUPE_ASSIGN_OR_RETURN(const auto text, map.Text(key));
+    const auto value = ParseQuantity(text, QuantityOf(field));
+    if (!value) return map.Wrong(key, Cat(ExpectedOf(QuantityOf(field)), " is expected"));
+    field.set(*deploy.mutable_sharing(), *value);
   }
   return absl::OkStatus();
 }
@@ -94,8 +108,9 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
     if (record.isolation() == isolation) settings["isolation"] = std::string(name);
   if (record.precision() != proto::PRECISION_FP32)
     settings["precision"] = std::string(proto::Name(record.precision()));
-  if (record.sharing().sm_partition() > 0)
-    settings["sm_partition"] = Cat(record.sharing().sm_partition(), "%");
+  for (const auto& field : proto::kSharingFields)
+    if (const auto value = field.get(record.sharing()); value > 0)
+      settings[std::string(field.name)] = FormatQuantity(value, QuantityOf(field));
   if (record.run_limit_ns() > 0) settings["run_limit"] = ExactTime(record.run_limit_ns());
   if (!record.state().empty())
     settings["state"] =
@@ -111,16 +126,26 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
 }  // namespace
 
 const std::vector<std::string>& SettingKeys() {
-  static const std::vector<std::string> kKeys = {"deadline",  "percentile",   "tenant",    "isolation",
-                                                 "precision", "sm_partition", "run_limit", "state"};
+  static const std::vector<std::string> kKeys = [] {
+    std::vector<std::string> keys = {"deadline", "percentile", "tenant", "isolation", "precision"};
+    for (const auto& field : proto::kSharingFields) keys.emplace_back(field.name);
+    keys.insert(keys.end(), {"run_limit", "state"});
+    return keys;
+  }();
   return kKeys;
 }
 
 absl::Status ReadSettings(const YamlMap& map, proto::DeployRequest& deploy) {
   TROUPE_RETURN_IF_ERROR(ReadObjective(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadComputeSettings(map, deploy));
+  TROUPE_RETURN_IF_ERROR(ReadSharingSettings(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadIsolationSettings(map, deploy));
   return ReadStateSetting(map, deploy);
+}
+
+absl::Status CheckSharing(const YamlMap& map, const proto::DeployRequest& deploy) {
+  const auto fault = proto::FaultIn(deploy.sharing());
+  return fault ? WrongAt(map.PlaceOf(std::string(fault->field)), fault->why) : absl::OkStatus();
 }
 
 proto::FunctionRecord RecordOf(const proto::DeployRequest& wish) {

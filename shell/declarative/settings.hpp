@@ -15,6 +15,8 @@ namespace troupe::shell {
 [[nodiscard]] const std::vector<std::string>& SettingKeys();
 // Reads the settings that the mapping has; `deploy` keeps the others that it has.
 [[nodiscard]] absl::Status ReadSettings(const YamlMap& map, proto::DeployRequest& deploy);
+// The settings of how the function shares its GPUs go together; else an error with the line of one of them.
+[[nodiscard]] absl::Status CheckSharing(const YamlMap& map, const proto::DeployRequest& deploy);
 
 // "deadline: 50ms -> 40ms": one text for each setting in which the wish and the record differ. An objective that the
 // wish does not mention is that of the record; any other setting that it does not mention is the default.

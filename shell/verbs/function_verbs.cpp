@@ -1,15 +1,16 @@
 // `function`: the registry of published models.
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "base/status.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "proto/isolation.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
+#include "shell/sharing_options.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/versions.hpp"
 #include "shell/views.hpp"
@@ -44,14 +45,10 @@ absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deplo
     }
     deploy.set_precision(*precision);
   }
-  if (arguments.Has("--sm-partition")) {
-    const double percent = arguments.NumberOr("--sm-partition", 0);
-    if (!(percent >= 1 && percent <= 100 && percent == std::floor(percent))) {
-      return UsageError(Cat("--sm-partition is ", arguments.Text("--sm-partition"),
-                            "; it is a whole number of percent from 1 to 100"));
-    }
-    deploy.mutable_sharing()->set_sm_partition(static_cast<std::uint32_t>(percent));
-  }
+  proto::GpuSharing sharing;
+  TROUPE_ASSIGN_OR_RETURN(const auto settings, ReadSharing(arguments, sharing));
+  if (const auto fault = proto::FaultIn(sharing)) return UsageError(fault->why);
+  if (!settings.empty()) *deploy.mutable_sharing() = sharing;
   if (arguments.Has("--run-limit")) {
     const Duration limit = arguments.DurationOr("--run-limit", Duration::zero());
     if (limit < std::chrono::milliseconds(1) || limit > std::chrono::hours(1)) {
@@ -224,6 +221,31 @@ Argument Version(const char* help) {
   return {.name = "--version", .kind = Kind::kVersion, .help = help};
 }
 
+std::vector<Argument> DeployArguments() {
+  std::vector<Argument> arguments = {
+      kName,
+      {.name = "FILE", .kind = Kind::kFile, .help = "the ONNX file", .required = true},
+      {.name = "--deadline", .kind = Kind::kDuration, .help = "target for an answer, like 50ms"},
+      {.name = "--percentile", .kind = Kind::kNumber, .help = "requests that are to meet it (98)"},
+      {.name = "--tenant", .kind = Kind::kText, .help = "whose function it is"},
+      {.name = "--state",
+       .kind = Kind::kText,
+       .help = "INPUT=OUTPUT: what a run gives as OUTPUT stays on the GPU, and is the next run's INPUT",
+       .repeated = true},
+      {.name = "--isolation",
+       .kind = Kind::kText,
+       .help = "with whom it shares a GPU worker: shared, tenant, workflow or function; else as nodes say"},
+      {.name = "--precision",
+       .kind = Kind::kText,
+       .help = "of its products and convolutions on a real GPU: fp32 (the default), tf32, bf16, fp16"},
+      {.name = "--run-limit",
+       .kind = Kind::kDuration,
+       .help = "longest time that one run may have a GPU, like 5s; learned from its runs when absent"}};
+  for (auto& argument : SharingArguments()) arguments.push_back(std::move(argument));
+  arguments.push_back(Version("the version; the next one when absent"));
+  return arguments;
+}
+
 }  // namespace
 
 std::vector<Verb> FunctionVerbs() {
@@ -232,30 +254,7 @@ std::vector<Verb> FunctionVerbs() {
       {.group = group,
        .name = "deploy",
        .summary = "Publish an ONNX file as a function, or a new version of one",
-       .arguments =
-           {kName,
-            {.name = "FILE", .kind = Kind::kFile, .help = "the ONNX file", .required = true},
-            {.name = "--deadline", .kind = Kind::kDuration, .help = "target for an answer, like 50ms"},
-            {.name = "--percentile", .kind = Kind::kNumber, .help = "requests that are to meet it (98)"},
-            {.name = "--tenant", .kind = Kind::kText, .help = "whose function it is"},
-            {.name = "--state",
-             .kind = Kind::kText,
-             .help = "INPUT=OUTPUT: what a run gives as OUTPUT stays on the GPU, and is the next run's INPUT",
-             .repeated = true},
-            {.name = "--isolation",
-             .kind = Kind::kText,
-             .help =
-                 "with whom it shares a GPU worker: shared, tenant, workflow or function; else as nodes say"},
-            {.name = "--precision",
-             .kind = Kind::kText,
-             .help = "of its products and convolutions on a real GPU: fp32 (the default), tf32, bf16, fp16"},
-            {.name = "--sm-partition",
-             .kind = Kind::kNumber,
-             .help = "percent of a GPU's SMs that its runs take at most; all when absent"},
-            {.name = "--run-limit",
-             .kind = Kind::kDuration,
-             .help = "longest time that one run may have a GPU, like 5s; learned from its runs when absent"},
-            Version("the version; the next one when absent")},
+       .arguments = DeployArguments(),
        .run = FunctionDeploy},
       {.group = group, .name = "list", .summary = "All functions and where they are", .run = FunctionList},
       {.group = group,

@@ -1,10 +1,8 @@
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "base/share_ladder.hpp"
 #include "proto/function_signature.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
@@ -55,30 +53,13 @@ std::string IsolationLine(proto::Isolation isolation) {
   }
 }
 
-// "16 of 132 SMs on node-a/0, node-a/1": what the percentage comes to on these GPUs.
-std::string ShareLines(std::uint32_t percent, const proto::AdminReply& gpus) {
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::string>> found;
-  for (const auto& gpu : gpus.gpus()) {
-    const auto& worker = gpu.worker();
-    const std::vector<std::uint32_t> shares(worker.share_sms().begin(), worker.share_sms().end());
-    if (shares.empty()) continue;
-    found[{NearestShare(shares, worker.sms(), percent), worker.sms()}].push_back(
-        Cat(gpu.node(), "/", gpu.gpu().index()));
-  }
-  std::string out;
-  for (const auto& [share, where] : found)
-    Append(&out, "\n           ", share.first, " of ", share.second, " SMs on ", Printable(Join(where)));
-  return out;
-}
-
-// Nothing for what is as it is for all.
-std::string ComputeLines(const proto::FunctionRecord& record, const proto::AdminReply& gpus) {
+std::string ComputeLines(const proto::FunctionStatus& function, const proto::AdminReply& gpus) {
+  const auto& record = function.record();
   std::string out;
   if (record.precision() != proto::PRECISION_FP32)
     Append(&out, "\nprecision  ", std::string(proto::Name(record.precision())));
-  if (record.sharing().sm_partition() > 0)
-    Append(&out, "\nSM share   ", record.sharing().sm_partition(), " %",
-           ShareLines(record.sharing().sm_partition(), gpus));
+  out += SharingLines(function);
+  if (record.sharing().sm_partition() > 0) out += SmLines(record.sharing().sm_partition(), gpus);
   if (record.run_limit_ns() > 0)
     Append(&out, "\nrun limit  ", FormatDuration(Duration(record.run_limit_ns())));
   return out;
@@ -153,7 +134,7 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
          record.tenant().empty() ? "-" : Printable(record.tenant()), IsolationLine(record.isolation()),
-         ComputeLines(record, gpus), "\nweights    ", FormatBytes(Bytes(record.weights_bytes())),
+         ComputeLines(function, gpus), "\nweights    ", FormatBytes(Bytes(record.weights_bytes())),
          ShareLine(record), "\ndeployed   ", FormatUnixTime(record.deployed_unix_ns()), "\nadopted by ",
          Printable(Join(function.adopted_by())), "\nresident   ", Printable(Join(function.resident_on())),
          "\nONNX       ", Printable(record.onnx_digest()), "\nmodel      ", Printable(record.model_digest()),

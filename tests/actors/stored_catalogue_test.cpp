@@ -73,6 +73,11 @@ TEST(StoredCatalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   unload.mutable_key()->set_name("z");
   unload.mutable_key()->set_version("1");
   Write(*before, store, unload);
+  proto::SetFunctionSharing share;
+  share.mutable_key()->set_name("a");
+  share.mutable_key()->set_version("2");
+  share.mutable_sharing()->set_quota_limit(80);
+  Write(*before, store, share);
   for (const char* name : {"flow", "gone"}) Write(*before, store, FlowOf(name));
   proto::RemoveWorkflow remove_flow;
   remove_flow.set_name("gone");
@@ -100,6 +105,7 @@ TEST(StoredCatalogue, ARestartFindsTheSameRegistryWorkflowsAndRuns) {
   EXPECT_GT(after->revision(), before->revision()) << "members must see that the catalogue is newer";
   EXPECT_EQ(RegistryText(*after), RegistryText(*before));
   EXPECT_EQ(after->functions().table().NewestVersion("a"), 2u);
+  EXPECT_EQ(after->functions().table().Find(share.key())->sharing().quota_limit(), 80u);
   EXPECT_EQ(after->runs().Find("failed")->state(), proto::RUN_FAILED);
   for (const char* run : {"running", "ended", "failed", "lost", "reopened"})
     EXPECT_EQ(after->runs().Find(run)->SerializeAsString(), before->runs().Find(run)->SerializeAsString())

@@ -134,6 +134,52 @@ TEST_F(Changing, ARefusedCanaryStoresNothing) {
   EXPECT_THAT(On(CanaryOfF(4)), ElementsAre("answer 4 NOT_FOUND"));
 }
 
+// --- how functions share GPUs ---
+
+AdminAsked UpdateOfF(Ask ask, std::uint32_t percent) {
+  AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
+  auto& update = *asked.request.mutable_update_function();
+  update.mutable_key()->set_name("f");
+  update.mutable_sharing()->set_quota_limit(percent);
+  update.add_settings("quota_limit");
+  return asked;
+}
+
+TEST_F(Changing, AnUpdateIsStoredThenToldAndNoNodeAdoptsAnythingForIt) {
+  Deploy("f", 2);
+  Stored();
+  Adopted();
+  EXPECT_THAT(On(UpdateOfF(3, 80)), ElementsAre("store f/1 revision"));
+  EXPECT_THAT(Stored(), ElementsAre("tell members", "manager: function-updated", "answer 3 OK"));
+  EXPECT_THAT(On(UpdateOfF(4, 80)), ElementsAre("store ")) << "it changes nothing";
+  EXPECT_THAT(Stored(), Contains("answer 4 OK"));
+}
+
+TEST_F(Changing, AnUpdateThatIsNotStoredIsNotThere) {
+  Deploy("f", 2);
+  Stored();
+  Adopted();
+  On(UpdateOfF(3, 80));
+  EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("answer 3 UNAVAILABLE"));
+  EXPECT_THAT(On(UpdateOfF(4, 80)), ElementsAre("store f/1 revision"))
+      << "there is still something to change";
+}
+
+TEST_F(Changing, ARefusedUpdateStoresNothing) {
+  EXPECT_THAT(On(UpdateOfF(2, 80)), ElementsAre("answer 2 NOT_FOUND"));
+  Deploy("f", 3);
+  Stored();
+  Adopted();
+  EXPECT_THAT(On(UpdateOfF(4, 101)), ElementsAre("answer 4 INVALID_ARGUMENT"));
+}
+
+TEST_F(Changing, ADeploymentWithSettingsThatNoModelAllowsIsNotImported) {
+  AdminAsked asked{.ask = 2};
+  asked.request.mutable_deploy()->set_name("f");
+  asked.request.mutable_deploy()->mutable_sharing()->set_quota_limit(101);
+  EXPECT_THAT(On(asked), ElementsAre("answer 2 INVALID_ARGUMENT"));
+}
+
 // --- homes of states ---
 
 TEST_F(Changing, AHomeIsStoredBeforeItsNodeIsAsked) {
@@ -214,6 +260,28 @@ TEST_F(JoiningAudited, ACanaryIsOneChangeWithItsVersionsInTheEntry) {
   EXPECT_THAT(On(CanaryOfF(2)), ElementsAre("audit function.canary key/dev begun"));
   EXPECT_THAT(Written(), ElementsAre("audit function.canary key/dev NOT_FOUND"));
   EXPECT_THAT(Written(), ElementsAre("answer 2 NOT_FOUND"));
+}
+
+TEST_F(JoiningAudited, AnUpdateIsOneChangeOfTheAudit) {
+  EXPECT_THAT(On(UpdateOfF(2, 80)), ElementsAre("audit function.update key/dev begun"));
+  EXPECT_THAT(Written(), ElementsAre("audit function.update key/dev NOT_FOUND"));
+  EXPECT_THAT(Written(), ElementsAre("answer 2 NOT_FOUND"));
+}
+
+TEST(AuditEntryOfAnUpdate, SaysWhatWasWishedThenWhatTheVersionHas) {
+  auto request = UpdateOfF(1, 0).request;
+  request.mutable_update_function()->mutable_sharing()->set_sm_partition(24);
+  request.mutable_update_function()->add_settings("sm_partition");
+  auto entry = *ChangeOf(request);
+  EXPECT_EQ(entry.what, "function 'f' with sm_partition 24%, quota_limit none");
+  proto::AdminReply reply;
+  auto& record = *reply.add_functions()->mutable_record();
+  record = FunctionOf("f");
+  record.mutable_key()->set_version("3");
+  record.mutable_sharing()->set_sm_partition(24);
+  record.mutable_sharing()->set_max_instances(4);
+  SetOutcome(reply, entry);
+  EXPECT_EQ(entry.what, "function 'f' version 3: sm_partition 24%, max_instances 4");
 }
 
 TEST(AuditEntryOfShares, SaysWhatTheVersionsHaveByNow) {

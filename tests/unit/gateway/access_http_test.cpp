@@ -54,6 +54,7 @@ constexpr Request kRequests[] = {
     {"POST", "/v2/troupe/functions/g/canary?version=2&weight=10", KEY_SCOPE_DEPLOY},
     {"POST", "/v2/troupe/functions/g/promote", KEY_SCOPE_DEPLOY},
     {"POST", "/v2/troupe/functions/g/rollback", KEY_SCOPE_DEPLOY},
+    {"POST", "/v2/troupe/functions/g/sharing", KEY_SCOPE_DEPLOY},
     {"POST", "/v2/troupe/workflows", KEY_SCOPE_DEPLOY},
     {"DELETE", "/v2/troupe/workflows/w", KEY_SCOPE_DEPLOY},
     {"POST", "/v2/repository/models/f/load", KEY_SCOPE_DEPLOY},

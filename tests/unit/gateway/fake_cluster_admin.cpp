@@ -44,6 +44,10 @@ proto::SplitFunction FakeClusterAdmin::last_split() {
   const std::lock_guard lock(mutex_);
   return split_;
 }
+proto::UpdateFunction FakeClusterAdmin::last_update() {
+  const std::lock_guard lock(mutex_);
+  return update_;
+}
 void FakeClusterAdmin::Note(const proto::Caller& caller) {
   const std::lock_guard lock(mutex_);
   last_caller_ = caller;
@@ -108,6 +112,17 @@ void FakeClusterAdmin::Split(const proto::Caller& caller, proto::SplitFunction w
   {
     const std::lock_guard lock(mutex_);
     split_ = std::move(wish);
+  }
+  ShowFunction(name, std::move(done));
+}
+
+void FakeClusterAdmin::Update(const proto::Caller& caller, proto::UpdateFunction wish,
+                              AdminDone<std::vector<proto::FunctionStatus>> done) {
+  Note(caller);
+  const auto name = wish.key().name();
+  {
+    const std::lock_guard lock(mutex_);
+    update_ = std::move(wish);
   }
   ShowFunction(name, std::move(done));
 }

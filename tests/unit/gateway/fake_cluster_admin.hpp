@@ -22,6 +22,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   Deployment last_deployment();
   std::string last_removed();
   proto::SplitFunction last_split();
+  proto::UpdateFunction last_update();
   proto::Caller last_caller();  // the caller of the last change that was not a deployment
 
   AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
@@ -31,6 +32,8 @@ class FakeClusterAdmin final : public ClusterAdmin {
   void ShowFunction(std::string_view name, AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void Split(const proto::Caller& caller, proto::SplitFunction wish,
              AdminDone<std::vector<proto::FunctionStatus>> done) override;
+  void Update(const proto::Caller& caller, proto::UpdateFunction wish,
+              AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
                       AdminDone<proto::WorkflowRecord> done) override;
@@ -56,6 +59,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   Deployment last_;
   std::string removed_;
   proto::SplitFunction split_;
+  proto::UpdateFunction update_;
   proto::Caller last_caller_;
 };
 

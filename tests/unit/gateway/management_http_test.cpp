@@ -1,4 +1,5 @@
 // Every route of the front but inference, over real sockets.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -121,7 +122,7 @@ TEST_F(ManagementHttp, Functions) {
   const ClientResponse deployed = client_->Ask(
       "POST",
       "/v2/troupe/functions/digits?version=2&tenant=a%20b&isolation=tenant&deadline_ms=12.5&percentile=99"
-      "&precision=bf16&sm_partition=24&run_limit_ms=2500&state=past%3Dpresent,a%3Db",
+      "&precision=bf16&sm_partition=24&quota_request=30&quota_limit=80%25&gpu_mem=2GiB&max_instances=4&max_batch=8&run_limit_ms=2500&state=past%3Dpresent,a%3Db",
       "ONNX bytes");
   EXPECT_EQ(deployed.code, 200) << deployed.body;
   EXPECT_EQ(boost::json::parse(deployed.body).at("record").at("key").at("name").as_string(), "digits");
@@ -130,7 +131,12 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(last.tenant, "a b");
   EXPECT_EQ(last.isolation, "tenant");
   EXPECT_EQ(last.precision, proto::PRECISION_BF16);
-  EXPECT_EQ(last.sm_partition, 24U);
+  EXPECT_EQ(last.sharing.sm_partition(), 24U);
+  EXPECT_EQ(last.sharing.quota_request(), 30U);
+  EXPECT_EQ(last.sharing.quota_limit(), 80U);
+  EXPECT_EQ(last.sharing.gpu_mem(), GiB(2).count());
+  EXPECT_EQ(last.sharing.max_instances(), 4U);
+  EXPECT_EQ(last.sharing.max_batch(), 8U);
   EXPECT_EQ(last.run_limit, std::chrono::milliseconds(2500));
   EXPECT_EQ(last.deadline, std::chrono::microseconds(12500));
   EXPECT_EQ(last.percentile, 99);
@@ -142,11 +148,33 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(Get("/v2/troupe/functions/a").at(0).at("resident_on").at(0).as_string(), "node-1/0");
   EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/a?version=3").code, 200);
   EXPECT_EQ(admin_.last_removed(), "a:3");
-  for (const std::string_view query :
-       {"?deadline_ms=0", "?deadline_ms=x", "?percentile=101", "?who=1", "?version=%", "?precision=fp8",
-        "?sm_partition=0", "?sm_partition=101", "?sm_partition=-1", "?sm_partition=12.5",
-        "?sm_partition=", "?run_limit_ms=0", "?run_limit_ms=-1", "?run_limit_ms=3600001", "?run_limit_ms=5s",
-        "?state=x", "?state=%3Dx", "?state=x%3D"}) {
+  for (const std::string_view query : {"?deadline_ms=0",
+                                       "?deadline_ms=x",
+                                       "?percentile=101",
+                                       "?who=1",
+                                       "?version=%",
+                                       "?precision=fp8",
+                                       "?sm_partition=0",
+                                       "?sm_partition=101",
+                                       "?sm_partition=-1",
+                                       "?sm_partition=12.5",
+                                       "?sm_partition=",
+                                       "?quota_request=0",
+                                       "?quota_limit=101",
+                                       "?quota_request=60&quota_limit=50",
+                                       "?gpu_mem=0",
+                                       "?gpu_mem=2Gi",
+                                       "?max_instances=65",
+                                       "?max_batch=129",
+                                       "?max_batch=all",
+                                       "?sm_partition=50&max_instances=3",
+                                       "?run_limit_ms=0",
+                                       "?run_limit_ms=-1",
+                                       "?run_limit_ms=3600001",
+                                       "?run_limit_ms=5s",
+                                       "?state=x",
+                                       "?state=%3Dx",
+                                       "?state=x%3D"}) {
     EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/a", query), "x").code, 400) << query;
   }
   EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/a").code, 400);
@@ -155,6 +183,31 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/a", "x").code, 507);
   admin_.FailWith(absl::NotFoundError("no such function"));
   EXPECT_EQ(client_->Ask("DELETE", "/v2/troupe/functions/a").code, 404);
+}
+
+TEST_F(ManagementHttp, AFunctionIsUpdatedWhileItIsServed) {
+  const ClientResponse updated = client_->Ask(
+      "POST", "/v2/troupe/functions/digits/sharing?version=2&quota_limit=80&sm_partition=all&gpu_mem=1.5GB");
+  EXPECT_EQ(updated.code, 200) << updated.body;
+  EXPECT_EQ(boost::json::parse(updated.body).at(0).at("record").at("key").at("name").as_string(), "digits");
+  const auto wish = admin_.last_update();
+  EXPECT_EQ(wish.key().name(), "digits");
+  EXPECT_EQ(wish.key().version(), "2");
+  EXPECT_EQ(wish.sharing().quota_limit(), 80U);
+  EXPECT_EQ(wish.sharing().sm_partition(), 0U);
+  EXPECT_EQ(wish.sharing().gpu_mem(), 1'500'000'000U);
+  EXPECT_THAT(wish.settings(), testing::UnorderedElementsAre("quota_limit", "sm_partition", "gpu_mem"));
+  EXPECT_EQ(admin_.last_caller().address(), "127.0.0.1");
+  for (const std::string_view wrong :
+       {"", "?version=2", "?quota_limit=0", "?quota_limit=101", "?sm_partition=none", "?max_batch=many",
+        "?quota=30", "?precision=fp16"})
+    EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/digits/sharing", wrong)).code, 400) << wrong;
+  EXPECT_NE(client_->Ask("POST", "/v2/troupe/functions/digits/sharing?quota=30")
+                .body.find("there are version, sm_partition"),
+            std::string::npos);
+  EXPECT_EQ(client_->Ask("GET", "/v2/troupe/functions/digits/sharing").headers.at("allow"), "POST");
+  admin_.FailWith(absl::InvalidArgumentError("give 4 instances at most"));
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/sharing?max_instances=5").code, 400);
 }
 
 TEST_F(ManagementHttp, VersionsShareRequestsAsAClientWants) {

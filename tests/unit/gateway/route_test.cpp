@@ -39,6 +39,7 @@ TEST(Route, KnowsEveryPath) {
       {"/v2/troupe/functions/a/canary?version=2&weight=10", Endpoint::kCanary, "a", ""},
       {"/v2/troupe/functions/a/promote", Endpoint::kPromote, "a", ""},
       {"/v2/troupe/functions/a/rollback", Endpoint::kRollBack, "a", ""},
+      {"/v2/troupe/functions/a/sharing", Endpoint::kSharing, "a", ""},
       {"/v2/troupe/workflows", Endpoint::kWorkflows, "", ""},
       {"/v2/troupe/runs?workflow=w", Endpoint::kRuns, "", ""},
       {"/v2/troupe/runs/gateway-1.7", Endpoint::kRun, "gateway-1.7", ""},

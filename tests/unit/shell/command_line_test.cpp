@@ -54,7 +54,7 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
   Harness troupe;
   for (const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
            {"frobnicate", "no such command"},
-           {"function", "show, remove, load, unload, canary, promote, rollback, follow; see"},
+           {"function", "show, remove, load, unload, update, canary, promote, rollback, follow; see"},
            {"--json", "say what: cluster, "},
            {"frobnicate", "simulate, chaos-sim, experiment, audit, store, shell, help; see 'troupe --help'"},
            {"functoin list", "did you mean 'function'?"},

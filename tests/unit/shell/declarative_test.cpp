@@ -90,6 +90,9 @@ struct Declarative : testing::Test {
       if (request.has_remove())
         changes.push_back(
             Cat("remove ", request.remove().key().name(), " ", request.remove().key().version()));
+      if (request.has_update_function())
+        changes.push_back(Cat("update ", request.update_function().key().name(), " ",
+                              request.update_function().key().version()));
       if (request.has_submit_workflow()) changes.push_back("submit");
       if (request.has_remove_workflow())
         changes.push_back(Cat("remove workflow ", request.remove_workflow().name()));
@@ -150,6 +153,19 @@ TEST_F(Declarative, EachMistakeIsToldWithItsLine) {
        "it.yaml:4: 'isolation' of a function is 'all'; it is one of"},
       {"kind: function\nname: f\nmodel: a.onnx\nsm_partition: 0%\n",
        "it.yaml:4: 'sm_partition' of a function is '0%'"},
+      {"kind: function\nname: f\nmodel: a.onnx\nquota_limt: 80%\n",
+       "it.yaml:4: a function has no 'quota_limt'; did you mean 'quota_limit'?"},
+      {"kind: function\nname: f\nmodel: a.onnx\nquota_limit: 101%\n",
+       "it.yaml:4: 'quota_limit' of a function is '101%'; a whole number of percent from 1 to 100, or 'none' is "
+       "expected"},
+      {"kind: function\nname: f\nmodel: a.onnx\ngpu_mem: 2Gi\n",
+       "it.yaml:4: 'gpu_mem' of a function is '2Gi'; a size like 2GiB, or 'none' is expected"},
+      {"kind: function\nname: f\nmodel: a.onnx\nmax_batch: [1]\n",
+       "it.yaml:4: 'max_batch' of a function is a list"},
+      {"kind: function\nname: f\nmodel: a.onnx\nquota_limit: 30%\nquota_request: 31%\n",
+       "it.yaml:5: quota_request is 31 % and quota_limit 30 %"},
+      {"kind: function\nname: f\nsm_partition: 50%\nversions:\n  1: {model: a.onnx, max_instances: 3}\n",
+       "it.yaml:5: max_instances is 3, and so many runs of an sm_partition of 50 % take 150 %"},
       {"kind: function\nname: f\nmodel: a.onnx\nrun_limit: 2h\n",
        "it.yaml:4: 'run_limit' of a function is '2h'"},
       {"kind: function\nname: f\nmodel: a.onnx\nstate: past\n",
@@ -254,9 +270,11 @@ TEST_F(Declarative, AnObjectiveThatIsNotSaidStays) {
 }
 
 TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
-  const std::string yaml = Cat(kDigits,
-                               "tenant: t\nisolation: tenant\nprecision: bf16\nsm_partition: 40 %\n"
-                               "run_limit: 1500us\nstate: {past: present}\n");
+  const std::string yaml =
+      Cat(kDigits,
+          "tenant: t\nisolation: tenant\nprecision: bf16\nsm_partition: 40 %\n"
+          "quota_request: 30%\nquota_limit: 80%\ngpu_mem: 1.5 GB\nmax_instances: 2\nmax_batch: 8\n"
+          "run_limit: 1500us\nstate: {past: present}\n");
   EXPECT_THAT(Apply(Cat(yaml)), ElementsAre("deploy digits 1"));
   EXPECT_EQ(troupe.cluster.uploaded, "model a");
   const auto& deploy = LastDeployment();
@@ -266,6 +284,11 @@ TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
   EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
   EXPECT_EQ(deploy.precision(), proto::PRECISION_BF16);
   EXPECT_EQ(deploy.sharing().sm_partition(), 40U);
+  EXPECT_EQ(deploy.sharing().quota_request(), 30U);
+  EXPECT_EQ(deploy.sharing().quota_limit(), 80U);
+  EXPECT_EQ(deploy.sharing().gpu_mem(), 1'500'000'000U);
+  EXPECT_EQ(deploy.sharing().max_instances(), 2U);
+  EXPECT_EQ(deploy.sharing().max_batch(), 8U);
   EXPECT_EQ(deploy.run_limit_ns(), 1'500'000);
   ASSERT_EQ(deploy.state().size(), 1);
   EXPECT_EQ(deploy.state(0).output(), "present");
@@ -288,6 +311,36 @@ TEST_F(Declarative, AChangeIsANewVersionAndIsShownFirst) {
   EXPECT_THAT(Changes(), IsEmpty());
   EXPECT_EQ(troupe.Run(Cat("apply -f ", folder, "/it.yaml")), ExitCode::kOk);
   EXPECT_THAT(Changes(), ElementsAre("deploy digits 2"));
+}
+
+TEST_F(Declarative, AChangeOfTheSharingAloneIsAnUpdateAndNoNewVersion) {
+  auto& record = Has("digits", "2", "a");
+  record.mutable_sharing()->set_sm_partition(24);
+  record.mutable_sharing()->set_max_instances(4);
+  EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: 24%\nmax_instances: 4\n")), IsEmpty());
+  EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: 24%\nquota_limit: 80%\ngpu_mem: 2GiB\n")),
+              ElementsAre("update digits 2"));
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("~ function digits version 2\n    quota_limit: - -> 80%\n    gpu_mem: - -> 2GiB\n"
+                        "    max_instances: 4 -> -\n1 change, 0 unchanged\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr("function digits version 2 is changed\n"));
+  const auto& update = troupe.cluster.asked.back().update_function();
+  EXPECT_EQ(update.settings_size(), 6) << "what the file does not mention is taken back";
+  EXPECT_EQ(update.sharing().quota_limit(), 80U);
+  EXPECT_EQ(update.sharing().max_instances(), 0U);
+  EXPECT_THAT(Apply(Cat(kDigits, "quota_limit: 80%\ntenant: t\n")), ElementsAre("deploy digits 3"))
+      << "with another change it is a new version";
+}
+
+TEST_F(Declarative, ANamedVersionIsUpdatedTooAndSoIsOneBesideACanary) {
+  Has("f", "1", "a").set_share_percent(90);
+  Has("f", "2", "b").set_share_percent(10);
+  EXPECT_THAT(
+      Apply("kind: function\nname: f\nquota_limit: 80%\nversions:\n  1: {model: a.onnx, weight: 90%}\n"
+            "  2: {model: b.onnx, weight: 10%, quota_limit: none}\n"),
+      ElementsAre("update f 1"));
+  EXPECT_THAT(Apply("kind: function\nname: f\nmodel: a.onnx\nquota_limit: 80%\n"), ElementsAre("update f 1"))
+      << "version 1 answers";
 }
 
 TEST_F(Declarative, AModelThatTheClusterHasIsNotUploadedAgain) {
@@ -411,6 +464,11 @@ TEST_F(Declarative, AnExportIsWhatApplyFindsUnchanged) {
   first.set_isolation(proto::ISOLATION_FUNCTION);
   first.set_precision(proto::PRECISION_FP16);
   first.mutable_sharing()->set_sm_partition(12);
+  first.mutable_sharing()->set_quota_request(30);
+  first.mutable_sharing()->set_quota_limit(80);
+  first.mutable_sharing()->set_gpu_mem(1'234'567'890'123);
+  first.mutable_sharing()->set_max_instances(8);
+  first.mutable_sharing()->set_max_batch(128);
   first.set_run_limit_ns(1'234'567'890);
   first.mutable_slo()->set_percentile(99.9);
   first.add_state()->set_input("past");

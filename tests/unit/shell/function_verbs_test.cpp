@@ -35,7 +35,8 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_EQ(
       troupe.Run("function deploy digits " + folder +
                  "/digits.onnx --deadline 50ms --percentile 99 --tenant t --version 3 --isolation tenant"
-                 " --precision fp16 --sm-partition 12 --run-limit 5s"),
+                 " --precision fp16 --sm-partition 12 --run-limit 5s --quota-request 30% --quota-limit 80"
+                 " --gpu-mem 2GiB --max-instances 8 --max-batch 4"),
       ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.uploaded, "an ONNX file");
   const auto& deploy = troupe.cluster.asked.at(0).deploy();
@@ -45,6 +46,11 @@ TEST_F(RegistryVerbTest, DeployUploadsThenAsks) {
   EXPECT_EQ(deploy.isolation(), proto::ISOLATION_TENANT);
   EXPECT_EQ(deploy.precision(), proto::PRECISION_FP16);
   EXPECT_EQ(deploy.sharing().sm_partition(), 12u);
+  EXPECT_EQ(deploy.sharing().quota_request(), 30u);
+  EXPECT_EQ(deploy.sharing().quota_limit(), 80u);
+  EXPECT_EQ(deploy.sharing().gpu_mem(), GiB(2).count());
+  EXPECT_EQ(deploy.sharing().max_instances(), 8u);
+  EXPECT_EQ(deploy.sharing().max_batch(), 4u);
   EXPECT_EQ(deploy.run_limit_ns(), 5'000'000'000);
   EXPECT_EQ(deploy.slo().deadline_ns(), 50000000);
   EXPECT_EQ(deploy.slo().percentile(), 99);
@@ -73,19 +79,30 @@ TEST_F(RegistryVerbTest, WithoutADeadlineTheClustersObjectiveApplies) {
 }
 
 TEST_F(RegistryVerbTest, NothingIsSentOfWhatIsWrong) {
-  for (const std::string line : {"function deploy digits /none.onnx", "function deploy digits FOLDER",
-                                 "function deploy digits FOLDER/empty.onnx",
-                                 "function deploy digits FOLDER/digits.onnx --percentile 101 --deadline 1s",
-                                 "function deploy digits FOLDER/digits.onnx --percentile 0 --deadline 1s",
-                                 "function deploy digits FOLDER/digits.onnx --percentile 90",
-                                 "function deploy digits FOLDER/digits.onnx --isolation private",
-                                 "function deploy digits FOLDER/digits.onnx --precision fp8",
-                                 "function deploy digits FOLDER/digits.onnx --run-limit 2h",
-                                 "function deploy digits FOLDER/digits.onnx --run-limit 5us",
-                                 "function deploy digits FOLDER/digits.onnx --sm-partition 0",
-                                 "function deploy digits FOLDER/digits.onnx --sm-partition 101",
-                                 "function deploy digits FOLDER/digits.onnx --sm-partition 12.5",
-                                 "workflow submit /none.yaml", "workflow submit FOLDER/binary.yaml"}) {
+  for (const std::string line :
+       {"function deploy digits /none.onnx",
+        "function deploy digits FOLDER",
+        "function deploy digits FOLDER/empty.onnx",
+        "function deploy digits FOLDER/digits.onnx --percentile 101 --deadline 1s",
+        "function deploy digits FOLDER/digits.onnx --percentile 0 --deadline 1s",
+        "function deploy digits FOLDER/digits.onnx --percentile 90",
+        "function deploy digits FOLDER/digits.onnx --isolation private",
+        "function deploy digits FOLDER/digits.onnx --precision fp8",
+        "function deploy digits FOLDER/digits.onnx --run-limit 2h",
+        "function deploy digits FOLDER/digits.onnx --run-limit 5us",
+        "function deploy digits FOLDER/digits.onnx --sm-partition 0",
+        "function deploy digits FOLDER/digits.onnx --sm-partition 101",
+        "function deploy digits FOLDER/digits.onnx --sm-partition 12.5",
+        "function deploy digits FOLDER/digits.onnx --quota-limit 101",
+        "function deploy digits FOLDER/digits.onnx --quota-limit 50 --quota-request 60",
+        "function deploy digits FOLDER/digits.onnx --sm-partition 50 --max-instances 3",
+        "function deploy digits FOLDER/digits.onnx --gpu-mem 2Gi",
+        "function deploy digits FOLDER/digits.onnx --max-batch 129",
+        "function update digits",
+        "function update digits --version 2",
+        "function update digits --quota-limit half",
+        "workflow submit /none.yaml",
+        "workflow submit FOLDER/binary.yaml"}) {
     auto text = line;
     if (const auto at = text.find("FOLDER"); at != std::string::npos) text.replace(at, 6, folder);
     EXPECT_EQ(troupe.Run(text), ExitCode::kUsage) << line;
@@ -140,11 +157,10 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowFunction, reply);
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
-  EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nSM share   12 %\nweights"))
-      << "the answer lists no GPUs";
+  EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nweights")) << "the answer lists no GPUs";
   troupe.cluster.Answer(Request::kListGpus, MakeGpuReply());
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
-  EXPECT_THAT(troupe.out(), HasSubstr("SM share   12 %\n           16 of 132 SMs on node-a/0\nweights"));
+  EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nSM share   16 of 132 SMs on node-a/0\nweights"));
   reply.mutable_functions(0)->mutable_record()->clear_sm_partition();
   reply.mutable_functions(0)->mutable_record()->set_run_limit_ns(5'000'000'000);
   troupe.cluster.answers.clear();
@@ -157,6 +173,58 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_TRUE(troupe.cluster.asked.back().load().load());
   EXPECT_EQ(troupe.Run("function unload digits"), ExitCode::kOk);
   EXPECT_FALSE(troupe.cluster.asked.back().load().load());
+}
+
+proto::AppliedSetting Applied(const char* name, std::uint64_t value, const char* reason = nullptr) {
+  proto::AppliedSetting setting;
+  setting.set_name(name);
+  setting.set_value(value);
+  setting.set_source(reason == nullptr ? proto::AppliedSetting::DECLARED : proto::AppliedSetting::DEFAULT);
+  if (reason != nullptr) setting.set_reason(reason);
+  return setting;
+}
+
+TEST_F(RegistryVerbTest, ShowSaysWhereEachSettingComesFrom) {
+  proto::AdminReply reply;
+  auto& function = *reply.add_functions();
+  function = MakeFunction("digits", "1");
+  *function.add_sharing() = Applied("sm_partition", 12);
+  *function.add_sharing() = Applied("quota_request", 0, "no time is promised to it");
+  *function.add_sharing() = Applied("gpu_mem", GiB(2).count());
+  *function.add_sharing() = Applied("max_instances", 8, "100 % / 12 %");
+  troupe.cluster.Answer(Request::kShowFunction, reply);
+  EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("sharing    sm_partition   12 %       declared\n"
+                        "           quota_request  -          default: no time is promised to it\n"
+                        "           gpu_mem        2 GiB      declared\n"
+                        "           max_instances  8          default: 100 % / 12 %\n"
+                        "weights"));
+  EXPECT_EQ(troupe.Run("function show digits --json"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("\"source\": \"DECLARED\""));
+}
+
+TEST_F(RegistryVerbTest, UpdateSendsWhatItNamesAndSaysWhatApplies) {
+  proto::AdminReply reply;
+  auto& function = *reply.add_functions();
+  function = MakeFunction("digits", "3");
+  *function.add_sharing() = Applied("sm_partition", 100, "all SMs");
+  *function.add_sharing() = Applied("quota_request", 30);
+  *function.add_sharing() = Applied("quota_limit", 80);
+  troupe.cluster.Answer(Request::kUpdateFunction, reply);
+  EXPECT_EQ(troupe.Run("function update digits --version 3 --quota-limit 80% --sm-partition all"),
+            ExitCode::kOk);
+  const auto& update = troupe.cluster.asked.back().update_function();
+  EXPECT_EQ(update.key().name(), "digits");
+  EXPECT_EQ(update.key().version(), "3");
+  EXPECT_EQ(update.sharing().quota_limit(), 80u);
+  EXPECT_EQ(update.sharing().sm_partition(), 0u);
+  EXPECT_THAT(update.settings(), testing::ElementsAre("sm_partition", "quota_limit"));
+  EXPECT_EQ(troupe.out(), "digits version 3: sm_partition 100 % (all SMs), quota_limit 80 %\n");
+  EXPECT_EQ(troupe.Run("function update digits --gpu-mem all"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(), HasSubstr("--gpu-mem is 'all'; it is a size like 2GiB, or 'none'"));
+  EXPECT_EQ(troupe.Run("function update digits"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(), HasSubstr("give at least one of --sm-partition, --quota-request, --quota-limit"));
 }
 
 TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {

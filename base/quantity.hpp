@@ -1,0 +1,25 @@
+// QUANTITY: a whole number above 0 as people write it: a percentage, a size of memory or a count; or a word that stands
+// for 0, which means that there is none. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+struct Quantity {
+  std::string_view unit;  // "%", "B" for a size of memory, "" for a count
+  std::uint64_t most = 0;
+  std::string_view none;  // the word that stands for 0
+};
+
+// "30%", "30 %", "30" or the word for 0 when the unit is "%"; "2GiB"; "8". Nothing when `text` is none of these.
+[[nodiscard]] std::optional<std::uint64_t> ParseQuantity(std::string_view text, const Quantity& quantity);
+// "30%", "2GiB", "8", "all": ParseQuantity reads it as `value`.
+[[nodiscard]] std::string FormatQuantity(std::uint64_t value, const Quantity& quantity);
+// "a whole number of percent from 1 to 100, or 'all'": what ParseQuantity reads.
+[[nodiscard]] std::string ExpectedOf(const Quantity& quantity);
+
+}  // namespace troupe

@@ -1,0 +1,146 @@
+#include "cluster/function_sharing.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/quantity.hpp"
+#include "base/status.hpp"
+#include "base/units.hpp"
+#include "cluster/function_state.hpp"
+#include "proto/gpu_sharing.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+using Specs = google::protobuf::RepeatedPtrField<proto::TensorSpec>;
+
+std::string Format(const proto::SharingField& field, std::uint64_t value) {
+  return FormatQuantity(value, {field.unit, field.most, field.none});
+}
+
+std::optional<std::string> ClosedDimension(const char* what, const Specs& specs) {
+  for (const auto& spec : specs)
+    if (spec.shape().empty() || spec.shape(0) != -1)
+      return absl::StrCat("its ", what, " '", spec.name(), "' has the shape [",
+                          absl::StrJoin(spec.shape(), ", "), "], whose leading dimension is not open");
+  return std::nullopt;
+}
+
+// Why one run cannot answer several requests; nothing when it can.
+std::optional<std::string> WhyUnbatched(const proto::FunctionRecord& record) {
+  if (!record.state().empty()) return "it keeps state, and a run goes on from the state of the run before it";
+  if (record.inputs().empty()) return "its model has no inputs that could be joined";
+  if (auto why = ClosedDimension("input", record.inputs())) return why;
+  return ClosedDimension("output", record.outputs());
+}
+
+absl::Status ValidateMemory(const proto::FunctionRecord& record) {
+  const std::uint64_t memory = record.sharing().gpu_mem();
+  const std::uint64_t state = StateBytes(record).count();
+  const std::uint64_t least = record.weights_bytes() + state;
+  if (memory == 0 || memory >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "gpu_mem is ", FormatBytes(Bytes(memory)), " (", memory, " bytes), and the model's weights",
+      state > 0 ? " and the function's state" : "", " take ", FormatBytes(Bytes(least)), " (", least,
+      " bytes); give more than that, so that a run's activations have room too, or 'none'"));
+}
+
+absl::Status ValidateBatch(const proto::FunctionRecord& record) {
+  if (record.sharing().max_batch() <= 1) return absl::OkStatus();
+  const auto why = WhyUnbatched(record);
+  if (!why) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "max_batch is ", record.sharing().max_batch(), ", and one run of ",
+      record.key().name().empty() ? "the function" : absl::StrCat("function '", record.key().name(), "'"),
+      " cannot answer several requests: ", *why, "; give 1 or 'auto'",
+      record.state().empty() ? ", or export the model with an open leading dimension" : ""));
+}
+
+// What applies to a function that did not declare the setting.
+struct Default {
+  std::uint64_t value = 0;
+  std::string reason;
+};
+
+Default DefaultOf(std::string_view setting, const proto::FunctionRecord& record) {
+  if (setting == "sm_partition") return {100, "all SMs"};
+  if (setting == "quota_request")
+    return {0, "no time is promised to it; it shares the time that others leave"};
+  if (setting == "quota_limit") return {100, "no limit"};
+  if (setting == "gpu_mem") return {0, "no limit"};
+  if (setting == "max_instances") {
+    const auto share = record.sharing().sm_partition();
+    if (share == 0) return {0, "as many as each node runs at a time"};
+    return {proto::InstancesOfShare(share), absl::StrCat("100 % / ", share, " %")};
+  }
+  if (const auto why = WhyUnbatched(record)) return {1, *why};
+  return {0, "each node decides"};
+}
+
+proto::AppliedSetting AppliedOf(const proto::SharingField& field, const proto::FunctionRecord& record) {
+  proto::AppliedSetting applied;
+  applied.set_name(std::string(field.name));
+  if (const auto declared = field.get(record.sharing()); declared > 0) {
+    applied.set_value(declared);
+    applied.set_source(proto::AppliedSetting::DECLARED);
+    return applied;
+  }
+  auto otherwise = DefaultOf(field.name, record);
+  applied.set_value(otherwise.value);
+  applied.set_source(proto::AppliedSetting::DEFAULT);
+  applied.set_reason(std::move(otherwise.reason));
+  return applied;
+}
+
+}  // namespace
+
+absl::Status ValidateSharing(const proto::FunctionRecord& record) {
+  if (const auto fault = proto::FaultIn(record.sharing())) return absl::InvalidArgumentError(fault->why);
+  TROUPE_RETURN_IF_ERROR(ValidateMemory(record));
+  return ValidateBatch(record);
+}
+
+absl::StatusOr<proto::GpuSharing> SharingAfter(const proto::FunctionRecord& record,
+                                               const proto::UpdateFunction& wish) {
+  if (wish.settings().empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat("the update names no setting; name at least one of ", proto::SharingFieldNames()));
+  auto sharing = record.sharing();
+  for (const auto& name : wish.settings()) {
+    const auto* field = proto::FindSharingField(name);
+    if (field == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("there is no setting '", name,
+                                                     "' that an update could change; ", "there are ",
+                                                     proto::SharingFieldNames()));
+    field->set(sharing, field->get(wish.sharing()));
+  }
+  return sharing;
+}
+
+std::vector<proto::AppliedSetting> AppliedSettings(const proto::FunctionRecord& record) {
+  std::vector<proto::AppliedSetting> settings;
+  for (const auto& field : proto::kSharingFields) settings.push_back(AppliedOf(field, record));
+  return settings;
+}
+
+std::string DescribeSharing(const proto::GpuSharing& sharing) {
+  std::vector<std::string> settings;
+  for (const auto& field : proto::kSharingFields)
+    if (const auto value = field.get(sharing); value > 0)
+      settings.push_back(absl::StrCat(std::string(field.name), " ", Format(field, value)));
+  return settings.empty() ? "no setting" : absl::StrJoin(settings, ", ");
+}
+
+std::string DescribeUpdate(const proto::UpdateFunction& wish) {
+  std::vector<std::string> settings;
+  for (const auto& field : proto::kSharingFields)
+    if (std::find(wish.settings().begin(), wish.settings().end(), field.name) != wish.settings().end())
+      settings.push_back(
+          absl::StrCat(std::string(field.name), " ", Format(field, field.get(wish.sharing()))));
+  return settings.empty() ? "no setting" : absl::StrJoin(settings, ", ");
+}
+
+}  // namespace troupe::cluster
