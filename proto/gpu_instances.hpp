@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "proto/function.pb.h"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::proto {
 
@@ -23,7 +24,8 @@ namespace troupe::proto {
 [[nodiscard]] inline std::uint32_t InstancesOf(const GpuSharing& sharing, std::uint32_t concurrency) {
   if (sharing.max_instances() > 0) return sharing.max_instances();
   if (HasQuota(sharing)) return 1;
-  return sharing.sm_partition() == 0 ? concurrency : 100 / sharing.sm_partition();
+  if (sharing.sm_partition() == 0) return concurrency;
+  return static_cast<std::uint32_t>(InstancesOfShare(sharing.sm_partition()));
 }
 
 }  // namespace troupe::proto

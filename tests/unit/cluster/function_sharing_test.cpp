@@ -91,8 +91,8 @@ const std::vector<Case>& Cases() {
        "gpu_mem is 1024 KiB (1048575 bytes), and the model's weights take 1 MiB (1048576 bytes); give more than that"},
       {WithState(), Sharing({{"gpu_mem", 1 << 20}}),
        "the model's weights and the function's state take 1 MiB (1048640 bytes)"},
-      {Record(), Sharing({{"max_instances", 64}}), ""},
-      {Record(), Sharing({{"max_instances", 65}}), "max_instances is 65; give 1 to 64, or 'auto'"},
+      {Record(), Sharing({{"max_instances", 16}}), ""},
+      {Record(), Sharing({{"max_instances", 17}}), "max_instances is 17; give 1 to 16, or 'auto'"},
       {Record(), Sharing({{"sm_partition", 12}, {"max_instances", 8}}), ""},
       {Record(), Sharing({{"sm_partition", 13}, {"max_instances", 8}}),
        "max_instances is 8, and so many runs of an sm_partition of 13 % take 104 % of a GPU's SMs; give 7 instances at "
