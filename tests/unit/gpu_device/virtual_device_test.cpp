@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <future>
 #include <latch>
 #include <thread>
@@ -435,6 +436,51 @@ TEST(VirtualDevice, TimedLaunchesWithSharesTakeTheTimeOfTheirs) {
   EXPECT_GE(half.completion.end - half.completion.begin, milliseconds(20)) << "64 of 132 SMs";
   EXPECT_GE(quarter.completion.end - quarter.completion.begin, milliseconds(41)) << "32 of 132 SMs";
   EXPECT_GE(device->compute_busy(), milliseconds(41));
+}
+
+// A computation of so much of the processor's time.
+class BusyPlan final : public FakePlan {
+ public:
+  BusyPlan() : FakePlan(1) {}
+  absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override {
+    if (absl::Status status = bindings.before_step(0); !status.ok()) return status;
+    const Duration until = ThreadTime() + kTakes;
+    while (ThreadTime() < until) {
+    }
+    return FakePlan::Run(bindings);
+  }
+  static constexpr Duration kTakes = milliseconds(5);
+
+ private:
+  static Duration ThreadTime() {
+    timespec time{};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
+  }
+};
+
+// With results, too, a launch on a part of the SMs takes as much longer, as far as the model can use more.
+TEST(VirtualDevice, LaunchesWithResultsTakeTheTimeOfTheirShares) {
+  VirtualDeviceOptions options;
+  options.builder = [](const auto&...) -> absl::StatusOr<std::unique_ptr<Plan>> {
+    return std::make_unique<BusyPlan>();
+  };
+  options.profile = *ComputeProfile::Parse("default 1ms\nsmall 1ms 24%\n");
+  auto device =
+      *MakeVirtualDevice(std::move(options), *transport::MemoryFile::Create("test", MiB(16)), nullptr);
+  ShareGate gate(device->info().shares, 1);
+  const auto took = [&](const char* model, std::uint32_t percent) {
+    TimedRun run(*device, model);
+    run.arguments.activations = *device->Allocate(Bytes(16));
+    run.arguments.share = *gate.Take(percent);
+    run.Launch();
+    run.stream.reset();
+    EXPECT_TRUE(run.completion.status.ok()) << run.completion.status;
+    gate.Give(run.arguments.share);
+    return run.completion.end - run.completion.begin;
+  };
+  EXPECT_GE(took("large", 24), BusyPlan::kTakes * 132 / 32) << "32 of 132 SMs";
+  EXPECT_GE(took("small", 12), BusyPlan::kTakes * 132 * 24 / 100 / 16) << "16 SMs, of the 32 that it can use";
 }
 
 }  // namespace
