@@ -8,7 +8,7 @@ instance's requests/s give the time on all SMs, eight instances of 12 % the part
 faster. Both are inputs; what is measured is how much of that the daemon makes real.
 
   quota_linearity_error/Q        requests/s at a limit of Q % of the time, against Q % of those without a limit
-  quota_used_error/Q             time on the GPU over the windows of a measurement, against the quota
+  quota_used_error/Q             metered time on the GPU over the windows of a measurement, against the quota
   spatial_over_profile/MODEL     requests/s of 8 instances of 12 % against what the profile allows; beside it, as
                                  spatial_gain/MODEL, against one racing instance in the same round, and the profile's own gain
   isolation_p98_ratio/MODEL      p98 of a function of 50 % of the SMs beside a neighbour of 50 % that is offered four times
@@ -18,7 +18,9 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
 """
 import argparse
 import json
+import math
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -31,6 +33,8 @@ from report import Report
 PAPER = {"ResNet": (71.37, 296.8), "RNNT": (12.51, 43.24), "GNMT": (28.85, 43.79)}
 TWELVE = 16 / 132  # of the SMs: 12 % as a Hopper's units of 8 allow
 QUOTAS = (20, 40, 60, 80, 100)
+SHARE = 32 / 132  # of the SMs: 24 %
+WARM_UP = 0.5  # seconds that the load generator runs before it measures
 
 
 def profile_of(model):
@@ -57,10 +61,11 @@ class Gpu(Site):
         alone, saturation = profile_of(self.model)
         profile = self.home / "profile"
         profile.write_text(f"default {alone:.4f}ms {saturation}%\n")
-        name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--compute", "timed", "--profile", str(profile),
+        name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--compute", "timed", "--profile", str(profile),
                             "--set", f"sharing={self.sharing}", "--set", "measure=requests", "--set", "credits-per-gpu=64",
                             "--manager", "127.0.0.1:0")
         self.url = self._wait(name, r"gateway at http://[0-9.:]+").split()[-1]
+        self.operations = self._wait(name, r"operations at http://[0-9.:]+").split()[-1]
         self._wait(name, "worker-ready", "log")
         self.body = self.home / "body"
         self.body.write_text(BODY)
@@ -84,6 +89,13 @@ class Gpu(Site):
             raise SystemExit(f"sharing.py: requests failed: {text}")
         return found
 
+    def gpu_seconds(self, function, share):
+        """Time that its runs had the GPU since the daemon began: what is metered counts each run by its part of the SMs."""
+        time.sleep(2.5)  # the page is written once a second, and the meters are read as often
+        text = urllib.request.urlopen(f"{self.operations}/metrics", timeout=10).read().decode()
+        (found,) = re.findall(rf'^troupe_usage_gpu_seconds_total{{.*function="{function}".*}} (\S+)$', text, re.M)
+        return float(found) / share
+
     def load(self, function, seconds, connections, rate=0):
         return self.result(self.start(function, seconds, connections, rate))
 
@@ -96,14 +108,17 @@ def quotas(report, arguments):
             for quota in QUOTAS:
                 gpu.deploy(f"q{quota}", sm_partition=24, quota_request=quota, quota_limit=quota)
             for quota in QUOTAS:
-                found = gpu.load(f"q{quota}", arguments.seconds, 4)
+                before = gpu.gpu_seconds(f"q{quota}", SHARE)
+                time.sleep(math.ceil(time.monotonic()) - time.monotonic())  # a window begins
+                found = gpu.load(f"q{quota}", arguments.seconds - WARM_UP, 4)
                 rates[quota].append(found["requests_per_second"])
-                used[quota].append(found["requests_per_second"] * time_on("ResNet", 32 / 132) / 1000)
+                used[quota].append((gpu.gpu_seconds(f"q{quota}", SHARE) - before) / arguments.seconds)
     for quota in QUOTAS:
         line = [quota / 100 * whole for whole in rates[100]]
         report.add(f"quota_requests_per_second/{quota}", rates[quota], "1/s", baseline="line", baseline_values=line)
         report.add(f"quota_linearity_error/{quota}", [abs(rate / want - 1) for rate, want in zip(rates[quota], line)], "")
-        report.add(f"quota_used_error/{quota}", [abs(part / (quota / 100) - 1) for part in used[quota]], "")
+        if quota < 100:  # at 100 % what limits is the time between two runs
+            report.add(f"quota_used_error/{quota}", [abs(part / (quota / 100) - 1) for part in used[quota]], "")
 
 
 def spatial(report, arguments):

@@ -35,11 +35,15 @@ bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const 
          entry.request.most_on_gpu;
 }
 
-bool GpuChooser::WaitsForItsFunction(const RequestEntry& entry) const {
+bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
+  return tables_.pauses.IsPaused(entry.request.function, gpu.index) || HasAllItsRuns(entry, gpu);
+}
+
+bool GpuChooser::IsBarred(const RequestEntry& entry) const {
   if (entry.request.most_on_gpu == 0) return false;
-  return tables_.pauses.IsPausedAnywhere(entry.request.function) ||
-         std::ranges::any_of(tables_.gpus.by_index(),
-                             [&](const Gpu* gpu) { return gpu != nullptr && HasAllItsRuns(entry, *gpu); });
+  return std::ranges::all_of(tables_.gpus.by_index(), [&](const Gpu* gpu) {
+    return gpu == nullptr || gpu->worker != WorkerState::kReady || IsBarredFrom(entry, *gpu);
+  });
 }
 
 bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const {
@@ -52,7 +56,7 @@ bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Reside
   if (tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
       tables_.places.Of(gpu.coming_models, is_hit))
     return false;
-  if (tables_.pauses.IsPaused(entry.request.function, gpu.index) || HasAllItsRuns(entry, gpu)) return false;
+  if (IsBarredFrom(entry, gpu)) return false;
   if (gpu.in_flight == 0) return true;
   if (is_hit && IsBehindRuns(entry, gpu)) return false;
   if (entry.suspect) return false;

@@ -33,13 +33,14 @@ class GpuChooser {
   // What comes from the host over the switch that the GPU is behind.
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
 
-  // What keeps the request from a GPU is that its function has used up its quota or its instances there.
-  [[nodiscard]] bool WaitsForItsFunction(const RequestEntry& entry) const;
+  // The request's function has used up its quota, or has as many runs as it may have, on every GPU.
+  [[nodiscard]] bool IsBarred(const RequestEntry& entry) const;
 
  private:
   using Options = absl::InlinedVector<GpuOption, kAllGpus + 1>;
 
   [[nodiscard]] bool IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool MayChoose(const RequestEntry& entry, const Gpu& gpu) const;

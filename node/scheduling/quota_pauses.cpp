@@ -20,10 +20,6 @@ bool QuotaPauses::Find(const FunctionNumber& function, GpuIndex gpu) const {
   return found != pauses_.end() && std::ranges::find(found->second, gpu, &Pause::gpu) != found->second.end();
 }
 
-bool QuotaPauses::IsPausedAnywhere(const FunctionNumber& function) const {
-  return !pauses_.empty() && pauses_.contains(function);
-}
-
 std::vector<GpuIndex> QuotaPauses::End(Time now) {
   std::vector<GpuIndex> ended;
   if (now < next_end_) return ended;

@@ -18,7 +18,6 @@ class QuotaPauses {
   [[nodiscard]] bool IsPaused(const FunctionNumber& function, GpuIndex gpu) const {
     return !pauses_.empty() && Find(function, gpu);
   }
-  [[nodiscard]] bool IsPausedAnywhere(const FunctionNumber& function) const;
   // When the next pause ends; Time::max(): there is none.
   [[nodiscard]] Time next_end() const { return next_end_; }
   // Forgets the pauses that are over: the GPUs on which they were.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "node/scheduling/scheduler_parts.hpp"
@@ -26,9 +27,11 @@ void RequestTurns::Decide(Time now) {
 void RequestTurns::DecideInOrder(bool hits_only, Time now) {
   absl::InlinedVector<RequestEntry*, 16> left;  // more urgent than the one at hand, and not to be placed now
   std::optional<WaitingQueue::Head> at;
+  std::optional<WaitingQueue::Head> behind;
   // To look for a place where its model is makes sense after something has changed for it there.
   while (parts_.chooser.AnySlot(hits_only) &&
-         (at = hits_only ? tables_.queue.NextFresh(at) : tables_.queue.NextHead(at))) {
+         (at = hits_only ? tables_.queue.NextFresh(behind) : tables_.queue.NextHead(behind))) {
+    const std::optional<WaitingQueue::Head> before = std::exchange(behind, at);
     RequestEntry* const next = parts_.states.NextOf(at->model);
     if (next == nullptr || parts_.requests.MustTakeTurns(*next)) {
       if (next != nullptr) parts_.waiting.Park(at->model, parts_.requests.FunctionOf(*next).gpu);
@@ -49,6 +52,8 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     const bool runs =
         choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
     if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
+      // Where others of its model stand before it, since their function is barred, more may follow.
+      if (at->key < entry.key) behind = before;
       parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);
@@ -85,7 +90,7 @@ RequestEntry* RequestTurns::FirstBefore(const OrderingKey& key) {
 
 void RequestTurns::NotePassed(std::span<RequestEntry* const> passed) {
   for (RequestEntry* entry : passed) {
-    if (parts_.chooser.WaitsForItsFunction(*entry)) continue;
+    if (parts_.chooser.IsBarred(*entry)) continue;
     if (++entry->passed > tables_.limits.max_passed && entry->hold == kNoGpu) parts_.holds.HoldFor(*entry);
   }
 }

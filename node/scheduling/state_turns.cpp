@@ -1,7 +1,9 @@
 #include "node/scheduling/state_turns.hpp"
 
+#include <algorithm>
 #include <deque>
 
+#include "absl/container/inlined_vector.h"
 #include "base/check.hpp"
 #include "node/scheduling/scheduler_parts.hpp"
 
@@ -18,13 +20,19 @@ void StateTurns::EndLine(const StateNumber& state, FinishKind kind, const absl::
   }
 }
 
+// The first whose function may run: functions that share a model do not wait for each other.
 RequestEntry* StateTurns::NextOf(ModelId model) {
   const auto& waiting = *tables_.queue.Find(model);
-  if (tables_.states.all().empty() || tables_.states.Of(model).empty()) return waiting.begin()->second;
-  const std::size_t blocked = tables_.states.Blocked(model);
-  if (blocked == waiting.size()) return nullptr;
+  const bool has_states = !tables_.states.all().empty() && !tables_.states.Of(model).empty();
+  if (has_states && tables_.states.Blocked(model) == waiting.size()) return nullptr;
+  absl::InlinedVector<FunctionNumber, 4> barred;
   for (const auto& [key, entry] : waiting) {
-    const FunctionStates::State* state = tables_.states.Find(entry->request.state);
+    if (std::ranges::find(barred, entry->request.function) != barred.end()) continue;
+    if (parts_.chooser.IsBarred(*entry)) {
+      barred.push_back(entry->request.function);
+      continue;
+    }
+    const FunctionStates::State* state = has_states ? tables_.states.Find(entry->request.state) : nullptr;
     if (state == nullptr) return entry;
     if (state->MayRun()) return &parts_.requests.At(state->line.front());
   }

@@ -51,6 +51,8 @@ class SchedulerTest : public testing::Test {
     request.deadline = deadline;
     request.expiry = expiry;
     request.trial = trial;
+    request.sm_percent = sm_percent;
+    request.most_on_gpu = most_on_gpu;
     if (!state.empty()) request.state = StateNamed(state);
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
@@ -102,6 +104,8 @@ class SchedulerTest : public testing::Test {
   Time deadline = Time::max();
   Time expiry = Time::max();
   bool trial = false;
+  std::uint32_t sm_percent = 100;
+  std::uint32_t most_on_gpu = 0;
   Bytes free{};
 };
 

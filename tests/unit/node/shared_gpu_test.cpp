@@ -1,0 +1,138 @@
+// Requests of functions that have a part of a GPU: how many of them a GPU is given, and which wait for which.
+#include <chrono>
+#include <random>
+
+#include "tests/unit/node/scheduler_fixture.hpp"
+
+namespace troupe::node::shared_gpu_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+class SharedGpu : public SchedulerTest {
+ protected:
+  SharedGpu() : SchedulerTest({.concurrency = 1, .swap_ahead = 2}) {  // two places
+    Gpus(1);
+    Model("m", 10);
+    Submit(1, "m");
+    Serve(Next());
+  }
+  void SubmitMany(std::uint64_t first, int count, const std::string& function) {
+    for (int i = 0; i < count; ++i) Submit(first + static_cast<std::uint64_t>(i), "m", function);
+  }
+  // How many of the function's requests are dispatched now.
+  std::size_t Dispatched() { return Decide().size(); }
+  Consequences Ended(const Dispatch& dispatch, Duration pause) {
+    return scheduler.Apply(
+        RunDone{.gpu = dispatch.gpu, .request = dispatch.request, .took = milliseconds(1), .pause = pause},
+        now);
+  }
+};
+
+TEST_F(SharedGpu, RunsAreCountedByTheirPartOfTheSms) {
+  SubmitMany(10, 30, "whole");
+  EXPECT_EQ(Dispatched(), 2u);
+}
+
+TEST_F(SharedGpu, RunsOnASmallPartFindPlacesByWhatTheyTake) {
+  sm_percent = 12;
+  SubmitMany(10, 30, "small");
+  EXPECT_EQ(Dispatched(), 17u)
+      << "sixteen take 192 percent of the SMs, and the next finds less than two taken";
+  scheduler.Check();
+}
+
+TEST_F(SharedGpu, AFunctionWithFewInstancesLeavesPlacesToOthersOfItsModel) {
+  sm_percent = 12;
+  most_on_gpu = 3;
+  SubmitMany(10, 20, "few");
+  EXPECT_EQ(Dispatched(), 3u);
+  most_on_gpu = 0;
+  SubmitMany(40, 5, "other");
+  const auto others = Decide();
+  ASSERT_EQ(others.size(), 5u);
+  for (const Dispatch& dispatch : others) EXPECT_GE(dispatch.request.sequence, 40u);
+  scheduler.Check();
+}
+
+TEST_F(SharedGpu, AFunctionWhoseWindowIsUsedUpWaitsUntilTheNextOneAndOthersPass) {
+  most_on_gpu = 2;
+  SubmitMany(10, 4, "quota");
+  const auto first = Decide();
+  ASSERT_EQ(first.size(), 2u);
+  for (const Dispatch& dispatch : first) Ended(dispatch, milliseconds(300));
+  EXPECT_EQ(Dispatched(), 0u);
+  EXPECT_EQ(scheduler.NextDue(), now + milliseconds(300));
+  most_on_gpu = 0;
+  Submit(40, "m", "other");
+  const auto other = Decide();
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_EQ(other[0].request.sequence, 40u);
+  Ended(other[0], {});
+  now += milliseconds(299);
+  EXPECT_EQ(Dispatched(), 0u);
+  now += milliseconds(1);
+  EXPECT_EQ(Dispatched(), 2u);
+  scheduler.Check();
+}
+
+TEST_F(SharedGpu, WhatWaitsForItsFunctionHoldsNoGpuFromOthers) {
+  most_on_gpu = 1;
+  SubmitMany(10, 2, "few");
+  const auto held = Decide();
+  ASSERT_EQ(held.size(), 1u);
+  most_on_gpu = 0;
+  // Far more requests than may pass one that waits for a place.
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    Submit(100 + i, "m", "other");
+    const auto other = Decide();
+    ASSERT_EQ(other.size(), 1u) << i;
+    Ended(other[0], {});
+  }
+  Ended(held[0], {});
+  EXPECT_EQ(Dispatched(), 1u);
+}
+
+TEST_F(SharedGpu, AWorkerThatIsLostTakesNoPlacesWithIt) {
+  sm_percent = 30;
+  most_on_gpu = 3;
+  SubmitMany(10, 8, "f");
+  EXPECT_EQ(Dispatched(), 3u);
+  scheduler.Apply(WorkerLost{0, "killed"}, now);
+  scheduler.Check();
+  Ready(0);
+  EXPECT_EQ(Dispatched(), 1u) << "a request that lost its worker runs alone";
+  scheduler.Check();
+}
+
+// Whatever comes, ends, pauses and dies: places come back, and each request is served in the end.
+TEST_F(SharedGpu, EveryRequestIsServedInTheEnd) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<Dispatch> running;
+    std::uint64_t submitted = 1000 * seed;
+    std::size_t served = 0;
+    const std::uint64_t until = submitted + 60;
+    while (submitted < until || !running.empty() || scheduler.waiting() > 0) {
+      if (submitted < until && random() % 2 == 0) {
+        const auto function = random() % 4;
+        sm_percent = static_cast<std::uint32_t>(1 + 25 * function);
+        most_on_gpu = static_cast<std::uint32_t>(function);
+        Submit(submitted++, "m", "f" + std::to_string(function));
+      }
+      for (Dispatch& dispatch : Decide()) running.push_back(std::move(dispatch));
+      scheduler.Check();
+      if (!running.empty() && random() % 3 != 0) {
+        const std::size_t at = random() % running.size();
+        Ended(running[at], random() % 4 == 0 ? milliseconds(random() % 50 + 1) : Duration(0));
+        running.erase(running.begin() + static_cast<std::ptrdiff_t>(at));
+        ++served;
+      }
+      now += milliseconds(random() % 20);
+    }
+    EXPECT_EQ(served, 60u) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::node::shared_gpu_test
