@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from harness import E2eTest, eventually, main
+from harness import E2eTest, Load, eventually, main
 from harness.networks import scale
 from harness.shell import Shell
 
@@ -111,6 +111,41 @@ class Apply(E2eTest):
         self.write("kind: function\nname: times\nmodel: times-2.onnx\n---" + FLOW.replace("function: times", "fun: times"))
         done = self.shell.run("apply", "-f", wrong, code=2)
         self.assertIn("line 11: step 'first' has no 'fun'", done.stderr)
+
+    def test_a_change_of_the_sharing_alone_updates_the_version_that_is_served(self):
+        function = "kind: function\nname: times\nmodel: times-2.onnx\n"
+        file = self.write(function + "sm_partition: 24%\n")
+        self.shell.text("apply", "-f", file)
+        self.answers("1")
+        load = Load(lambda: self.gateway.http.ask("times", X).good(), threads=2)
+        load.wait(10)
+        file = self.write(function + "quota_request: 30%\nquota_limit: 80%\ngpu_mem: 1GiB\nmax_batch: 8\n")
+        out = self.shell.text("apply", "-f", file)
+        self.assertIn("~ function times version 1\n    sm_partition: 24% -> -\n    quota_request: - -> 30%\n", out)
+        self.assertIn("function times version 1 is changed\n", out)
+        self.assertEqual(self.shell.text("diff", "-f", file), "0 changes, 1 unchanged\n")
+        load.wait(10)
+        load.stop()
+        # What is wrong is told with its line before anything changes.
+        wrong = self.write(function + "quota_limit: 20%\nquota_request: 30%\n", "wrong.yml")
+        self.assertIn("wrong.yml:5: quota_request is 30 % and quota_limit 20 %",
+                      self.shell.error("apply", "-f", wrong, code=2))
+        wrong.write_text(function + "qouta_limit: 20%\n")
+        self.assertIn("wrong.yml:4: a function has no 'qouta_limit'; did you mean 'quota_limit'?",
+                      self.shell.error("apply", "-f", wrong, code=2))
+        # It is exported, written down, and there after a restart of the manager.
+        exported = self.shell.text("export", "times")
+        self.assertIn("    gpu_mem: 1GiB\n", exported)
+        self.assertEqual(self.shell.run("diff", "-f", "-", stdin=exported).stdout, "0 changes, 1 unchanged\n")
+        lines = self.shell.text("audit", "--data", self.manager.settings["data"], "--what", "function", "--last", "1000")
+        self.assertIn("function.update", lines)
+        self.assertIn("quota_request 30%, quota_limit 80%, gpu_mem 1GiB, max_batch 8", lines)
+        port = self.address.rpartition(":")[2]
+        self.assertEqual(self.manager.terminate(), 0)
+        self.manager = self.start("manager", "manager", manager=f"127.0.0.1:{port}")
+        eventually(lambda: set(self.gateway.http.members().values()) == {"ALIVE"}, "the members are back")
+        self.assertEqual(self.shell.text("apply", "-f", file), "0 changes, 1 unchanged\n")
+        self.assertEqual(len(self.shell.json("function", "list")["functions"]), 1)
 
     def test_a_canary_gets_its_share_and_keeps_it_over_a_restart(self):
         file = self.write("kind: function\nname: times\nmodel: times-2.onnx\n")

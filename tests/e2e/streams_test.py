@@ -54,12 +54,57 @@ class Streams(E2eTest):
         self.assertIn("SMs       64; shares of 8, 16, 24, ..., 56, 64", shell.text("gpu", "show", "one/0"))
         shown = shell.text("function", "show", "eighth")
         self.assertIn("precision  bf16", shown)
-        self.assertIn("SM share   12 %\n           8 of 64 SMs on one/0", shown)
-        self.assertNotIn("SM share", shell.text("function", "show", "whole"))
+        self.assertIn("sharing    sm_partition   12 %       declared\n", shown)
+        self.assertIn("max_instances  8          default: 100 % / 12 %\n", shown)
+        self.assertIn("SM share   8 of 64 SMs on one/0", shown)
+        whole = shell.text("function", "show", "whole")
+        self.assertIn("sharing    sm_partition   100 %      default: all SMs\n", whole)
+        self.assertNotIn("SM share", whole)
         for name, least in (("eighth", 0.160), ("whole", 0.020), ("eighth", 0.160)):
             began = time.monotonic()
             daemon.http.infer(name, {"x": np.zeros((1, 4), np.float32)})
             self.assertGreaterEqual(time.monotonic() - began, least, name)
+
+    def test_a_function_is_updated_while_requests_flow_and_the_next_run_obeys(self):
+        profile = self.directory / "profile"
+        profile.write_text("default 20ms\n")
+        daemon = self.start("one", "all", gpus=1, compute="timed", profile=profile, gpu_sms=64,
+                            concurrency=4).wait_serving(gpus=1)
+        http, zeros = daemon.http, {"x": np.zeros((1, 4), np.float32)}
+        http.deploy("net", scale(2)).good()
+        shell = Shell(daemon.address("manager"), self.directory)
+        load = Load(lambda: http.ask("net", zeros).good(), threads=3)
+        load.wait(10)
+        before = daemon.workers()
+        self.assertEqual(shell.text("function", "update", "net", "--sm-partition", "50%", "--quota-limit", "80"),
+                         "net version 1: sm_partition 50 %, quota_limit 80 %\n")
+        load.wait(10)
+        updated = http.call("POST", "/v2/troupe/functions/net/sharing?sm_partition=25&max_instances=4").good().json
+        self.assertEqual(updated[0]["record"]["sharing"]["quota_limit"], 80)
+        load.wait(10)
+        # What does not go with the rest is refused, and nothing changes.
+        error = shell.error("function", "update", "net", "--sm-partition", "26%", code=1)
+        self.assertIn("max_instances is 4, and so many runs of an sm_partition of 26 % take 104 %", error)
+        self.assertIn("give 3 instances at most", error)
+        self.assertIn("weights take", shell.error("function", "update", "net", "--gpu-mem", "1B", code=1))
+        refused = http.call("POST", "/v2/troupe/functions/net/sharing?quota_request=81")
+        self.assertEqual(refused.code, 400)
+        self.assertIn("quota_limit 80 %", refused.error)
+        self.assertEqual({entry["name"]: (entry["value"], entry["source"]) for entry in
+                          shell.json("function", "show", "net")["functions"][0]["sharing"]},
+                         {"sm_partition": ("25", "DECLARED"), "quota_request": ("0", "DEFAULT"),
+                          "quota_limit": ("80", "DECLARED"), "gpu_mem": ("0", "DEFAULT"),
+                          "max_instances": ("4", "DECLARED"), "max_batch": ("0", "DEFAULT")})
+        load.wait(10)
+        self.assertGreaterEqual(load.stop(), 40)
+        self.assertEqual(daemon.workers(), before, "no worker was started again")
+        # An eighth of the SMs takes eight times as long.
+        shell.text("function", "update", "net", "--sm-partition", "12%")
+        began = time.monotonic()
+        http.infer("net", zeros)
+        self.assertGreaterEqual(time.monotonic() - began, 0.160)
+        versions = [entry["record"]["key"]["version"] for entry in shell.json("function", "list")["functions"]]
+        self.assertEqual(versions, ["1"])
 
     def test_what_would_be_late_goes_before_what_can_wait(self):
         # While `first` computes for two seconds, the 40 MiB of `coming` begin to come, which takes three. Then `here` could

@@ -76,7 +76,8 @@ TEST_F(FunctionRegistryTest, PrecisionAndPartitionAreOnesThatThereAre) {
     EXPECT_EQ(command->record().precision(), proto::PRECISION_FP16);
   }
   wish.mutable_record()->mutable_sharing()->set_sm_partition(101);
-  EXPECT_THAT(registry.ValidateDeploy(wish).status().message(), HasSubstr("sm_partition is 101 %; give 1 to 100 percent"));
+  EXPECT_THAT(registry.ValidateDeploy(wish).status().message(),
+              HasSubstr("sm_partition is 101 %; give 1 to 100 percent"));
   wish.mutable_record()->mutable_sharing()->set_sm_partition(50);
   wish.mutable_record()->set_precision(static_cast<proto::Precision>(9));
   EXPECT_THAT(registry.ValidateDeploy(wish).status().message(), HasSubstr("fp32, tf32, bf16, fp16"));

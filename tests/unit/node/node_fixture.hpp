@@ -125,6 +125,9 @@ class NodeTest : public testing::Test {
 
   [[nodiscard]] std::size_t Numbered() const { return node_.names(); }
 
+  // What the node saved last of what it had adopted.
+  [[nodiscard]] const proto::ClusterUpdate& saved() const { return saved_; }
+
   Time now{};
 
  private:
@@ -202,7 +205,8 @@ class NodeTest : public testing::Test {
   static std::string Line(const RestoreImage&) { return "restore image"; }
   static std::string Line(const ForgetImage&) { return "forget image"; }
   static std::string Line(const SaveProfiles&) { return "save profiles"; }
-  static std::string Line(const SaveAdopted& save) {
+  std::string Line(const SaveAdopted& save) {
+    saved_ = save.adopted;
     return absl::StrCat("save ", save.adopted.functions_size(), " adopted");
   }
   static std::string Line(const ReadMeters&) { return "read meters"; }
@@ -220,6 +224,7 @@ class NodeTest : public testing::Test {
 
   const NodeSettings settings_;
   Node node_;
+  proto::ClusterUpdate saved_;
   std::map<GpuIndex, std::uint64_t> lives_;
   std::map<std::pair<GpuIndex, std::string>, proto::WorkerOrder> orders_;  // the latest order of each kind
 };

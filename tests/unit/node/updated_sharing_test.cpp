@@ -1,0 +1,85 @@
+// How a function shares its GPUs, changed while the node serves it: the next run obeys.
+#include <google/protobuf/util/message_differencer.h>
+
+#include "tests/unit/node/node_fixture.hpp"
+
+namespace troupe::node::updated_sharing_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class UpdatedSharing : public NodeTest {
+ protected:
+  // Function "f" is adopted with a quarter of the SMs, and resident after a first run.
+  UpdatedSharing() : NodeTest(Settings(1)) {
+    Up(0);
+    Hello(7);
+    record_.mutable_sharing()->set_sm_partition(24);
+    record_.set_revision(1);
+    Adopt(record_);
+    Answered(0, "prepare");
+    On(ClusterChanged{Update()});
+    Submit(1, "f");
+    Answered(0, "swap-in");
+    EXPECT_EQ(OrderOf(0, "run").run().sharing().sm_partition(), 24u);
+  }
+  proto::ClusterUpdate Update() {
+    proto::ClusterUpdate update;
+    update.set_since(record_.revision() - 1);
+    update.set_revision(record_.revision());
+    *update.add_functions() = record_;
+    return update;
+  }
+  Lines Change(const proto::GpuSharing& sharing) {
+    *record_.mutable_sharing() = sharing;
+    record_.set_revision(record_.revision() + 1);
+    return On(ClusterChanged{Update()});
+  }
+
+  proto::FunctionRecord record_ = Function("f");
+};
+
+proto::GpuSharing Half() {
+  proto::GpuSharing sharing;
+  sharing.set_sm_partition(50);
+  sharing.set_quota_request(30);
+  sharing.set_quota_limit(80);
+  sharing.set_gpu_mem(MiB(200).count());
+  sharing.set_max_instances(2);
+  sharing.set_max_batch(4);
+  return sharing;
+}
+
+TEST_F(UpdatedSharing, TheNextRunObeysAndNothingIsFetchedOrPreparedForIt) {
+  EXPECT_THAT(Change(Half()), IsEmpty()) << "the run that is under way goes on";
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK"));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre("order 0 run packed-f")) << "the model is resident as before";
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(OrderOf(0, "run").run().sharing(), Half()));
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 2 OK"));
+}
+
+TEST_F(UpdatedSharing, WhatIsTakenBackAppliesNoMore) {
+  EXPECT_THAT(Change({}), IsEmpty());
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK"));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre("order 0 run packed-f"));
+  EXPECT_EQ(OrderOf(0, "run").run().sharing().ByteSizeLong(), 0u);
+}
+
+TEST_F(UpdatedSharing, ARequestThatRunsAgainObeysWhatItsFunctionHasThen) {
+  Change(Half());
+  EXPECT_THAT(Report(0, proto::ExecutorReport::DOWN), IsEmpty());
+  Up(0);
+  EXPECT_EQ(OrderOf(0, "run").run().sharing().sm_partition(), 50u);
+}
+
+// The file of adopted functions is what a node serves by that starts while its manager is away.
+TEST_F(UpdatedSharing, IsRememberedForAStartWithoutTheManager) {
+  EXPECT_THAT(On(TimerFired{Timer::kSaveAdopted}), ElementsAre("save 1 adopted"));
+  Change(Half());
+  EXPECT_THAT(On(TimerFired{Timer::kSaveAdopted}), ElementsAre("save 1 adopted"));
+  EXPECT_EQ(saved().functions(0).sharing().quota_limit(), 80u);
+}
+
+}  // namespace
+}  // namespace troupe::node::updated_sharing_test
