@@ -1,4 +1,4 @@
-// Policies by name. A policy fills one of eight slots; each slot has one explicit table in the room that
+// Policies by name. A policy fills one of nine slots; each slot has one explicit table in the room that
 // decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
 // slot.
 #pragma once
@@ -21,6 +21,7 @@ struct PolicyNames {
   std::string swap = "grouped";               // gpu/swap/swap_policy.hpp
   std::string prefetch = "forecast";          // node/scheduling/policies/prefetch_policy.hpp
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
+  std::string batching = "off";               // node/scheduling/policies/batching_policy.hpp
   std::string binding;
 };
 

@@ -28,6 +28,14 @@ struct RequestId {
 using GpuIndex = std::uint32_t;
 inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 
+// Which requests may be answered by one run: those with the same `kind` of one function.
+struct BatchTerms {
+  std::string kind{};       // the function's version and precision; "": the request has a run of its own
+  std::uint32_t rows = 1;   // its leading dimension
+  std::uint32_t most = 1;   // rows of the run
+  Bytes inlined{};          // of its inputs, that lie in the order to the worker
+};
+
 // A request as the scheduler sees it; its tensors stay with their owner.
 struct NodeRequest {
   RequestId id{};
@@ -39,6 +47,7 @@ struct NodeRequest {
   double percentile = 0;        // of the function's SLO; 0: the default
   bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
   StateNumber state{};  // the device state that its run reads and advances; none: it has no state
+  BatchTerms batch{};
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
@@ -55,6 +64,7 @@ enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 // dies.
 struct Dispatch {
   RequestId request{};
+  std::vector<RequestId> members{};  // further requests that its run answers: RunDone tells of all of them
   ModelNumber model{};
   GpuIndex gpu = 0;
   SwapSource source = SwapSource::kResident;

@@ -49,6 +49,10 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     const bool runs =
         choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
     if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
+      if (const auto until = parts_.batches.Awaits(entry, tables_.gpus.at(choice.gpu), now)) {
+        parts_.look_again = std::min(parts_.look_again, *until);
+        continue;
+      }
       parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));
       if (!hits_only) {
         NotePassed(left);

@@ -24,6 +24,7 @@ enum class Planted {
   kCountedTwice,    // gateways count each request twice
   kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
   kUncutRun,        // runs go on beyond their limit
+  kSwappedMembers,  // two requests of a batch get each other's outputs
   kUnmended,        // a fault stays
 };
 struct PlantedName {
@@ -31,7 +32,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 14>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 15>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 
