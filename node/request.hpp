@@ -30,10 +30,10 @@ inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 
 // Which requests may be answered by one run: those with the same `kind` of one function.
 struct BatchTerms {
-  std::string kind{};       // the function's version and precision; "": the request has a run of its own
-  std::uint32_t rows = 1;   // its leading dimension
-  std::uint32_t most = 1;   // rows of the run
-  Bytes inlined{};          // of its inputs, that lie in the order to the worker
+  std::string kind{};      // the function's version and precision; "": the request has a run of its own
+  std::uint32_t rows = 1;  // its leading dimension
+  std::uint32_t most = 1;  // rows of the run
+  Bytes inlined{};         // of its inputs, that lie in the order to the worker
 };
 
 // A request as the scheduler sees it; its tensors stay with their owner.

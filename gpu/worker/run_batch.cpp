@@ -35,13 +35,14 @@ absl::Status RunBatch::Check(const proto::RunOrder& order) {
         absl::StrCat("a batch of ", order.members_size() + 1, " requests is too large; at most ", kMost));
   }
   if (!order.stateful().empty() || order.by_layer())
-    return absl::InvalidArgumentError("runs with state, and runs whose weights come by layer, are not joined");
+    return absl::InvalidArgumentError(
+        "runs with state, and runs whose weights come by layer, are not joined");
   const auto requests = static_cast<std::size_t>(order.members_size()) + 1;
   for (std::size_t request = 0; request < requests; ++request) {
     const Inputs& inputs = InputsOf(order, request);
     if (RowsOf(inputs) <= 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("request ", request, " of a batch does not have one leading dimension for all inputs"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "request ", request, " of a batch does not have one leading dimension for all inputs"));
     }
     if (inputs.size() != order.inputs_size())
       return absl::InvalidArgumentError("the requests of a batch have different inputs");
@@ -90,9 +91,9 @@ absl::Status RunBatch::CheckDivisible(std::span<const proto::TensorSpec> outputs
   if (!joined()) return absl::OkStatus();
   for (const proto::TensorSpec& output : outputs) {
     if (!output.shape().empty() && output.shape(0) == all_) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("a batch of ", rows_.size(), " requests with ", all_, " rows gives the output ",
-                     FormatSpec(output), ", which cannot be divided among them"));
+    return absl::UnimplementedError(absl::StrCat("a batch of ", rows_.size(), " requests with ", all_,
+                                                 " rows gives the output ", FormatSpec(output),
+                                                 ", which cannot be divided among them"));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,8 @@ WorkerMeter::Payer WorkerMeter::PayerOf(const proto::WorkerOrder& order, const S
   if (page_ == nullptr) return {};
   if (order.has_swap_in()) return {.key = order.swap_in().meter()};
   if (!order.has_run() || order.run().meter().empty()) return {};
-  return {.key = order.run().meter(), .share = ladder.For(order.run().sharing().sm_partition()),
+  return {.key = order.run().meter(),
+          .share = ladder.For(order.run().sharing().sm_partition()),
           .runs = static_cast<std::uint32_t>(order.run().members_size()) + 1};
 }
 

@@ -19,8 +19,8 @@ class WorkerMeter {
 
   // Who pays for an order.
   struct Payer {
-    std::string key{};  // empty: the order is not metered
-    SmShare share{};    // of its runs; of no SMs: they pay for the whole device
+    std::string key{};       // empty: the order is not metered
+    SmShare share{};         // of its runs; of no SMs: they pay for the whole device
     std::uint32_t runs = 1;  // requests that the run answers: each counts, and the time is theirs together
   };
   [[nodiscard]] Payer PayerOf(const proto::WorkerOrder& order, const ShareLadder& ladder) const;

@@ -28,10 +28,11 @@ bool Matches(const proto::TensorSpec& given, const proto::TensorSpec& declared) 
 }  // namespace
 
 std::uint32_t MostRows(const proto::FunctionRecord& function, const BatchingRules& rules) {
-  if (!rules.Joins() || !function.state().empty() || function.run_limit_ns() > 0 || !OnlyRowsOpen(function.inputs()) ||
-      !OnlyRowsOpen(function.outputs()))
+  if (!rules.Joins() || !function.state().empty() || function.run_limit_ns() > 0 ||
+      !OnlyRowsOpen(function.inputs()) || !OnlyRowsOpen(function.outputs()))
     return 1;
-  const std::uint32_t asked = function.sharing().max_batch() == 0 ? rules.most : function.sharing().max_batch();
+  const std::uint32_t asked =
+      function.sharing().max_batch() == 0 ? rules.most : function.sharing().max_batch();
   return std::bit_floor(std::min(asked, kMostBatch));
 }
 

@@ -51,8 +51,8 @@ Company Batches::CompanyOf(const RequestEntry& leader, const Gpu& gpu, Bytes nee
   const Bytes one = tables_.models[leader.model].activation;
   const Bytes room = gpu.Free() > need ? gpu.Free() - need : Bytes();
   const auto sizes = tables_.batches.SizesOn(leader.model, gpu.index, leader.request.batch.most, one, room);
-  const BatchChoice choice = ChooseBatch(
-      {.now = now, .backlog = gpu.work.Left(now), .candidates = candidates, .sizes = sizes});
+  const BatchChoice choice =
+      ChooseBatch({.now = now, .backlog = gpu.work.Left(now), .candidates = candidates, .sizes = sizes});
   if (choice.requests < 2) return company;
   company.members.assign(joining.begin() + 1, joining.begin() + static_cast<std::ptrdiff_t>(choice.requests));
   company.run = choice.run;

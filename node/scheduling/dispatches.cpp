@@ -164,7 +164,8 @@ void Dispatches::Divide(const Dispatch& dispatch, HeldRequest& leader, proto::Wo
     auto outputs = std::move(*leader.run.mutable_run()->mutable_outputs());
     member.run = leader.run;
     *leader.run.mutable_run()->mutable_outputs() = std::move(outputs);
-    if (i < parts.size()) *member.run.mutable_run()->mutable_outputs() = std::move(*parts[i].mutable_outputs());
+    if (i < parts.size())
+      *member.run.mutable_run()->mutable_outputs() = std::move(*parts[i].mutable_outputs());
     member.serial = 0;
     member.batch = static_cast<std::uint32_t>(members) + 1;
   }

@@ -95,7 +95,8 @@ struct SchedulerTables {
   std::uint32_t links = 1;  // of those
   GpuTable gpus;
   HeldGpus held;
-  std::vector<std::vector<RequestEntry*>> pipelines;  // by GPU; in the order of dispatch, the requests of a batch among them
+  std::vector<std::vector<RequestEntry*>>
+      pipelines;  // by GPU; in the order of dispatch, the requests of a batch among them
   FunctionStates states;
   Broadcasts broadcasts;
   FunctionBinding binding;                            // instead of homes, where it is not late

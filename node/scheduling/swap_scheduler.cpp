@@ -26,13 +26,12 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
     return absl::InvalidArgumentError(absl::StrCat("the binding '", names.binding,
                                                    "' was given the gpu policy '", names.gpu,
                                                    "', which uses any GPU; choose the gpu policy 'bound'"));
-  return SchedulerPolicies{
-      .ordering = *ordering,
-      .gpu = *gpu,
-      .eviction = *eviction,
-      .prefetch = *prefetch,
-      .binding = *binding,
-      .batching = *batching};
+  return SchedulerPolicies{.ordering = *ordering,
+                           .gpu = *gpu,
+                           .eviction = *eviction,
+                           .prefetch = *prefetch,
+                           .binding = *binding,
+                           .batching = *batching};
 }
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,

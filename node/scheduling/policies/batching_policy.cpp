@@ -41,8 +41,7 @@ std::span<const PolicyEntry<BatchingRules>> BatchingPolicies() {
       {"greedy", "a request takes along what waits for the same function, where that makes no request late",
        BatchingRules{.most = kDefaultMost}},
       {"slack", "and waits for company as far as its deadline lets it, while its GPU is busy anyway",
-       BatchingRules{
-           .most = kDefaultMost, .spare_percent = 50, .longest = std::chrono::milliseconds(100)}},
+       BatchingRules{.most = kDefaultMost, .spare_percent = 50, .longest = std::chrono::milliseconds(100)}},
   }};
   return kTable;
 }

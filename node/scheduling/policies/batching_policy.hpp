@@ -45,9 +45,10 @@ struct BatchCandidate {
 };
 struct BatchView {
   Time now{};
-  Duration backlog{};                            // what the GPU has to do before the run
-  std::span<const BatchCandidate> candidates{};  // in the order in which they would run; the first is dispatched
-  std::span<const BatchSize> sizes{};            // one row, two, four, ...
+  Duration backlog{};  // what the GPU has to do before the run
+  std::span<const BatchCandidate>
+      candidates{};                    // in the order in which they would run; the first is dispatched
+  std::span<const BatchSize> sizes{};  // one row, two, four, ...
 };
 struct BatchChoice {
   std::size_t requests = 1;  // the first so many of the candidates
