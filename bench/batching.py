@@ -7,12 +7,12 @@ usage: batching.py [--build DIR] [--shared DIR] [--rounds N] [--seconds S] [--mo
     bert_tiny   an encoder of two layers, 128 wide, for 64 tokens (random weights, made here)
     resnet50    light_resnet50 of the models beside the project, with an open batch
 
-One GPU, one daemon for each `batching` policy, measured in turn. A function's SLO is --slo times what one of its runs takes
+One GPU, one daemon for each `batching` policy, measured in turn; the figures go to build/bench/sharing.json. A function's SLO is --slo times what one of its runs takes
 alone. A closed loop of more and more connections finds the highest rate at which 98 of 100 requests meet the SLO:
 
-  batching_gain/MODEL       that rate with the policy over the one with `off`, of each policy but `off`
-  batching_rate/MODEL       the rates themselves
-  batching_p50/MODEL        median latency of requests that come one at a time, over that with `off`
+  batching_gain/MODEL             that rate with `slack` over the one with `off`; batching_gain/MODEL/greedy: with `greedy`
+  batching_rate/MODEL/POLICY      the rates themselves
+  batching_p50/MODEL[/greedy]     median latency of requests at a fifth of what one connection gets, over that with `off`
 """
 import argparse
 import json
@@ -53,7 +53,7 @@ def open_batch(model):
             continue
         shape = numpy_helper.to_array(init).copy()
         if shape[0] == 1:
-            shape[0] = 0 if (shape != -1).all() or shape[0] != -1 else 1
+            shape[0] = 0  # as many as come in
             init.CopyFrom(numpy_helper.from_array(shape, init.name))
     return model
 
@@ -215,8 +215,19 @@ def measure(report, arguments):
             report.add(f"batching_rate/{name}/{policy}", rates[policy], "1/s", "off", rates["off"])
             if policy == "off":
                 continue
-            report.add(f"batching_gain/{name}/{policy}", [a / b for a, b in zip(rates[policy], rates["off"])], "x")
-            report.add(f"batching_p50/{name}/{policy}", [a / b for a, b in zip(medians[policy], medians["off"])], "x")
+            suffix = "" if policy == "slack" else f"/{policy}"
+            report.add(f"batching_gain/{name}{suffix}", [a / b for a, b in zip(rates[policy], rates["off"])], "x")
+            report.add(f"batching_p50/{name}{suffix}", [a / b for a, b in zip(medians[policy], medians["off"])], "x")
+
+
+def keep_others(report):
+    """The other figures of build/bench/sharing.json stay."""
+    if not report.path.exists():
+        return
+    others = [figure for figure in json.loads(report.path.read_text())["figures"]
+              if not figure["name"].startswith("batching_")]
+    report.ratios = [figure.get("ratio") for figure in others] + report.ratios
+    report.figures = others + report.figures
 
 
 def add_arguments(parser):
@@ -237,6 +248,7 @@ def main():
     arguments.build = arguments.build.resolve()
     report = Report("sharing", note=f"one virtual GPU, real compute, SLO {arguments.slo:g} times a request alone")
     measure(report, arguments)
+    keep_others(report)
     report.write()
     return 0
 

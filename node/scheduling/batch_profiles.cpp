@@ -32,7 +32,13 @@ void BatchProfiles::Observe(ModelId model, std::uint32_t rows, Duration computed
   const auto found = models_.find(model);
   const std::size_t at = IndexOf(rows);
   if (found == models_.end() || at == kSizes || computed <= Duration()) return;
-  Size& size = found->second.sizes[at];
+  Profile& profile = found->second;
+  Size& size = profile.sizes[at];
+  size.last = ++profile.runs;
+  // Not of one row, of which there is always a request now and then.
+  for (std::size_t other = 1; other < kSizes; ++other)
+    if (profile.runs - profile.sizes[other].last >= kForget)
+      profile.sizes[other].seen = std::min(profile.sizes[other].seen, kBelievedRuns - 1);
   if (!std::exchange(size.warm, true)) return;
   size.run.Observe(computed);
   ++size.seen;

@@ -25,7 +25,8 @@ class BatchProfiles {
   // Requests of this model are not joined any more: a run of several could not be divided among them.
   void Refuse(ModelId model);
   // A run with so many rows took so long. The first one of a size, in which its plan meets its memory, does not
-  // count; nor do runs of models without prepared sizes.
+  // count; nor do runs of models without prepared sizes. A size that was not used for kForget runs is not
+  // believed any more, and tried again: what made it slow may be over.
   void Observe(ModelId model, std::uint32_t rows, Duration computed);
 
   // Requests of the model may be joined on some GPU.
@@ -39,15 +40,18 @@ class BatchProfiles {
 
  private:
   static constexpr std::size_t kSizes = 7;  // 1 to kMostBatch rows
+  static constexpr std::uint64_t kForget = 512;
   struct Size {
     RunningEstimate run{};
     std::uint32_t seen = 0;
     bool warm = false;
+    std::uint64_t last = 0;  // of the model's runs
     Bytes activation{};
     std::vector<GpuIndex> gpus{};  // with a plan; not told of one row, which every GPU prepares
   };
   struct Profile {
     std::array<Size, kSizes> sizes{};
+    std::uint64_t runs = 0;  // of all sizes
     bool refused = false;
   };
   // kSizes: it is not a power of two, or too large.

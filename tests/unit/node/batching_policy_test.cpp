@@ -149,6 +149,19 @@ TEST(BatchTerms, ARequestHasTheShapesOfItsFunction) {
   EXPECT_NE(BatchTermsOf(other, RequestOf({2, 4}), rules).kind, terms.kind);
 }
 
+TEST(BatchProfiles, ASizeThatIsNotUsedIsTriedAgain) {
+  BatchProfiles profiles;
+  profiles.Prepared(1, 0, 2, MiB(1));
+  for (int i = 0; i < 4; ++i) profiles.Observe(1, 2, milliseconds(30));
+  for (int i = 0; i < 10; ++i) profiles.Observe(1, 1, milliseconds(10));
+  const auto seen = [&] { return profiles.SizesOn(1, 0, 2, MiB(1), MiB(1))[1].seen; };
+  EXPECT_EQ(seen(), kBelievedRuns);
+  for (int i = 0; i < 512; ++i) profiles.Observe(1, 1, milliseconds(10));
+  EXPECT_LT(seen(), kBelievedRuns);
+  profiles.Observe(1, 2, milliseconds(30));
+  EXPECT_EQ(seen(), kBelievedRuns);
+}
+
 TEST(BatchProfiles, SizesByGpuAndRoom) {
   BatchProfiles profiles;
   EXPECT_TRUE(profiles.SizesOn(1, 0, 8, MiB(1), MiB(9)).empty());
