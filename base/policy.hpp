@@ -22,6 +22,7 @@ struct PolicyNames {
   std::string prefetch = "forecast";          // node/scheduling/policies/prefetch_policy.hpp
   std::string sharing = "fast";               // gpu/sharing/sharing_policy.hpp
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
+  std::string batching = "off";               // node/scheduling/policies/batching_policy.hpp
   std::string binding;
 };
 

@@ -82,16 +82,24 @@ struct CountedTime {
   Duration total = Duration::zero();
 };
 
+// Runs that answered the same number of requests.
+struct BatchStatistics {
+  CountedTime compute_input;
+  CountedTime compute_infer;
+  CountedTime compute_output;
+};
+
 struct FunctionStatistics {
   std::int64_t last_inference_unix_ms = 0;
   std::uint64_t inference_count = 0;  // requests answered well
-  std::uint64_t execution_count = 0;  // runs on a GPU (equal unless requests were run together or again)
+  std::uint64_t execution_count = 0;  // runs on a GPU: fewer where requests were joined
   CountedTime success;
   CountedTime fail;
   CountedTime queue;
   CountedTime compute_input;  // copying inputs and swapping in
   CountedTime compute_infer;
   CountedTime compute_output;
+  std::map<std::uint32_t, BatchStatistics> batches;  // by the number of requests
 };
 
 class InferenceService {

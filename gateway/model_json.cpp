@@ -44,6 +44,17 @@ json::object Counted(const CountedTime& time) {
   return {{"count", time.count}, {"ns", time.total.count()}};
 }
 
+json::array Batches(const FunctionStatistics& statistics) {
+  json::array out;
+  for (const auto& [size, batch] : statistics.batches) {
+    out.emplace_back(json::object{{"batch_size", size},
+                                  {"compute_input", Counted(batch.compute_input)},
+                                  {"compute_infer", Counted(batch.compute_infer)},
+                                  {"compute_output", Counted(batch.compute_output)}});
+  }
+  return out;
+}
+
 json::object Statistics(const FunctionInfo& function, const FunctionStatistics& statistics) {
   return {{"name", function.name},
           {"version", function.version},
@@ -58,7 +69,7 @@ json::object Statistics(const FunctionInfo& function, const FunctionStatistics& 
                                            {"compute_output", Counted(statistics.compute_output)},
                                            {"cache_hit", Counted({})},
                                            {"cache_miss", Counted({})}}},
-          {"batch_stats", json::array()}};
+          {"batch_stats", Batches(statistics)}};
 }
 
 // An empty body stands for an empty object.

@@ -28,6 +28,14 @@ struct RequestId {
 using GpuIndex = std::uint32_t;
 inline constexpr GpuIndex kNoGpu = ~GpuIndex{0};
 
+// Which requests may be answered by one run: those with the same `kind` of one function.
+struct BatchTerms {
+  std::string kind{};      // the function's version and precision; "": the request has a run of its own
+  std::uint32_t rows = 1;  // its leading dimension
+  std::uint32_t most = 1;  // rows of the run
+  Bytes inlined{};         // of its inputs, that lie in the order to the worker
+};
+
 // A request as the scheduler sees it; its tensors stay with their owner.
 struct NodeRequest {
   RequestId id{};
@@ -42,6 +50,7 @@ struct NodeRequest {
   std::uint32_t sm_percent = 100;  // of a GPU's SMs that its run takes
   // Runs of its function that one GPU is given at a time, at most; 0: as many as it has places for.
   std::uint32_t most_on_gpu = 0;
+  BatchTerms batch{};
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are
@@ -58,6 +67,7 @@ enum class SwapSource { kResident, kHost, kPeer, kLayers, kBroadcast };
 // dies.
 struct Dispatch {
   RequestId request{};
+  std::vector<RequestId> members{};  // further requests that its run answers: RunDone tells of all of them
   ModelNumber model{};
   GpuIndex gpu = 0;
   SwapSource source = SwapSource::kResident;

@@ -227,6 +227,11 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "needs the GPU or its link), or forecast (and what is asked for at regular intervals before its next "
        "request)",
        false, Policy(&PolicyNames::prefetch, node::FindPrefetchPolicy)},
+      {OptionGroup::kAdvanced, "batching",
+       "which waiting requests of a function one run answers: off (each has its own), greedy (what waits, where "
+       "it makes none late), or slack (and they wait for company as far as their deadlines let them, while the "
+       "GPU is busy)",
+       false, Policy(&PolicyNames::batching, node::FindBatchingPolicy)},
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",

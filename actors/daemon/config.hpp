@@ -79,6 +79,7 @@ struct PolicyConfig {
                     .swap = {},
                     .prefetch = {},
                     .memory = {},
+                    .batching = {},
                     .binding = {}};
 };
 struct FunctionConfig {

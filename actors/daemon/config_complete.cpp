@@ -34,9 +34,10 @@ absl::Status WrongAddress(const std::string& found, const std::string& expected)
 // The preset, and over it the slots that were named: in whichever order they were said.
 absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(config.policies.chosen, FindPreset(config.policies.preset));
-  for (const auto slot : {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu,
-                          &PolicyNames::eviction, &PolicyNames::swap, &PolicyNames::prefetch,
-                          &PolicyNames::memory, &PolicyNames::sharing, &PolicyNames::binding}) {
+  for (const auto slot :
+       {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
+        &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::sharing,
+        &PolicyNames::binding, &PolicyNames::batching}) {
     if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.

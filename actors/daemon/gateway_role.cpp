@@ -1,7 +1,11 @@
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <caf/scoped_actor.hpp>
+#include <cstdint>
+#include <map>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -22,6 +26,19 @@
 namespace troupe::actors {
 
 namespace {
+
+void ShowBatches(const std::map<std::uint32_t, std::uint64_t>& runs, Gauges& gauges) {
+  const std::vector<double> bounds = {1, 2, 4, 8, 16, 32};
+  std::vector<double> counts(bounds.size() + 1);
+  double requests = 0;
+  for (const auto& [size, count] : runs) {
+    const auto bucket = std::ranges::lower_bound(bounds, static_cast<double>(size)) - bounds.begin();
+    counts[static_cast<std::size_t>(bucket)] += static_cast<double>(count);
+    requests += static_cast<double>(size) * static_cast<double>(count);
+  }
+  gauges.SetHistogram("troupe_gateway_batch_size", "Requests that one run answered.", {}, bounds, counts,
+                      requests);
+}
 
 class GatewayRole final : public Role {
  public:
@@ -127,6 +144,7 @@ class GatewayRole final : public Role {
                 ToSeconds(totals.swap));
     gauges_.Set("troupe_compute_seconds_total", "Time that requests spent computing.", none,
                 ToSeconds(totals.compute));
+    ShowBatches(totals.batches, gauges_);
     caf::scoped_actor self(*common_.system);
     ShowSlos(slos_->Describe({}, Now(self.ptr())), gauges_);
     self->request(router_, kAskTimeout, proto::DescribeMember())

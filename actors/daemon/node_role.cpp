@@ -73,13 +73,14 @@ class NodeRole final : public Role {
     CacheOptions cache;
     cache.manager = common_.manager;
     spdlog::info(
-        "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, swap {}, link sharing {}, sharing "
+        "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, batching {}, swap {}, link sharing "
+        "{}, sharing "
         "{}, memory {}",
         config.policies.chosen.ordering, config.policies.chosen.gpu, config.policies.chosen.eviction,
         config.policies.chosen.prefetch,
         config.policies.chosen.binding.empty() ? "late" : config.policies.chosen.binding,
-        config.policies.chosen.swap, config.worker.link_sharing, config.policies.chosen.sharing,
-        config.policies.chosen.memory);
+        config.policies.chosen.batching, config.policies.chosen.swap, config.worker.link_sharing,
+        config.policies.chosen.sharing, config.policies.chosen.memory);
     actors_.cache = SpawnCache(*common_.system, std::move(cache), *repository_, *common_.directory);
     TROUPE_ASSIGN_OR_RETURN(auto states, States());
     MemberOptions member;

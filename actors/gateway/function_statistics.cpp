@@ -1,5 +1,7 @@
 #include "actors/gateway/function_statistics.hpp"
 
+#include <algorithm>
+
 namespace troupe::actors {
 
 namespace {
@@ -28,12 +30,22 @@ void FunctionStatistics::Observe(const proto::InferReply& reply, Duration took, 
   totals_.compute += Duration(times.compute_ns());
   function.last_inference_unix_ms = unix_ms;
   ++function.inference_count;
-  ++function.execution_count;
   Add(function.success, took);
   Add(function.queue, Duration(times.router_queue_ns() + times.node_queue_ns()));
-  Add(function.compute_input, Duration(times.swap_ns() + times.copy_ns() / 2));
+  const Duration input(times.swap_ns() + times.copy_ns() / 2), output(times.copy_ns() / 2);
+  Add(function.compute_input, input);
   Add(function.compute_infer, Duration(times.compute_ns()));
-  Add(function.compute_output, Duration(times.copy_ns() / 2));
+  Add(function.compute_output, output);
+  // A run that answered several requests is counted with the first of them. A node of an earlier release does
+  // not say how many they were: it joins none.
+  const std::uint32_t size = std::max(1u, reply.story().batch_size());
+  if (size > 1 && !reply.story().leads_batch()) return;
+  ++function.execution_count;
+  ++totals_.batches[size];
+  auto& batch = function.batches[size];
+  Add(batch.compute_input, input);
+  Add(batch.compute_infer, Duration(times.compute_ns()));
+  Add(batch.compute_output, output);
 }
 
 void FunctionStatistics::ObserveRun(const proto::FunctionKey& workflow, int code, Duration took,

@@ -2,6 +2,7 @@
 // view of them. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
@@ -24,6 +25,7 @@ class FunctionStatistics {
   struct Totals {
     std::uint64_t served = 0, failed = 0, hits = 0, retried = 0;
     Duration swap{}, compute{};
+    std::map<std::uint32_t, std::uint64_t> batches{};  // runs, by how many requests they answered
   };
   [[nodiscard]] Totals totals() const;
 

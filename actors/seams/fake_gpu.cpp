@@ -25,6 +25,11 @@ class SimpleGpu final : public FakeGpu {
     RunFor(Duration(), digest, deadline, now, std::move(done));
   }
 
+  void RunBatch(std::size_t requests, const std::string& digest, std::optional<Time> deadline, Time now,
+                Ran done) override {
+    RunFor(BatchTime(rates_.run, requests), digest, deadline, now, std::move(done));
+  }
+
   void RunFor(Duration length, const std::string& digest, std::optional<Time>, Time now, Ran done) override {
     const Time begin = std::max({now, compute_free_, loading_.contains(digest) ? link_free_ : Time{}});
     compute_free_ = begin + (length > Duration() ? length : rates_.run);

@@ -2,6 +2,7 @@
 // the worker's. One life of a worker has one; nothing of it is told after it has gone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,6 +39,11 @@ class FakeGpu {
                       Ran done) {
     Run(digest, deadline, now, std::move(done));
   }
+  // As Run, of a run that answers so many requests.
+  virtual void RunBatch(std::size_t /*requests*/, const std::string& digest, std::optional<Time> deadline,
+                        Time now, Ran done) {
+    Run(digest, deadline, now, std::move(done));
+  }
   // What was brought has gone. Of no concern to an engine that does not know of memory.
   virtual void Evict(const std::string& /*digest*/) {}
 };
@@ -46,6 +52,12 @@ class FakeGpu {
 template <class Order>
 std::optional<Time> DeadlineOf(const Order& order, Time now) {
   return order.has_deadline_in_ns() ? std::optional(now + Duration(order.deadline_in_ns())) : std::nullopt;
+}
+
+// How long a run takes that answers so many requests, where one of them takes `run`: half of it comes anew with
+// each.
+inline Duration BatchTime(Duration run, std::size_t requests) {
+  return run * static_cast<Duration::rep>(1 + requests) / 2;
 }
 
 struct FakeGpuRates {

@@ -39,7 +39,8 @@ class FakeMeters {
   // As a worker counts a run before it answers.
   void CountRun(const std::string& page, const proto::RunOrder& run, Duration computed) {
     const auto percent = run.sharing().sm_partition() == 0 ? 100 : run.sharing().sm_partition();
-    Count(page, run.meter(), static_cast<std::uint64_t>((computed * percent / 100).count()), 1, 0);
+    Count(page, run.meter(), static_cast<std::uint64_t>((computed * percent / 100).count()),
+          static_cast<std::uint64_t>(run.members_size()) + 1, 0);
   }
   // `open`: pages of workers that live.
   [[nodiscard]] std::vector<proto::MeterReading> Read(const std::set<std::string>& open) const {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/protobuf_adapter.hpp"
 #include "actors/core/time.hpp"
+#include "actors/seams/fake_answers.hpp"
 #include "actors/seams/fake_states.hpp"
 #include "base/wire_status.hpp"
 
@@ -320,20 +321,23 @@ class Worker : public caf::event_based_actor {
     running_ += shared_->profile.RunOf(digest);
     Fill();
     const auto length = shared_->profile.long_runs->OnGpu(digest, Duration(order.run().run_limit_ns()));
-    Gpu().RunFor(length, digest, DeadlineOf(order.run(), Now(this)), Now(this),
-                 [this, order](Time begin, Time last_weights) {
-                   running_ -= shared_->profile.RunOf(order.run().digest());
-                   pause_ = Turns().Ended(order, begin, Now(this));
-                   Ran(order, begin, last_weights);
-                 });
+    const auto deadline = DeadlineOf(order.run(), Now(this));
+    FakeGpu::Ran ran = [this, order](Time begin, Time last_weights) {
+      running_ -= shared_->profile.RunOf(order.run().digest());
+      pause_ = Turns().Ended(order, begin, Now(this));
+      Ran(order, begin, last_weights);
+    };
+    const auto others = static_cast<std::size_t>(order.run().members_size());
+    if (others > 0 && length == Duration::zero())
+      return Gpu().RunBatch(others + 1, digest, deadline, Now(this), std::move(ran));
+    Gpu().RunFor(length, digest, deadline, Now(this), std::move(ran));
   }
 
   FakeTurns& Turns() {
-    if (!turns_)
-      turns_ = std::make_unique<FakeTurns>(
-          shared_->profile.quotas,
-          FakeTurns::Calls{[this](Time at, Later later) { InTime(at, std::move(later)); },
-                           [this](const proto::WorkerOrder& order) { Compute(order); }});
+    if (turns_) return *turns_;
+    FakeTurns::Calls calls{[this](Time at, Later later) { InTime(at, std::move(later)); },
+                           [this](const proto::WorkerOrder& order) { Compute(order); }};
+    turns_ = std::make_unique<FakeTurns>(shared_->profile.quotas, std::move(calls));
     return *turns_;
   }
 
@@ -360,11 +364,7 @@ class Worker : public caf::event_based_actor {
     run.set_compute_ns((Now(this) - begin).count());
     run.set_next_turn_in_ns(pause_.count());
     run.set_last_group_ns(last_weights.time_since_epoch().count());
-    // The answer names its question, so that a test can tell them apart.
-    for (const auto& input : order.run().inputs()) {
-      *run.add_outputs() = input;
-      run.mutable_outputs(run.outputs_size() - 1)->mutable_spec()->set_name("out_" + input.spec().name());
-    }
+    shared_->control->batches += AnswerEach(order.run(), shared_->control->swap_members, run) > 1 ? 1 : 0;
     if (!function.empty()) CountRun(States().at(function), run);
     shared_->control->CountRun(order.run(), Now(this) - begin);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);

@@ -71,6 +71,7 @@ class FakeWorkerControl {
  public:
   std::uint64_t spawns = 0;
   std::uint64_t runs = 0;
+  std::uint64_t batches = 0;  // of `runs`: those that answered several requests
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
   std::uint64_t received = 0;    // of `swaps`: models that came whole by a broadcast
@@ -93,8 +94,10 @@ class FakeWorkerControl {
   // A mistake on purpose: a write-back takes the changed states of all functions of its model, so that a
   // sibling that has just run finds nothing to write back, is refused, and has been counted all the same.
   bool states_by_model = false;
-  bool unfit = false;        // exits at once, with the code of a broken device
-  std::string problem;       // what is told to be wrong with its device
+  bool swap_members =
+      false;            // a mistake on purpose: the first two requests of a batch get each other's outputs
+  bool unfit = false;   // exits at once, with the code of a broken device
+  std::string problem;  // what is told to be wrong with its device
   std::uint64_t pinned = 0;  // pins that were made, in all lives
   // Whether the worker of another GPU that serves `runtime` holds this pin now. If it is empty, this worker copies
   // from the host alone. It is asked when a copy ends.

@@ -22,6 +22,18 @@ absl::Status CheckPrecision(proto::Precision precision) {
                                                  "fp16: is it of an older release?"));
 }
 
+namespace {
+
+absl::Status CheckSize(const proto::Tensor& tensor) {
+  TROUPE_ASSIGN_OR_RETURN(const Bytes expected, ConcreteBytes(tensor.spec()));
+  const Bytes found = transport::SizeOf(tensor.data());
+  if (found == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("input ", FormatSpec(tensor.spec()), " has ", found.count(),
+                                                 " bytes, its shape needs ", expected.count()));
+}
+
+}  // namespace
+
 absl::Status CheckRunInputs(const proto::RunOrder& order) {
   TROUPE_RETURN_IF_ERROR(CheckPrecision(order.precision()));
   if (static_cast<std::size_t>(order.inputs_size()) > WorkerLimits().tensors) {
@@ -29,17 +41,13 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
   }
   std::set<std::string> names;
   for (const proto::Tensor& tensor : order.inputs()) {
-    TROUPE_ASSIGN_OR_RETURN(const Bytes expected, ConcreteBytes(tensor.spec()));
-    const Bytes found = transport::SizeOf(tensor.data());
-    if (found != expected) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", FormatSpec(tensor.spec()), " has ",
-                                                     found.count(), " bytes, its shape needs ",
-                                                     expected.count()));
-    }
+    TROUPE_RETURN_IF_ERROR(CheckSize(tensor));
     if (!names.insert(tensor.spec().name()).second) {
       return absl::InvalidArgumentError(absl::StrCat("input ", tensor.spec().name(), " was given twice"));
     }
   }
+  for (const proto::BatchMember& member : order.members())
+    for (const proto::Tensor& tensor : member.inputs()) TROUPE_RETURN_IF_ERROR(CheckSize(tensor));
   if (order.sharing().sm_partition() > 100) {
     return absl::InvalidArgumentError(absl::StrCat("a run asks for ", order.sharing().sm_partition(),
                                                    " % of the device's SMs, which has 100"));
@@ -52,12 +60,13 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", tensor.input(), "' is state of the function: it stays on the device, callers do not send it"));
   }
-  return absl::OkStatus();
+  return RunBatch::Check(order);
 }
 
 std::vector<proto::TensorSpec> InputSpecs(const Run& run) {
   std::vector<proto::TensorSpec> specs;
-  for (const proto::Tensor& tensor : run.request.order.inputs()) specs.push_back(tensor.spec());
+  for (const proto::Tensor& tensor : run.request.order.inputs())
+    specs.push_back(run.batch.Joined(tensor.spec()));
   if (run.state != nullptr) {
     for (const DeviceState::Tensor& tensor : run.state->tensors) specs.push_back(tensor.spec);
   }
@@ -66,9 +75,12 @@ std::vector<proto::TensorSpec> InputSpecs(const Run& run) {
 
 absl::Status ReserveOutputs(Run& run, Bytes inline_limit) {
   TROUPE_RETURN_IF_ERROR(PlaceState(run));
+  TROUPE_RETURN_IF_ERROR(run.batch.CheckDivisible(run.plan->outputs()));
+  const std::size_t outputs = run.plan->outputs().size();
   Bytes inlined;
-  for (std::size_t i = 0; i < run.plan->outputs().size(); ++i) {
-    const Bytes size = run.plan->output_bytes(i);
+  for (std::size_t at = 0; at < outputs * run.batch.size(); ++at) {
+    const std::size_t i = at % outputs;
+    const Bytes size = run.batch.PartOf(at / outputs, run.plan->output_bytes(i)).size;
     if (IsStateOutput(run, run.plan->outputs()[i].name())) {
       run.rooms.emplace_back();
       continue;
@@ -94,6 +106,7 @@ absl::Status MeasureOutputs(Run& run) {
     return absl::InternalError(absl::StrCat("the plan has ", run.plan->outputs().size(),
                                             " outputs, its run gave ", run.outputs.size()));
   }
+  TROUPE_RETURN_IF_ERROR(run.batch.CheckDivisible(run.outputs));
   for (std::size_t i = 0; i < run.outputs.size(); ++i) {
     TROUPE_ASSIGN_OR_RETURN(const Bytes size, ConcreteBytes(run.outputs[i]));
     if (size > run.plan->output_bytes(i)) {
@@ -112,6 +125,26 @@ absl::Status MeasureOutputs(Run& run) {
   return absl::OkStatus();
 }
 
+namespace {
+
+void AddOutputs(Run& run, std::size_t request, google::protobuf::RepeatedPtrField<proto::Tensor>& outputs) {
+  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+    if (IsStateOutput(run, run.plan->outputs()[i].name())) continue;
+    const std::uint64_t size = run.batch.PartOf(request, run.output_sizes[i]).size.count();
+    proto::Tensor& tensor = *outputs.Add();
+    *tensor.mutable_spec() = run.batch.SpecOf(request, run.outputs[i]);
+    *tensor.mutable_data() = run.rooms[request * run.outputs.size() + i].Commit();
+    // A room is as large as the output may become.
+    if (tensor.data().has_arena()) {
+      tensor.mutable_data()->mutable_arena()->set_length(size);
+    } else {
+      tensor.mutable_data()->mutable_inlined()->resize(size);
+    }
+  }
+}
+
+}  // namespace
+
 proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
   proto::WorkerOutcome outcome;
   outcome.set_bytes(run.bytes);
@@ -124,18 +157,9 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
   if (run.trace != nullptr) {
     for (const Time step : *run.trace) detail.add_step_begin_ns(step.time_since_epoch().count());
   }
-  for (std::size_t i = 0; i < run.outputs.size(); ++i) {
-    if (IsStateOutput(run, run.plan->outputs()[i].name())) continue;
-    proto::Tensor& tensor = *detail.add_outputs();
-    *tensor.mutable_spec() = std::move(run.outputs[i]);
-    *tensor.mutable_data() = run.rooms[i].Commit();
-    // A room is as large as the output may become.
-    if (tensor.data().has_arena()) {
-      tensor.mutable_data()->mutable_arena()->set_length(run.output_sizes[i].count());
-    } else {
-      tensor.mutable_data()->mutable_inlined()->resize(run.output_sizes[i].count());
-    }
-  }
+  AddOutputs(run, 0, *detail.mutable_outputs());
+  for (std::size_t request = 1; request < run.batch.size(); ++request)
+    AddOutputs(run, request, *detail.add_members()->mutable_outputs());
   return outcome;
 }
 

@@ -15,6 +15,7 @@
 #include "gpu/worker/layer_load.hpp"
 #include "gpu/worker/model_table.hpp"
 #include "gpu/worker/reply.hpp"
+#include "gpu/worker/run_batch.hpp"
 #include "gpu/worker/state_table.hpp"
 #include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
@@ -47,12 +48,14 @@ struct RunRequest {
 // A run that was cancelled leaves at the next arrow.
 struct Run {
   enum class Stage { kWaiting, kStaging, kReady, kComputing, kLeaving };
-  Run(RunRequest request, Reply reply) : request(std::move(request)), reply(std::move(reply)) {}
+  Run(RunRequest given, Reply reply)
+      : request(std::move(given)), batch(request.order), reply(std::move(reply)) {}
 
   // When it is dropped if it has not begun to compute; Time::max(): never.
   [[nodiscard]] Time Expires() const;
 
   RunRequest request;
+  const RunBatch batch;  // the requests that it answers
   Reply reply;
   Urgency urgency = 0;  // among those of its priority
   Stage stage = Stage::kWaiting;
@@ -60,7 +63,7 @@ struct Run {
   std::shared_ptr<DevicePlan> plan;
   bool preparing = false;  // its plan is awaited
   bool inputs_here = false;
-  std::vector<transport::TensorData> inputs;  // in the order's order
+  std::vector<transport::TensorData> inputs;  // request by request, each in the order's order
   std::optional<ModelTable::Hold> model;      // while it uses the weights
   // Of the model, when it was on its way as the run was staged: the run begins with its first group.
   std::shared_ptr<ModelLoad> load;
@@ -78,7 +81,7 @@ struct Run {
   std::uint32_t passed = 0;                // launches that found room before it, while it had none
   std::shared_ptr<Turns> turns;            // while it computes
   LaunchArguments arguments;
-  std::vector<transport::Reservation> rooms;  // for the outputs
+  std::vector<transport::Reservation> rooms;  // for the outputs, request by request
   std::vector<proto::TensorSpec> outputs;     // as they came out
   std::vector<Bytes> output_sizes;
   std::uint64_t bytes = 0;  // over the link
@@ -93,10 +96,10 @@ struct Run {
 
 // InvalidArgument for a precision of a later release than this worker's.
 absl::Status CheckPrecision(proto::Precision precision);
-// Each tensor's bytes are where its shape says; names are different, also those of the function's state.
-// InvalidArgument names the tensor.
+// Each tensor's bytes are where its shape says; names are different, also those of the function's state; and
+// the requests of a batch can be joined. InvalidArgument names the tensor.
 absl::Status CheckRunInputs(const proto::RunOrder& order);
-// All inputs of the plan: the inputs of the order, and the state.
+// All inputs of the plan: the inputs of the order, those of a batch joined, and the state.
 [[nodiscard]] std::vector<proto::TensorSpec> InputSpecs(const Run& run);
 // What stays on the device as the function's state is neither sent nor answered.
 [[nodiscard]] bool IsStateInput(const Run& run, const std::string& name);
@@ -106,9 +109,11 @@ absl::Status CheckRunInputs(const proto::RunOrder& order);
 absl::Status PlaceState(Run& run);
 
 // The state in its place, and room for the other outputs: inline while they are small and few, else in the
-// channel's arena. ResourceExhausted when that is full of outputs that were not released.
+// channel's arena. ResourceExhausted when that is full of outputs that were not released; Unimplemented
+// when the outputs of a batch cannot be divided.
 absl::Status ReserveOutputs(Run& run, Bytes inline_limit);
-// The sizes of run.outputs; Internal when one is larger than its plan said.
+// The sizes of run.outputs; Internal when one is larger than its plan said, Unimplemented when the outputs
+// of a batch cannot be divided.
 absl::Status MeasureOutputs(Run& run);
 // What a run that has come to its end answers; its rooms become references.
 [[nodiscard]] proto::WorkerOutcome OutcomeOf(Run& run, Time now);

@@ -8,6 +8,18 @@ namespace troupe::gpu {
 
 using transport::SteadyNow;
 
+namespace {
+
+// Of all requests of the run, request by request.
+template <class Visit>
+void ForEachInput(const proto::RunOrder& order, Visit visit) {
+  for (const proto::Tensor& tensor : order.inputs()) visit(tensor);
+  for (const proto::BatchMember& member : order.members())
+    for (const proto::Tensor& tensor : member.inputs()) visit(tensor);
+}
+
+}  // namespace
+
 RunCopies::RunCopies(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
                      DeviceLinks& links, Calls calls)
     : queue_(queue),
@@ -26,29 +38,32 @@ void RunCopies::Close() {
 
 void RunCopies::Fetch(RunId id, const Run& run) {
   bool blocks = false;
-  for (const proto::Tensor& tensor : run.request.order.inputs()) {
+  ForEachInput(run.request.order, [&](const proto::Tensor& tensor) {
     const proto::ArenaRef& arena = tensor.data().arena();
     blocks |= tensor.data().has_arena() && !known_arenas_.contains({arena.socket(), arena.arena()});
-  }
+  });
   // The order is read here only, and outlives the fetch: a run that is given up meanwhile leaves it to the
   // task.
   auto fetch = [channel = run.request.channel, order = blocks ? run.request.order : proto::RunOrder()](
                    const proto::RunOrder* given) -> absl::StatusOr<std::vector<transport::TensorData>> {
     std::vector<transport::TensorData> inputs;
-    for (const proto::Tensor& tensor : (given != nullptr ? *given : order).inputs()) {
-      if (!tensor.data().has_arena()) {
+    absl::Status failed;
+    ForEachInput(given != nullptr ? *given : order, [&](const proto::Tensor& tensor) {
+      if (!tensor.data().has_arena() || !failed.ok()) {
         inputs.emplace_back();  // inline: read from the order itself
-        continue;
+        return;
       }
       absl::StatusOr<transport::TensorData> data = channel->FetchHere(tensor.data());
-      if (!data.ok()) {
-        // NOT_FOUND would say that the model is not here.
-        const bool gone = absl::IsNotFound(data.status());
-        return absl::Status(gone ? absl::StatusCode::kFailedPrecondition : data.status().code(),
-                            absl::StrCat("input ", tensor.spec().name(), ": ", data.status().message()));
+      if (data.ok()) {
+        inputs.push_back(*std::move(data));
+        return;
       }
-      inputs.push_back(*std::move(data));
-    }
+      // NOT_FOUND would say that the model is not here.
+      const bool gone = absl::IsNotFound(data.status());
+      failed = absl::Status(gone ? absl::StatusCode::kFailedPrecondition : data.status().code(),
+                            absl::StrCat("input ", tensor.spec().name(), ": ", data.status().message()));
+    });
+    if (!failed.ok()) return failed;
     return inputs;
   };
   if (!blocks) {
@@ -62,10 +77,10 @@ void RunCopies::Fetch(RunId id, const Run& run) {
 
 void RunCopies::Remember(const proto::RunOrder& order) {
   if (known_arenas_.size() > limits_.known_arenas) known_arenas_.clear();  // the fetcher meets them again
-  for (const proto::Tensor& input : order.inputs()) {
+  ForEachInput(order, [this](const proto::Tensor& input) {
     const proto::TensorRef& ref = input.data();
     if (ref.has_arena()) known_arenas_.emplace(ref.arena().socket(), ref.arena().arena());
-  }
+  });
 }
 
 void RunCopies::CopyIn(RunId id, Run& run) {
@@ -78,10 +93,15 @@ void RunCopies::CopyIn(RunId id, Run& run) {
     if (IsStateInput(run, name)) continue;
     std::size_t from = 0;
     while (order.inputs(static_cast<int>(from)).spec().name() != name) ++from;
-    const proto::TensorRef& ref = order.inputs(static_cast<int>(from)).data();
-    bytes.push_back({run.arguments.inputs[i],
-                     ref.has_arena() ? run.inputs[from].bytes() : std::as_bytes(std::span(ref.inlined()))});
-    total += bytes.back().from.size();
+    for (std::size_t request = 0; request < run.batch.size(); ++request) {
+      const auto& inputs = RunBatch::InputsOf(order, request);
+      const proto::TensorRef& ref = inputs[static_cast<int>(from)].data();
+      const auto [offset, size] = run.batch.PartOf(request, run.plan->input_bytes(i));
+      const std::size_t at = request * static_cast<std::size_t>(order.inputs_size()) + from;
+      bytes.push_back({run.arguments.inputs[i].Part(offset, size),
+                       ref.has_arena() ? run.inputs[at].bytes() : std::as_bytes(std::span(ref.inlined()))});
+      total += bytes.back().from.size();
+    }
   }
   run.bytes += total;
   bytes_in_ += Bytes(total);
@@ -119,36 +139,41 @@ absl::Status RunCopies::CopyOut(RunId id, Run& run) {
   TROUPE_RETURN_IF_ERROR(MeasureOutputs(run));
   bytes_out_ += Bytes(run.bytes - before);
   run.copy_out_begin = SteadyNow();
-  std::vector<std::size_t> leaving;
-  for (std::size_t i = 0; i < run.outputs.size(); ++i)
-    if (!IsStateOutput(run, run.plan->outputs()[i].name())) leaving.push_back(i);
+  const std::vector<OutputBytes> leaving = OutputsOf(run);
   if (Bytes(run.bytes - before) > links_.options().block) {
     SendOutputs(id, run, leaving);
     return absl::OkStatus();
   }
   lanes_.At(Lane::kCopyOut, run.request.sequence);
   auto failed = std::make_shared<absl::Status>();
-  for (const std::size_t i : leaving) {
-    const Bytes size = run.output_sizes[i];
-    const bool last = i == leaving.back();
-    out_->CopyOut(run.rooms[i].bytes().first(size.count()), run.arguments.outputs[i].Part(Bytes(0), size),
-                  [this, id, failed, last](const Completion& completion) {
-                    if (failed->ok()) *failed = completion.status;
-                    if (last) queue_.Post([this, id, failed] { calls_.left(id, *failed); });
-                  });
+  for (std::size_t i = 0; i < leaving.size(); ++i) {
+    const bool last = i + 1 == leaving.size();
+    out_->CopyOut(leaving[i].to, leaving[i].from, [this, id, failed, last](const Completion& completion) {
+      if (failed->ok()) *failed = completion.status;
+      if (last) queue_.Post([this, id, failed] { calls_.left(id, *failed); });
+    });
   }
   if (leaving.empty()) queue_.Post([this, id] { calls_.left(id, absl::OkStatus()); });
   return absl::OkStatus();
 }
 
-void RunCopies::SendOutputs(RunId id, Run& run, const std::vector<std::size_t>& leaving) {
+std::vector<RunCopies::OutputBytes> RunCopies::OutputsOf(const Run& run) {
+  std::vector<OutputBytes> leaving;
+  for (std::size_t at = 0; at < run.rooms.size(); ++at) {
+    const std::size_t i = at % run.outputs.size();
+    if (IsStateOutput(run, run.plan->outputs()[i].name())) continue;
+    const auto [offset, size] = run.batch.PartOf(at / run.outputs.size(), run.output_sizes[i]);
+    leaving.push_back(
+        {run.rooms[at].bytes().first(size.count()), run.arguments.outputs[i].Part(offset, size)});
+  }
+  return leaving;
+}
+
+void RunCopies::SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& leaving) {
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
-  for (const std::size_t i : leaving) {
-    transfer.pieces.push_back(
-        {run.arguments.outputs[i].Part(Bytes(0), run.output_sizes[i]), run.rooms[i].bytes().data()});
-  }
+  for (const OutputBytes& output : leaving) transfer.pieces.push_back({output.from, output.to.data()});
   transfer.done = [this, id](const Completion& completion) {
     queue_.Post([this, id, status = completion.status] { calls_.left(id, status); });
   };

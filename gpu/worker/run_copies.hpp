@@ -55,13 +55,18 @@ class RunCopies {
   [[nodiscard]] Bytes bytes_out() const { return bytes_out_; }
 
  private:
-  // One input: where it is, and where it goes.
+  // One request's part of an input or output: where it is, and where it goes.
   struct InputBytes {
     DeviceRange to;
     std::span<const std::byte> from;
   };
+  struct OutputBytes {
+    std::span<std::byte> to;
+    DeviceRange from;
+  };
+  static std::vector<OutputBytes> OutputsOf(const Run& run);
   void SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes);
-  void SendOutputs(RunId id, Run& run, const std::vector<std::size_t>& leaving);
+  void SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& leaving);
 
   TaskQueue& queue_;
   Lanes lanes_;

@@ -8,14 +8,16 @@ WorkerMeter::Payer WorkerMeter::PayerOf(const proto::WorkerOrder& order, const S
   if (page_ == nullptr) return {};
   if (order.has_swap_in()) return {.key = order.swap_in().meter()};
   if (!order.has_run() || order.run().meter().empty()) return {};
-  return {.key = order.run().meter(), .share = ladder.For(order.run().sharing().sm_partition())};
+  return {.key = order.run().meter(),
+          .share = ladder.For(order.run().sharing().sm_partition()),
+          .runs = static_cast<std::uint32_t>(order.run().members_size()) + 1};
 }
 
 void WorkerMeter::Count(const Payer& payer, const proto::WorkerOutcome& outcome) const {
   if (page_ == nullptr || payer.key.empty()) return;
   const auto computed = static_cast<std::uint64_t>(std::max<std::int64_t>(0, outcome.run().compute_ns()));
   const auto weighted = payer.share.sms == 0 ? computed : computed * payer.share.sms / payer.share.of;
-  page_->Count(payer.key, Duration(static_cast<Duration::rep>(weighted)), computed > 0 ? 1 : 0,
+  page_->Count(payer.key, Duration(static_cast<Duration::rep>(weighted)), computed > 0 ? payer.runs : 0,
                Bytes(outcome.bytes()));
 }
 

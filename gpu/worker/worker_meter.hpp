@@ -2,6 +2,7 @@
 // outcome is answered.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,8 +19,9 @@ class WorkerMeter {
 
   // Who pays for an order.
   struct Payer {
-    std::string key{};  // empty: the order is not metered
-    SmShare share{};    // of its runs; of no SMs: they pay for the whole device
+    std::string key{};       // empty: the order is not metered
+    SmShare share{};         // of its runs; of no SMs: they pay for the whole device
+    std::uint32_t runs = 1;  // requests that the run answers: each counts, and the time is theirs together
   };
   [[nodiscard]] Payer PayerOf(const proto::WorkerOrder& order, const ShareLadder& ladder) const;
   // A run pays for the time that it computed, also when it was cut; one that failed otherwise pays nothing.

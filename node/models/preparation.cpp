@@ -1,7 +1,10 @@
 #include "node/models/preparation.hpp"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "node/parts.hpp"
+#include "node/requests/batch_terms.hpp"
 #include "node/runtimes/worker_orders.hpp"
 
 namespace troupe::node {
@@ -38,14 +41,15 @@ bool Preparation::Ask(GpuIndex gpu, const ModelNumber& copy) {
 
 void Preparation::OrderNext(GpuIndex gpu) {
   auto& queue = queues_[gpu];
-  for (auto copy = queue.Next(); copy; copy = queue.Next()) {
+  for (auto plan = queue.Next(); plan; plan = queue.Next()) {
+    const auto& [copy, rows] = *plan;
     const auto* model = parts_.models.Find(copy);
     if (model == nullptr || !parts_.copies.Usable(copy)) {
       queue.Done();  // the copy left meanwhile, and is prepared when it comes back
       continue;
     }
-    parts_.orders.GiveFor(copy, gpu, PrepareOrderFor(model->function, model->copy),
-                          PrepareOrdered{gpu, copy, parts_.runtimes.Life(gpu), model->life});
+    parts_.orders.GiveFor(copy, gpu, PrepareOrderFor(model->function, model->copy, rows),
+                          PrepareOrdered{gpu, copy, parts_.runtimes.Life(gpu), model->life, rows});
     return;
   }
 }
@@ -53,7 +57,8 @@ void Preparation::OrderNext(GpuIndex gpu) {
 void Preparation::On(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome) {
   const bool same = parts_.runtimes.Life(purpose.gpu) == purpose.life;
   if (same) queues_[purpose.gpu].Done();
-  Prepared(purpose, outcome);
+  purpose.rows == 1 ? Prepared(purpose, outcome) : PreparedBatch(purpose, outcome);
+  if (same && outcome.code() == 0) AskBatch(purpose.gpu, purpose.copy, 2 * purpose.rows);
   if (same && parts_.runtimes.Up(purpose.gpu)) OrderNext(purpose.gpu);
 }
 
@@ -76,6 +81,26 @@ void Preparation::Prepared(const PrepareOrdered& purpose, const proto::WorkerOut
   // When a worker died while it prepared, the model is not at fault.
   if (absl::IsUnavailable(StatusOf(outcome))) return parts_.models.Adopted(copy);
   parts_.models.AdoptFailed(copy, StatusOf(outcome));
+}
+
+void Preparation::AskBatch(GpuIndex gpu, const ModelNumber& copy, std::uint32_t rows) {
+  const auto* model = parts_.models.Find(copy);
+  if (model != nullptr && rows <= MostRows(model->function, parts_.scheduler.batching()))
+    queues_[gpu].PushBatch(copy, rows);
+}
+
+// A model that has no plan for so many rows is served with fewer.
+void Preparation::PreparedBatch(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome) {
+  const auto* model = parts_.models.Find(purpose.copy);
+  const bool same = parts_.runtimes.Life(purpose.gpu) == purpose.life;
+  if (model == nullptr || model->life != purpose.held || !same) return;
+  const auto& outputs = outcome.prepared().outputs();
+  const bool divisible = std::ranges::all_of(outputs, [&](const proto::TensorSpec& output) {
+    return output.shape_size() > 0 && output.shape(0) == purpose.rows;
+  });
+  if (outcome.code() == 0 && divisible && CheckSizes(outcome.prepared()).ok())
+    parts_.scheduler.BatchPrepared(purpose.gpu, purpose.copy, purpose.rows,
+                                   Bytes(outcome.prepared().activation_bytes()));
 }
 
 void Preparation::Forget(GpuIndex gpu) {

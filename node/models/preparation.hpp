@@ -1,4 +1,5 @@
-// PREPARATION: plans of the declared shapes, which each worker makes ahead of the first request.
+// PREPARATION: plans of the declared shapes, which each worker makes ahead of the first request; and behind all
+// of these the plans of functions whose requests may be joined, for two rows, four, and so on.
 #pragma once
 
 #include <vector>
@@ -30,6 +31,8 @@ class Preparation {
   bool Ask(GpuIndex gpu, const ModelNumber& copy);
   void OrderNext(GpuIndex gpu);
   void Prepared(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome);
+  void PreparedBatch(const PrepareOrdered& purpose, const proto::WorkerOutcome& outcome);
+  void AskBatch(GpuIndex gpu, const ModelNumber& copy, std::uint32_t rows);
   void Forget(GpuIndex gpu);
 
   Parts& parts_;

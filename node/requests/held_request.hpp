@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "node/events.hpp"
 #include "node/models/swap_log.hpp"
@@ -25,8 +26,11 @@ struct HeldRequest {
   // Of its current dispatch; serial 0: none.
   std::uint64_t serial = 0;
   GpuIndex gpu = kNoGpu;
-  std::uint64_t run_sequence = 0;  // 0: its run was not ordered yet
-  bool cancelled = false;          // before that
+  RequestId leader{};                // the request whose run answers it, mostly itself
+  std::vector<RequestId> members{};  // that its run answers besides
+  std::uint32_t batch = 0;           // requests that its last run answered; 0: it has not run
+  std::uint64_t run_sequence = 0;    // 0: its run was not ordered yet
+  bool cancelled = false;            // its run goes on as long as another request of it wants an answer
   Time dispatched{};
   std::uint32_t attempt = 0;
   ModelWas was = ModelWas::kResident;

@@ -1,11 +1,13 @@
 #include "node/requests/requests.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
 #include "node/parts.hpp"
+#include "node/requests/batch_terms.hpp"
 #include "node/runtimes/worker_orders.hpp"
 #include "proto/gpu_instances.hpp"
 
@@ -61,6 +63,15 @@ bool Requests::MayEnter(const RequestArrived& event, const RequestId& id, bool h
   return false;
 }
 
+// A plan is made with the precision of the model's first function here.
+BatchTerms Requests::TermsOf(const proto::SubmitRequest& message, const ModelNumber& copy) const {
+  const auto* function = parts_.models.FunctionOf(message);
+  const auto* model = parts_.models.Find(copy);
+  if (function == nullptr || model == nullptr || model->function.precision() != function->precision())
+    return {};
+  return BatchTermsOf(*function, message, parts_.scheduler.batching());
+}
+
 void Requests::On(RequestArrived& event) {
   auto& message = event.message;
   const auto id = IdOf(message.id());
@@ -75,6 +86,7 @@ void Requests::On(RequestArrived& event) {
   auto request = RequestFor(message, function, *copy, parts_.out.now());
   if (state != nullptr) request.state = state->key;
   if (const auto* record = parts_.models.FunctionOf(message)) ShareGpu(record->sharing(), request);
+  if (parts_.scheduler.batching().Joins()) request.batch = TermsOf(message, *copy);
   auto& held = requests_[id];
   held.message = std::move(message);
   held.ask = event.ask;
@@ -158,6 +170,8 @@ void Requests::Finish(const Finished& finished) {
 void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::RunStory& story) const {
   story.set_waiting(held.waiting);
   story.set_fetched_inputs(held.brought);
+  story.set_batch_size(held.batch);
+  story.set_leads_batch(held.batch > 0 && held.leader == finished.id);
   if (finished.gpu == kNoGpu) return;
   story.set_source(Name(held.was));
   story.set_swapped_bytes(held.swap.bytes());
@@ -208,13 +222,18 @@ void Requests::Cancel(const RequestId& id) {
 void Requests::CancelAtWorker(GpuIndex gpu, const RequestId& id) {
   auto* held = Find(id);
   if (held == nullptr || held->serial == 0) return;
-  if (held->run_sequence == 0) {
-    held->cancelled = true;
-    return;
-  }
+  held->cancelled = true;
+  const auto* leader = Find(held->leader);
+  if (leader->run_sequence == 0 || !AllCancelled(*leader)) return;
   proto::WorkerOrder order;
-  order.mutable_cancel()->set_target(held->run_sequence);
+  order.mutable_cancel()->set_target(leader->run_sequence);
   parts_.orders.Give(gpu, std::move(order));
+}
+
+bool Requests::AllCancelled(const HeldRequest& leader) const {
+  return leader.cancelled && std::ranges::all_of(leader.members, [this](const RequestId& id) {
+           return requests_.at(id).cancelled;
+         });
 }
 
 void Requests::On(const OutputsRead& event) {

@@ -40,6 +40,7 @@ class Requests {
   void Finish(const Finished& finished);
   // The request waits for nothing any more, wherever it is.
   void Cancel(const RequestId& id);
+  // Cancels its run, unless that answers others that still want an answer.
   void CancelAtWorker(GpuIndex gpu, const RequestId& id);
   // Frees outputs in the memory of the runtime's worker, if it is up.
   void ReleaseSlices(GpuIndex gpu, const proto::ReleaseOrder& slices);
@@ -54,11 +55,13 @@ class Requests {
 
  private:
   void Bounce(Ask ask, proto::BounceReason reason, const std::string& message);
+  [[nodiscard]] BatchTerms TermsOf(const proto::SubmitRequest& message, const ModelNumber& copy) const;
   [[nodiscard]] bool MayEnter(const RequestArrived& event, const RequestId& id, bool has_state);
   void Answer(const Finished& finished, HeldRequest& held);
   // What happened to the request beside its times.
   void Tell(const Finished& finished, const HeldRequest& held, proto::RunStory& story) const;
   void Void(GpuIndex gpu);
+  [[nodiscard]] bool AllCancelled(const HeldRequest& leader) const;
 
   Parts& parts_;
   std::map<RequestId, HeldRequest> requests_;

@@ -6,6 +6,13 @@
 
 namespace troupe::node {
 
+namespace {
+
+// Times the credits of a node that gives each request a run of its own.
+constexpr std::uint64_t kJoinedCredits = 4;
+
+}  // namespace
+
 // A router that says hello may have lost all that it knew of this node.
 void Routers::On(const RouterSaidHello& event) {
   const auto router = event.hello.router();
@@ -68,7 +75,9 @@ void Routers::UpdateCapacity() {
   // A GPU's places are the same, however many runtimes share them.
   for (std::uint32_t device = 0; device < parts_.settings.gpus.size(); ++device)
     fit += parts_.runtimes.Unfit(device) ? 0 : 1;
-  ledger_.SetCapacity(parts_.scheduler.draining() ? 0 : fit * parts_.settings.credits_per_gpu);
+  // Where one run answers several requests, as many more have to be here to be joined.
+  const std::uint64_t joined = parts_.scheduler.batching().Joins() ? kJoinedCredits : 1;
+  ledger_.SetCapacity(parts_.scheduler.draining() ? 0 : fit * joined * parts_.settings.credits_per_gpu);
   GrantAll();
 }
 

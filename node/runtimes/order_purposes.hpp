@@ -40,6 +40,7 @@ struct PrepareOrdered {
   ModelNumber copy{};
   std::uint64_t life = 0;
   std::uint64_t held = 0;  // the life of the held model (HeldModel)
+  std::uint32_t rows = 1;  // of the plan; more than one: for runs that answer several requests
 };
 struct OrphanEvicted {
   GpuIndex gpu = 0;

@@ -107,15 +107,18 @@ proto::WorkerOrder RunOrderFor(const Dispatch& dispatch, const proto::SubmitRequ
   return order;
 }
 
-proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const proto::HostCopy& copy) {
+proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const proto::HostCopy& copy,
+                                   std::uint32_t rows) {
   proto::WorkerOrder order;
   auto& prepare = *order.mutable_prepare();
   *prepare.mutable_model() = copy;
   prepare.set_precision(function.precision());
   *prepare.mutable_inputs() = function.inputs();
-  for (auto& input : *prepare.mutable_inputs())
+  for (auto& input : *prepare.mutable_inputs()) {
+    if (input.shape_size() > 0 && input.shape(0) < 0) input.set_shape(0, rows);
     for (auto& size : *input.mutable_shape())
       if (size < 0) size = 1;
+  }
   return order;
 }
 
@@ -201,10 +204,14 @@ proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run, const proto::I
   for (const auto& output : reply.outputs())
     if (output.data().has_arena()) sent.insert(output.data().arena().slice());
   proto::ReleaseOrder release;
-  for (const auto& output : run.run().outputs()) {
-    if (output.data().has_arena() && !sent.contains(output.data().arena().slice()))
-      *release.add_slices() = output.data().arena();
-  }
+  const auto add = [&](const auto& outputs) {
+    for (const auto& output : outputs) {
+      if (output.data().has_arena() && !sent.contains(output.data().arena().slice()))
+        *release.add_slices() = output.data().arena();
+    }
+  };
+  add(run.run().outputs());
+  for (const auto& member : run.run().members()) add(member.outputs());
   return release;
 }
 

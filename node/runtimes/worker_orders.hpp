@@ -25,9 +25,10 @@ namespace troupe::node {
                                                 Time now);
 [[nodiscard]] proto::WorkerOrder RunOrderFor(const Dispatch& dispatch, const proto::SubmitRequest& request,
                                              const proto::HostCopy& copy, Time now);
-// The plan that is made ready ahead of the first request: every open dimension (-1) is one.
+// The plan that is made ready ahead of the first request: open leading dimensions (-1) are `rows`, and every
+// other open dimension is one.
 [[nodiscard]] proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function,
-                                                 const proto::HostCopy& copy);
+                                                 const proto::HostCopy& copy, std::uint32_t rows = 1);
 
 // How the swap-in and the run of one dispatch went, together.
 [[nodiscard]] RunDone RunDoneFor(const Dispatch& dispatch, const proto::WorkerOutcome& swap,
@@ -42,7 +43,7 @@ namespace troupe::node {
 [[nodiscard]] proto::SubmitReply ReplyFor(const Finished& finished, const proto::SubmitRequest& request,
                                           const proto::WorkerOutcome& swap, const proto::WorkerOutcome& run,
                                           const std::string& node);
-// Slices of `run` that `reply` does not carry (unwanted outputs), as an order that frees them; and the slices
+// Slices of `run`, of all its requests, that `reply` does not carry (unwanted outputs), as an order that frees them; and the slices
 // that it carries.
 [[nodiscard]] proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run,
                                                const proto::InferReply& reply);

@@ -15,18 +15,32 @@ void Dispatches::CarryOut(const Dispatch& dispatch) {
   TROUPE_CHECK(held != nullptr && parts_.models.Find(dispatch.model) != nullptr,
                "dispatched what this node does not hold");
   auto& request = *held;
-  request.serial = parts_.requests.NextSerial();
-  request.gpu = dispatch.gpu;
-  request.swap.Clear();
-  request.run.Clear();
-  NoteDispatch(dispatch, request);
-  request.run_sequence = 0;
-  request.cancelled = request.spoiled_state = false;
+  Begin(dispatch, dispatch.request, request);
+  request.members = dispatch.members;
+  parts_.swaps.NoteVictims(dispatch);
+  for (const auto& id : dispatch.members) {
+    auto* member = parts_.requests.Find(id);
+    TROUPE_CHECK(member != nullptr, "dispatched a request that this node does not hold");
+    Begin(dispatch, dispatch.request, *member);
+  }
   for (const auto& victim : dispatch.victims) parts_.evictions.Order(dispatch.gpu, victim);
   const HeldStart start{dispatch, request.serial};
   if (!parts_.evictions.Writing(dispatch.gpu)) return Start(start);
   parts_.models.BeginUse(dispatch.model, true);  // the orders that wait will read its host copy
   parts_.evictions.StartBehind(start);
+}
+
+void Dispatches::Begin(const Dispatch& dispatch, const RequestId& leader, HeldRequest& request) {
+  request.serial = parts_.requests.NextSerial();
+  request.gpu = dispatch.gpu;
+  request.swap.Clear();
+  request.run.Clear();
+  request.leader = leader;
+  request.members.clear();
+  NoteDispatch(dispatch, request);
+  request.run_sequence = 0;
+  request.batch = 0;
+  request.cancelled = request.spoiled_state = false;
 }
 
 void Dispatches::Start(const HeldStart& start) {
@@ -63,6 +77,8 @@ void Dispatches::OrderRun(const HeldStart& start) {
   const auto* model = parts_.models.Find(dispatch.model);
   if (model == nullptr) return RunGone(start);
   auto order = RunOrderFor(dispatch, held->message, model->copy, parts_.out.now());
+  for (const auto& id : dispatch.members)
+    *order.mutable_run()->add_members()->mutable_inputs() = parts_.requests.Find(id)->message.inputs();
   const auto* function = parts_.models.FunctionOf(held->message);
   if (function != nullptr) {
     order.mutable_run()->set_precision(function->precision());
@@ -73,6 +89,8 @@ void Dispatches::OrderRun(const HeldStart& start) {
     order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
   held->limit = RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
                             parts_.scheduler.RunsOf(dispatch.model), order.run().sharing().sm_partition());
+  // What is known is about runs of one request.
+  held->limit.limit *= static_cast<Duration::rep>(1 + dispatch.members.size());
   order.mutable_run()->set_run_limit_ns(held->limit.limit.count());
   if (const auto* state = parts_.states.declared().ByKey(dispatch.state))
     *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};
@@ -96,7 +114,6 @@ void Dispatches::NoteDispatch(const Dispatch& dispatch, HeldRequest& request) {
                                                                                     : ModelWas::kResident;
   }
   if (first && !request.trial) parts_.swaps.log().Dispatched(request.was);
-  parts_.swaps.NoteVictims(dispatch);
 }
 
 void Dispatches::On(const RunOrdered& purpose, proto::WorkerOutcome& outcome) {
@@ -120,8 +137,7 @@ void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
 
 void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome) {
   if (outcome.code() != 0) parts_.routers.ResidencyChanged();  // its model may turn out not to be there
-  held.run = std::move(outcome);
-  held.serial = 0;
+  Divide(dispatch, held, std::move(outcome));
   auto done = RunDoneFor(dispatch, held.swap, held.run);
   done.spoiled_state = held.spoiled_state;
   if (done.cut) {
@@ -130,6 +146,32 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
                     absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", done.status.message()));
   }
   parts_.decisions.CarryOut(parts_.scheduler.Apply(done, parts_.out.now()));
+}
+
+void Dispatches::Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome) {
+  const auto members = static_cast<int>(dispatch.members.size());
+  if (outcome.code() == 0 && outcome.run().members_size() != members) {
+    parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(outcome, proto::InferReply()));
+    outcome.mutable_run()->clear_members();
+    outcome.mutable_run()->clear_outputs();
+    outcome.set_code(static_cast<int>(absl::StatusCode::kInternal));
+    outcome.set_message(absl::StrCat("the worker did not answer all ", members + 1, " requests of its run"));
+  }
+  auto parts = std::move(*outcome.mutable_run()->mutable_members());
+  outcome.mutable_run()->clear_members();
+  leader.run = std::move(outcome);
+  for (int i = 0; i < members; ++i) {
+    auto& member = *parts_.requests.Find(dispatch.members[static_cast<std::size_t>(i)]);
+    auto outputs = std::move(*leader.run.mutable_run()->mutable_outputs());
+    member.run = leader.run;
+    *leader.run.mutable_run()->mutable_outputs() = std::move(outputs);
+    if (i < parts.size())
+      *member.run.mutable_run()->mutable_outputs() = std::move(*parts[i].mutable_outputs());
+    member.serial = 0;
+    member.batch = static_cast<std::uint32_t>(members) + 1;
+  }
+  leader.serial = 0;
+  leader.batch = static_cast<std::uint32_t>(members) + 1;
 }
 
 void Dispatches::EndUnkept(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome run,

@@ -38,7 +38,11 @@ class Dispatches {
                  const std::string& why);
 
  private:
+  // The request is given to the worker, with the run that `leader` leads.
+  void Begin(const Dispatch& dispatch, const RequestId& leader, HeldRequest& request);
   void NoteDispatch(const Dispatch& dispatch, HeldRequest& request);
+  // Gives each request of the dispatch its part of the outcome.
+  void Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome);
   void Ran(const HeldStart& start, proto::WorkerOutcome outcome);
   void RunGone(const HeldStart& start);
 

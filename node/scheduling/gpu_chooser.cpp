@@ -30,9 +30,10 @@ bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
 // As many as its function may have there are dispatched.
 bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const {
   if (entry.request.most_on_gpu == 0) return false;
-  return std::ranges::count(tables_.pipelines[gpu.index], entry.request.function,
-                            [](const RequestEntry* other) { return other->request.function; }) >=
-         entry.request.most_on_gpu;
+  const auto is_run = [&](const RequestEntry* other) {
+    return other->leader == nullptr && other->request.function == entry.request.function;
+  };
+  return std::ranges::count_if(tables_.pipelines[gpu.index], is_run) >= entry.request.most_on_gpu;
 }
 
 bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {

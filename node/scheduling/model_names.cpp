@@ -24,6 +24,7 @@ void ModelNames::ForgetUnused() {
     std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.second == id; });
     tables_.costs.Release(model.cost);
     prefetcher_.ForgetForeseen(id);
+    tables_.batches.Forget(id);
     tables_.rows.Free(id);
     model = {};
     return true;

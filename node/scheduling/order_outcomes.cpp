@@ -77,6 +77,7 @@ Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   return effects;
 }
 
+// Its run has ended; of a batch each of its requests leaves.
 void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
   std::erase(tables_.pipelines[entry.gpu], &entry);
   parts_.requests.LeaveFunction(entry);
@@ -87,8 +88,11 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
 
 // Learns from a run: when it had its weights at its begin, how long it takes; when it was alone on its GPU
 // behind its own swap from the host, how long both take together.
-void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done) {
+void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done, std::uint32_t rows,
+                               std::size_t requests) {
   if (entry.source == SwapSource::kLayers) return;
+  tables_.batches.Observe(entry.model, rows, done.computed);
+  if (requests > 1) return;  // what is known of the model is about runs of one request
   const CostModel::Id cost = tables_.models[entry.model].cost;
   if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed);
   if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took);
@@ -116,25 +120,27 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
   const bool loading = entry.source != SwapSource::kResident && entry.pinned;
   if (done.end != RunEnd::kRan && loading) LoadFailed(done.gpu, model, now);
   const Gpu& gpu = tables_.gpus.at(done.gpu);
+  const std::vector<RequestEntry*> requests = parts_.batches.Part(entry);
   LeaveGpu(entry, now);
+  for (std::size_t i = 1; i < requests.size(); ++i) {
+    std::erase(tables_.pipelines[done.gpu], requests[i]);
+    parts_.requests.LeaveFunction(*requests[i]);
+  }
   parts_.states.Note(entry, done);
   const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
   const bool alone =
       gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own && gpu.strange == Bytes(0);
   if (done.pause > Duration::zero()) tables_.pauses.Note(entry.request.function, done.gpu, now + done.pause);
+  const bool joined = requests.size() > 1;
   switch (done.end) {
     case RunEnd::kRan:
-      if (done.status.ok()) {
-        ObserveRun(entry, done);
-        tables_.hints.erase({done.gpu, model});
-      } else if (done.cut) {
-        tables_.costs.NoteCut(tables_.models[model].cost);
-      }
-      EndRun(entry, done.status, effects, now);
+      Ran(requests, done, effects, now);
       break;
     case RunEnd::kNoFit:
       ++parts_.counts.no_fits;
-      if (alone && own == 1 && entry.source != SwapSource::kLayers) {
+      if (joined) {
+        parts_.batches.RunApart(requests, done, effects);
+      } else if (alone && own == 1 && entry.source != SwapSource::kLayers) {
         EndTooLarge(entry, done, effects);
       } else {
         Replan(entry, done, alone, effects);
@@ -143,9 +149,11 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
       break;
     case RunEnd::kNotResident:
       tables_.gpus.Missing(done.gpu, model);
-      entry.host_only =
-          entry.host_only || entry.source == SwapSource::kPeer || entry.source == SwapSource::kBroadcast;
-      Replan(entry, done, alone, effects);
+      for (RequestEntry* const each : requests) {
+        each->host_only =
+            each->host_only || each->source == SwapSource::kPeer || each->source == SwapSource::kBroadcast;
+        Replan(*each, done, alone, effects);
+      }
       break;
   }
   EvictForgotten(done.gpu, model, effects);
@@ -153,6 +161,20 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
   parts_.waiting.ActivateResidents(gpu);
   parts_.names.ForgetUnused();
   return effects;
+}
+
+void OrderOutcomes::Ran(const std::vector<RequestEntry*>& requests, const RunDone& done,
+                        Consequences& effects, Time now) {
+  const RequestEntry& first = *requests.front();
+  if (done.status.ok()) {
+    ObserveRun(first, done, Batches::RowsOf(requests), requests.size());
+    tables_.hints.erase({done.gpu, first.model});
+  } else if (requests.size() > 1) {
+    return parts_.batches.RunApart(requests, done, effects);
+  } else if (done.cut) {
+    tables_.costs.NoteCut(tables_.models[first.model].cost);
+  }
+  for (RequestEntry* const entry : requests) EndRun(*entry, done.status, effects, now);
 }
 
 // The weights are there and nothing else is: it is this request that is too large, not its function.

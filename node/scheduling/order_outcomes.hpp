@@ -2,6 +2,10 @@
 // are planned again.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "node/scheduling/scheduler_tables.hpp"
 
 namespace troupe::node {
@@ -19,7 +23,9 @@ class OrderOutcomes {
  private:
   void LoadFailed(GpuIndex gpu, ModelId model, Time now);
   void ObserveLoad(const SwapInDone& done, ModelId model);
-  void ObserveRun(const RequestEntry& entry, const RunDone& done);
+  // `rows`: of all requests that it answered, `requests` of them.
+  void ObserveRun(const RequestEntry& entry, const RunDone& done, std::uint32_t rows, std::size_t requests);
+  void Ran(const std::vector<RequestEntry*>& requests, const RunDone& done, Consequences& effects, Time now);
   void EvictForgotten(GpuIndex gpu, ModelId model, Consequences& effects);
   void LeaveGpu(RequestEntry& entry, Time now);
   void EndRun(RequestEntry& entry, const absl::Status& status, Consequences& effects, Time now);

@@ -52,6 +52,10 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
     const bool runs =
         choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
     if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
+      if (const auto until = parts_.batches.Awaits(entry, tables_.gpus.at(choice.gpu), now)) {
+        parts_.look_again = std::min(parts_.look_again, *until);
+        continue;
+      }
       // Where others of its model stand before it, since their function is barred, more may follow.
       if (at->key < entry.key) behind = before;
       parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));

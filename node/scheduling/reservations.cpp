@@ -33,7 +33,7 @@ void Reservations::Claim(RequestEntry& entry, Bytes activation, Duration work) {
 
 // Beside its model, which is there or comes from where the choice says.
 void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
-                         const std::vector<ModelId>& victims, Time now) {
+                         const std::vector<ModelId>& victims, const Company& company, Time now) {
   const Gpu& gpu = tables_.gpus.at(choice.gpu);
   const Resident* const resident = gpu.Find(entry.model);
   const bool has_model = resident != nullptr;
@@ -41,7 +41,7 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
   entry.source = SwapSource::kResident;
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
-  Duration work = tables_.costs.RunTime(look.model.cost);
+  Duration work = company.members.empty() ? tables_.costs.RunTime(look.model.cost) : company.run;
   parts_.prefetcher.NoteRun(work, now);
   if (!has_model) {
     Load(look, entry, choice, now);
@@ -53,7 +53,7 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
     parts_.counts.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
   parts_.states.Place(entry, choice.gpu);
-  Claim(entry, look.model.activation, work);
+  Claim(entry, look.model.activation + company.room, work);
   tables_.gpus.Pin(choice.gpu, entry.model, entry.claim, now);
   entry.pinned = true;
 }
@@ -65,38 +65,58 @@ Dispatch Reservations::Reserve(RequestEntry& entry, GpuChoice choice, Time now) 
   std::vector<ModelId> victims = parts_.victims.Plan(entry.model, need, tables_.gpus.at(index), now);
   entry.alone = tables_.gpus.at(index).in_flight == 0;
   entry.brings_state = false;
+  Company company;
   if (choice.peer == kNoGpu && parts_.victims.PassesThrough(entry, tables_.gpus.at(index), victims)) {
     victims.clear();
     PassThrough(entry, index, now);
   } else {
-    Place(look, entry, choice, victims, now);
+    company = parts_.batches.CompanyOf(entry, tables_.gpus.at(index), need, now);
+    Place(look, entry, choice, victims, company, now);
   }
-  entry.gpu = index;
+  Leave(entry, index, now);
+  for (RequestEntry* const member : company.members) {
+    Leave(*member, index, now);
+    member->leader = &entry;
+    member->hit = entry.hit;
+    member->source = entry.source;
+    member->pinned = member->alone = member->brings_state = false;
+    parts_.counts.hits += entry.hit ? 1 : 0;
+  }
+  parts_.counts.joined += company.members.size();
+  return Order(entry, choice, victims, company);
+}
+
+void Reservations::Leave(RequestEntry& entry, GpuIndex gpu, Time now) {
+  entry.gpu = gpu;
   entry.passed = 0;
   entry.queued = now - entry.arrival;
+  entry.company_until = Time::min();
   parts_.counts.retried += entry.attempts > 0 ? 1 : 0;
   ++entry.attempts;
   parts_.holds.Release(entry);
   parts_.waiting.Dequeue(entry);
   if (!tables_.by_gpu) parts_.waiting.GiveTurn(entry);
-  tables_.pipelines[index].push_back(&entry);
+  tables_.pipelines[gpu].push_back(&entry);
   FunctionEntry& function = parts_.requests.FunctionOf(entry);
   ++function.dispatched;
-  function.gpu = index;
-  return Order(entry, choice, victims);
+  function.gpu = gpu;
 }
 
 // When its run has to begin to be in time: what comes for it is wanted by then.
-Time Reservations::BeginBy(const RequestEntry& entry) const {
+Time Reservations::BeginBy(const RequestEntry& entry, const Company& company) const {
   if (entry.request.deadline == Time::max()) return Time::max();
-  return entry.request.deadline - tables_.costs.RunTime(tables_.models[entry.model].cost);
+  const Duration run = tables_.costs.RunTime(tables_.models[entry.model].cost);
+  return entry.request.deadline - std::max(run, company.run);
 }
 
 // What the node has to know to carry the decision out.
 Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
-                             const std::vector<ModelId>& victims) const {
+                             const std::vector<ModelId>& victims, const Company& company) const {
   // What is late yields on the links, too.
-  const bool late = tables_.late && (IsLate(entry.key) || entry.latest == Time::max());
+  const auto begin_by = [&](const RequestEntry& request) {
+    const bool late = tables_.late && (IsLate(request.key) || request.latest == Time::max());
+    return late ? Time::max() : BeginBy(request, company);
+  };
   Dispatch dispatch{.request = entry.request.id,
                     .model = entry.request.model,
                     .gpu = choice.gpu,
@@ -104,10 +124,16 @@ Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
                     .peer = entry.source == SwapSource::kResident ? kNoGpu : choice.peer,
                     .attempt = entry.attempts,
                     .queued = entry.queued,
-                    .deadline = late ? Time::max() : BeginBy(entry),
+                    .deadline = begin_by(entry),
                     .expiry = entry.request.expiry,
                     .bring_state = entry.brings_state};
   for (const ModelId victim : victims) dispatch.victims.push_back(tables_.NameOf(victim));
+  for (const RequestEntry* const member : company.members) {
+    dispatch.members.push_back(member->request.id);
+    dispatch.deadline = std::min(dispatch.deadline, begin_by(*member));
+    // The run is worth while as long as one of its requests waits for it.
+    dispatch.expiry = std::max(dispatch.expiry, member->request.expiry);
+  }
   if (tables_.states.Find(entry.request.state) != nullptr) dispatch.state = entry.request.state;
   return dispatch;
 }

@@ -36,7 +36,11 @@ struct RequestEntry {
   bool alone = false;      // nothing was in flight on its GPU when it was dispatched
   bool host_only = false;  // a copy from another GPU has failed
   bool brings_state = false;
-  bool whole = false;               // by layer it found no room
+  bool whole = false;              // by layer it found no room
+  bool apart = false;              // a batch that it was in failed: it has a run of its own
+  RequestEntry* leader = nullptr;  // on a GPU: the request whose run answers this one, too; null: its own
+  Time company_until =
+      Time::min();                  // it waits for company until then; Time::min(): its turn has not come yet
   Time asked_before = Time::min();  // when its model was asked for before it
   SwapSource source = SwapSource::kResident;
   RunClaim claim{};  // of its GPU, since its dispatch

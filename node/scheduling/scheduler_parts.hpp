@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "node/scheduling/batches.hpp"
 #include "node/scheduling/gpu_chooser.hpp"
 #include "node/scheduling/gpu_holds.hpp"
 #include "node/scheduling/locality_turns.hpp"
@@ -49,6 +50,7 @@ struct SchedulerParts {
   RequestTable requests{*this, tables};
   StateTurns states{*this, tables};
   GpuHolds holds{tables, waiting};
+  Batches batches{*this, tables};
   // What decides.
   Reservations reservations{*this, tables};
   ModelHomes homes{tables, reservations};

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "node/requests/waiting_queue.hpp"
+#include "node/scheduling/batch_profiles.hpp"
 #include "node/scheduling/broadcasts.hpp"
 #include "node/scheduling/gpu_table.hpp"
 #include "node/scheduling/held_gpus.hpp"
@@ -96,7 +97,8 @@ struct SchedulerTables {
   GpuTable gpus;
   HeldGpus held;
   QuotaPauses pauses;
-  std::vector<std::vector<RequestEntry*>> pipelines;  // by GPU; in the order of dispatch
+  std::vector<std::vector<RequestEntry*>>
+      pipelines;  // by GPU; in the order of dispatch, the requests of a batch among them
   FunctionStates states;
   Broadcasts broadcasts;
   FunctionBinding binding;                            // instead of homes, where it is not late
@@ -104,6 +106,7 @@ struct SchedulerTables {
   ModelRows rows;
   std::vector<ModelEntry> models;  // by row; a new one moves them
   std::map<std::pair<GpuIndex, ModelId>, FitHint> hints;
+  BatchProfiles batches;
   // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
   WaitingQueue queue;
   std::optional<LateQueue<RequestEntry*>> late;

@@ -11,6 +11,7 @@
 #include "node/request.hpp"
 #include "node/scheduling/broadcasts.hpp"
 #include "node/scheduling/function_binding.hpp"
+#include "node/scheduling/policies/batching_policy.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/policies/prefetch_policy.hpp"
@@ -67,6 +68,7 @@ struct SchedulerPolicies {
   EvictionPolicy eviction = nullptr;
   PrefetchRule prefetch = PrefetchRule::kAsked;
   BindingRule binding = BindingRule::kLate;
+  BatchingRules batching{};
 };
 // NotFound for a name that the slot's table does not have; InvalidArgument for a binding that the gpu policy
 // cannot keep to.
@@ -96,6 +98,8 @@ struct SchedulerCounts {
   std::uint64_t broadcasts = 0;  // of `swaps`, those from a GPU that was loading the model itself
   std::uint64_t ahead = 0;       // prefetch, beside `swaps`
   std::uint64_t by_layer = 0;    // dispatches whose model passed through: neither hits nor swaps
+  std::uint64_t joined = 0;      // requests that went with another one's run
+  std::uint64_t apart = 0;       // batches that failed, so that their requests ran again one by one
   // Of `evictions`: another GPU had the model too; else by what swapping it costs.
   // Runtimes that were assigned: warm ones, used ones, and given back.
   std::uint64_t assigned = 0, taken = 0, given_back = 0;

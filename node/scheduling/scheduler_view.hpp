@@ -38,6 +38,7 @@ class SchedulerView {
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
   // model that was forgotten keeps its profile.
   [[nodiscard]] const CostModel& costs() const { return parts_.tables.costs; }
+  [[nodiscard]] const BatchingRules& batching() const { return parts_.tables.policies.batching; }
   // Models that have a row in the tables.
   [[nodiscard]] std::size_t rows() const { return parts_.tables.rows.size(); }
 

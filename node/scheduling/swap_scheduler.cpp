@@ -20,12 +20,18 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
   if (!prefetch.ok()) return prefetch.status();
   auto binding = FindBindingPolicy(names.binding);
   if (!binding.ok()) return binding.status();
+  auto batching = FindBatchingPolicy(names.batching);
+  if (!batching.ok()) return batching.status();
   if (*binding != BindingRule::kLate && !gpu->early_binding)
     return absl::InvalidArgumentError(absl::StrCat("the binding '", names.binding,
                                                    "' was given the gpu policy '", names.gpu,
                                                    "', which uses any GPU; choose the gpu policy 'bound'"));
-  return SchedulerPolicies{
-      .ordering = *ordering, .gpu = *gpu, .eviction = *eviction, .prefetch = *prefetch, .binding = *binding};
+  return SchedulerPolicies{.ordering = *ordering,
+                           .gpu = *gpu,
+                           .eviction = *eviction,
+                           .prefetch = *prefetch,
+                           .binding = *binding,
+                           .batching = *batching};
 }
 
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
@@ -72,6 +78,7 @@ Consequences SwapScheduler::ForgetModel(const ModelNumber& name) {
   if (model.adopted) parts_.names.NoteForgotten(id);
   model = {.cost = model.cost, .requests = model.requests, .key = std::move(model.key)};
   parts_.tables.homes.erase(id);
+  parts_.tables.batches.Forget(id);
   parts_.tables.binding.Forget(id);
   std::erase_if(parts_.tables.hints, [&](const auto& hint) { return hint.first.second == id; });
   const std::vector<GpuIndex> holders = parts_.tables.gpus.Holders(id);
@@ -150,11 +157,14 @@ void SwapScheduler::Check() const {
   tables.gpus.Check();
   for (const auto& [gpu, there] : tables.gpus.gpus()) {
     const std::vector<RequestEntry*>& pipeline = tables.pipelines[gpu];
-    TROUPE_CHECK(pipeline.size() == there.in_flight, "pipeline and GPU table disagree");
+    const auto runs = std::ranges::count(pipeline, nullptr, &RequestEntry::leader);
+    TROUPE_CHECK(static_cast<std::size_t>(runs) == there.in_flight, "pipeline and GPU table disagree");
     TROUPE_CHECK(tables.gpus.loads().InFlightOn(there.device) <= tables.places.most,
                  "a pipeline is deeper than its limit");
     for (const RequestEntry* entry : pipeline) {
       TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");
+      TROUPE_CHECK(entry->leader == nullptr || std::ranges::find(pipeline, entry->leader) != pipeline.end(),
+                   "a request goes with a run that has ended");
       TROUPE_CHECK(!tables.models[entry->model].adopted || tables.Serves(*entry, there),
                    "a request runs on a runtime of another key");
     }

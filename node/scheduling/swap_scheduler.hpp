@@ -64,6 +64,11 @@ class SwapScheduler : public SchedulerView {
     parts_.tables.costs.Restore(known, nanos_per_byte);
   }
 
+  // A worker has made the plan for runs of so many rows, which take so much memory: requests may be joined.
+  void BatchPrepared(GpuIndex gpu, const ModelNumber& model, std::uint32_t rows, Bytes activation) {
+    if (Knows(model)) parts_.tables.batches.Prepared(parts_.tables.Find(model), gpu, rows, activation);
+  }
+
   // Functions that keep state on the device. A request that names one runs where the state is; its dispatch
   // says when the state has to be brought. `bytes`: what it takes on a device. Forgetting one bounces its
   // waiting requests.

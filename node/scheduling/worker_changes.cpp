@@ -13,6 +13,7 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
   tables_.gpus.WorkerGone(gpu, state);
   tables_.broadcasts.Lose(gpu);
   tables_.states.WorkerGone(gpu);
+  tables_.batches.ForgetGpu(gpu);
   if (tables_.held.HolderOf(gpu) != nullptr) parts_.holds.Release(*tables_.held.HolderOf(gpu));
   std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == gpu; });
   Consequences effects;
@@ -21,6 +22,7 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
     parts_.requests.LeaveFunction(entry);
     parts_.states.EndTurn(entry);
     entry.pinned = false;
+    entry.leader = nullptr;
     tables_.suspects += std::exchange(entry.suspect, true) ? 0 : 1;
     parts_.prefetcher.ForgetDemand(entry.model);
     if (parts_.requests.EndAbandoned(entry, effects)) continue;

@@ -43,8 +43,12 @@ std::string SwapRemark(const proto::RequestTimeline& request) {
 
 std::string RunRemark(const proto::RequestTimeline& request) {
   const auto& beside = request.story().beside();
-  if (beside.empty()) return "";
-  return Cat("its GPU had besides: ", Printable(absl::StrJoin(beside, ", ")));
+  std::vector<std::string> remarks;
+  if (request.story().batch_size() > 1)
+    remarks.push_back(Cat("its run answered ", request.story().batch_size(), " requests"));
+  if (!beside.empty())
+    remarks.push_back(Cat("its GPU had besides: ", Printable(absl::StrJoin(beside, ", "))));
+  return absl::StrJoin(remarks, "; ");
 }
 
 std::vector<Part> PartsOf(const proto::RequestTimeline& request) {

@@ -55,6 +55,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   plan.options.executor = ShortLimits();
   plan.options.states.directory = DiskOf(name);
   plan.options.copies.region = plan.host_region;
+  plan.options.policies.batching = shape_.batching;
   plan.worker.memory = GiB(1);
   plan.worker.prepare = milliseconds(5);
   // Longer than a run, so that a run of another function of the model may end while a state is written back.
@@ -110,6 +111,10 @@ void ChaosNodes::ForgetARun() {
 
 void ChaosNodes::ShareStates() {
   ForEachWorker([](actors::FakeWorkerControl& worker) { worker.states_by_model = true; });
+}
+
+void ChaosNodes::SwapMembers() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) { worker.swap_members = true; });
 }
 
 }  // namespace troupe::sim

@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 15>& AllPlanted() {
-  static constexpr std::array<PlantedName, 15> kAll = {{
+const std::array<PlantedName, 16>& AllPlanted() {
+  static constexpr std::array<PlantedName, 16> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -25,6 +25,7 @@ const std::array<PlantedName, 15>& AllPlanted() {
       {Planted::kForgottenPages, "forgotten-pages", "usage"},
       {Planted::kUncutRun, "uncut-run", "limits"},
       {Planted::kUnchargedRun, "uncharged-run", "quotas"},
+      {Planted::kSwappedMembers, "swapped-members", "requests"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

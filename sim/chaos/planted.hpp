@@ -25,6 +25,7 @@ enum class Planted {
   kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
   kUncutRun,        // runs go on beyond their limit
   kUnchargedRun,    // workers charge no run to its function's quota
+  kSwappedMembers,  // two requests of a batch get each other's outputs
   kUnmended,        // a fault stays
 };
 struct PlantedName {
@@ -32,7 +33,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 15>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 16>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

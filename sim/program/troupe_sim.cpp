@@ -44,11 +44,12 @@ struct SimulateOptions {
   std::string trace, generate, cluster, faults, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
   std::uint32_t swap_ahead = node::kDefaultSwapAhead;
-  std::array<Slot, 6> slots = {{{"--routing", &PolicyNames::routing},
+  std::array<Slot, 7> slots = {{{"--routing", &PolicyNames::routing},
                                 {"--ordering", &PolicyNames::ordering},
                                 {"--prefetch", &PolicyNames::prefetch},
                                 {"--gpu", &PolicyNames::gpu},
                                 {"--eviction", &PolicyNames::eviction},
+                                {"--batching", &PolicyNames::batching},
                                 {"--memory-policy", &PolicyNames::memory}}};
 };
 

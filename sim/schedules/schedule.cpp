@@ -34,7 +34,7 @@ class ScheduleRun {
   explicit ScheduleRun(const ScheduleOptions& options)
       : options_(options),
         random_(options.seed),
-        shape_(DrawShape(random_)),
+        shape_(WithBatches(DrawShape(random_), options.seed)),
         workload_(WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
                             options.seed)),
         faults_(Faults()),
@@ -70,6 +70,13 @@ class ScheduleRun {
     return shape;
   }
 
+  // In every other world nodes join requests. Drawn by itself, so that all else of a seed's schedule is drawn as
+  // without it.
+  static ClusterShape WithBatches(ClusterShape shape, std::uint64_t seed) {
+    if (Random(seed ^ 0xba7c4ULL).Below(2) == 0) shape.batching = "slack";
+    return shape;
+  }
+
   // Long runs are drawn by themselves, so that all else of a seed's schedule is the same without them.
   [[nodiscard]] std::vector<PlannedFault> Faults() {
     auto faults = DrawFaults(shape_, kWindow, random_);
@@ -80,7 +87,8 @@ class ScheduleRun {
   void Describe() {
     result_.seed = options_.seed;
     result_.what = absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, " GPUs, ", shape_.gateways,
-                                " gateways; ", ToString(workload_), "; ", faults_.size(), " faults");
+                                " gateways, batching ", shape_.batching, "; ", ToString(workload_), "; ",
+                                faults_.size(), " faults");
     cluster_.Note(result_.what);
   }
 
@@ -116,6 +124,8 @@ class ScheduleRun {
         return cluster_.nodes().NeverCut();
       case Planted::kUnchargedRun:
         return cluster_.nodes().NeverCharge();
+      case Planted::kSwappedMembers:
+        return cluster_.nodes().SwapMembers();
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }

@@ -253,6 +253,9 @@ absl::StatusOr<FunctionStatistics> FakeInferenceService::Statistics(std::string_
   FunctionStatistics statistics;
   statistics.inference_count = 7;
   statistics.success = {7, std::chrono::microseconds(70)};
+  statistics.batches[4] = {.compute_input = {1, std::chrono::microseconds(3)},
+                           .compute_infer = {1, std::chrono::microseconds(40)},
+                           .compute_output = {1, std::chrono::microseconds(5)}};
   return statistics;
 }
 

@@ -66,6 +66,13 @@ TEST_F(ManagementHttp, Metadata) {
   EXPECT_TRUE(Get("/v2/models/f/ready").at("ready").as_bool());
   EXPECT_EQ(Get("/v2/models/f/config").at("max_batch_size").as_int64(), 0);
   EXPECT_EQ(Get("/v2/models/f/stats").at("model_stats").at(0).at("inference_count").as_int64(), 7);
+  const auto batches = Get("/v2/models/f/stats").at("model_stats").at(0).at("batch_stats");
+  ASSERT_EQ(batches.as_array().size(), 1U);
+  EXPECT_EQ(batches.at(0).at("batch_size").as_int64(), 4);
+  EXPECT_EQ(batches.at(0).at("compute_input").at("ns").as_int64(), 3000);
+  EXPECT_EQ(batches.at(0).at("compute_infer").at("count").as_int64(), 1);
+  EXPECT_EQ(batches.at(0).at("compute_infer").at("ns").as_int64(), 40'000);
+  EXPECT_EQ(batches.at(0).at("compute_output").at("ns").as_int64(), 5000);
   EXPECT_EQ(Get("/v2/models/stats").at("model_stats").as_array().size(), 2U);
   const ClientResponse head = client_->Ask("HEAD", "/v2/models/f");
   EXPECT_EQ(head.code, 200);

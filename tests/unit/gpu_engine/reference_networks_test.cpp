@@ -1,13 +1,17 @@
 // The reference networks give their reference outputs, on row-major and on packed weights.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
 
+#include "base/random.hpp"
+#include "gpu/import/import_model.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "tests/unit/gpu_engine/plan_runner.hpp"
 
@@ -113,6 +117,89 @@ TEST_P(ReferenceNetwork, InstancesOfOnePlanDoNotDisturbEachOther) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(equal, std::vector<int>(kInstances, 3));
+}
+
+// The same network for any number of images, without a softmax at its end, which would hide differences.
+void OpenBatch(ImportedModel& imported) {
+  proto::Model& model = imported.model;
+  if (const proto::Step last = *model.steps().rbegin(); last.op() == "Softmax") {
+    model.mutable_outputs(0)->set_name(last.inputs(0));
+    model.mutable_steps()->RemoveLast();
+  }
+  for (proto::TensorSpec& input : *model.mutable_inputs()) input.set_shape(0, -1);
+  for (proto::TensorSpec& output : *model.mutable_outputs()) output.set_shape(0, -1);
+  for (const proto::Step& step : model.steps()) {
+    if (step.op() != "Reshape") continue;
+    for (const proto::Weight& weight : model.weights()) {
+      if (weight.name() != step.inputs(1)) continue;
+      std::int64_t rows = 0;
+      std::byte* const first = imported.weights.data() + weight.offset();
+      std::memcpy(&rows, first, sizeof(rows));
+      if (rows == 1) std::memset(first, 0, sizeof(rows));  // as many as come in
+    }
+  }
+}
+
+// Weights that differ, where the file's are all alike: so images have different answers.
+void DrawWeights(ImportedModel& imported, Random& random) {
+  for (const proto::Weight& weight : imported.model.weights()) {
+    if (weight.type() != proto::FP32 || weight.shape_size() < 2) continue;
+    double inputs = 1;
+    for (int i = 1; i < weight.shape_size(); ++i) inputs *= static_cast<double>(weight.shape(i));
+    const double width = std::sqrt(6.0 / inputs);  // a variance of 2 / inputs
+    std::byte* at = imported.weights.data() + weight.offset();
+    for (std::uint64_t i = 0; i < weight.length() / sizeof(float); ++i, at += sizeof(float)) {
+      const auto value = static_cast<float>(width * (2 * random.Uniform() - 1));
+      std::memcpy(at, &value, sizeof(value));
+    }
+  }
+}
+
+std::vector<float> RunRows(const ImportedModel& imported, std::span<const float> images, std::int64_t rows) {
+  proto::TensorSpec input = imported.model.inputs(0);
+  input.set_shape(0, rows);
+  auto plan = Plan::Build(imported.model, imported.weights, {&input, 1}, 2);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) return {};
+  const auto result = RunPlan(**plan, imported.weights, {std::as_bytes(images)});
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!result.ok()) return {};
+  EXPECT_EQ(result->specs[0].shape(0), rows);
+  return result->As<float>(0);
+}
+
+TEST_P(ReferenceNetwork, ABatchGivesEachImageTheAnswerOfItsOwnRun) {
+  const auto [name, packed] = GetParam();
+  const auto path = SharedDirectory() / "models" / (std::string(name) + ".onnx");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
+  auto imported = ImportOnnx(ReadFile(path), ImportOptions());
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  Random random(5);
+  DrawWeights(*imported, random);
+  OpenBatch(*imported);
+  proto::TensorSpec one = imported->model.inputs(0);
+  one.set_shape(0, 1);
+  if (packed) {
+    auto result = PackModel(imported->model, imported->weights, {&one, 1});
+    ASSERT_TRUE(result.ok()) << result.status();
+    imported->model = std::move(result->model);
+    imported->weights = std::move(result->weights);
+  }
+  std::size_t count = 1;
+  for (auto dim : one.shape()) count *= static_cast<std::size_t>(dim);
+  std::vector<float> images(2 * count);
+  for (float& value : images) value = static_cast<float>(random.Uniform());
+  std::vector<float> alone = RunRows(*imported, std::span(images).first(count), 1);
+  const std::vector<float> second = RunRows(*imported, std::span(images).subspan(count), 1);
+  alone.insert(alone.end(), second.begin(), second.end());
+  const std::vector<float> together = RunRows(*imported, images, 2);
+  ASSERT_EQ(together.size(), alone.size());
+  float largest = 1;
+  for (const float value : alone) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    ASSERT_LE(std::abs(together[i] - alone[i]), 1e-5F * largest) << "element " << i;
+  const std::vector<float> first(alone.begin(), alone.end() - static_cast<std::ptrdiff_t>(second.size()));
+  EXPECT_NE(first, second) << "the images have different answers";
 }
 
 std::string NameOf(const testing::TestParamInfo<ReferenceNetwork::ParamType>& info) {

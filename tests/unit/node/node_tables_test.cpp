@@ -89,17 +89,31 @@ TEST(SwapLog, CountsAndKeepsTheLatest) {
 
 TEST(PrepareQueue, OneAtATimeAndThoseThatADeploymentWaitsForFirst) {
   PrepareQueue queue;
+  const auto next = [&]() -> std::string {
+    const auto plan = queue.Next();
+    if (!plan) return "";
+    return plan->rows == 1 ? plan->copy.text() : absl::StrCat(plan->copy.text(), ", ", plan->rows, " rows");
+  };
   queue.Push(ModelNamed("a"), false);
   queue.Push(ModelNamed("b"), false);
-  EXPECT_EQ(queue.Next(), "a");
+  EXPECT_EQ(next(), "a");
+  queue.PushBatch(ModelNamed("a"), 2);
+  queue.PushBatch(ModelNamed("a"), 2);
   queue.Push(ModelNamed("adopted"), true);
   queue.Push(ModelNamed("b"), false);
-  EXPECT_EQ(queue.Next(), "") << "one plan is being prepared";
+  EXPECT_EQ(next(), "") << "one plan is being prepared";
   queue.Done();
-  EXPECT_EQ(queue.Next(), "adopted");
+  EXPECT_EQ(next(), "adopted");
+  queue.Done();
+  EXPECT_EQ(next(), "b");
+  queue.Done();
+  EXPECT_EQ(next(), "a, 2 rows") << "plans for batches go last";
+  queue.Done();
+  EXPECT_EQ(next(), "");
   queue.Push(ModelNamed("later"), true);
+  queue.PushBatch(ModelNamed("later"), 2);
   EXPECT_THAT(queue.Clear(), testing::ElementsAre("later"));
-  EXPECT_EQ(queue.Next(), "");
+  EXPECT_EQ(next(), "");
 }
 
 TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {

@@ -77,6 +77,7 @@ proto::RequestTimeline Late() {
   request.mutable_story()->set_swapped_bytes(1 << 20);
   request.mutable_story()->set_waiting(3);
   request.mutable_story()->add_beside("bert");
+  request.mutable_story()->set_batch_size(4);
   return request;
 }
 
@@ -91,7 +92,7 @@ TEST(SloVerbs, WhyShowsEachPartOfARequestsTime) {
   EXPECT_THAT(
       text, AllOf(HasSubstr("late by 40 ms"), HasSubstr("gateway gateway-a, node node-a, GPU 1, 2 attempts"),
                   HasSubstr("3 others waited when it came"), HasSubstr("from: host"),
-                  HasSubstr("its GPU had besides: bert")));
+                  HasSubstr("its run answered 4 requests; its GPU had besides: bert")));
   EXPECT_THAT(text, HasSubstr("50 ms  ###############  ")) << "half of the time, so half of the bar";
   EXPECT_THAT(text, HasSubstr("network and copies"));
 }

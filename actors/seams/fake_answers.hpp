@@ -1,0 +1,28 @@
+// FAKE ANSWERS: what the runs of a fake worker give: each output repeats its input, so that a test can tell
+// whose answer it is.
+#pragma once
+
+#include "proto/worker.pb.h"
+
+namespace troupe::actors {
+
+inline void AddOutputs(const google::protobuf::RepeatedPtrField<proto::Tensor>& inputs,
+                       google::protobuf::RepeatedPtrField<proto::Tensor>& outputs) {
+  for (const auto& input : inputs) {
+    auto& output = *outputs.Add();
+    output = input;
+    output.mutable_spec()->set_name("out_" + input.spec().name());
+  }
+}
+
+// Returns how many requests the run answers. `swap_members`: a mistake on purpose, by which the first two requests of a batch get each other's outputs.
+inline int AnswerEach(const proto::RunOrder& order, bool swap_members, proto::RunOutcome& outcome) {
+  AddOutputs(order.inputs(), *outcome.mutable_outputs());
+  for (const auto& member : order.members())
+    AddOutputs(member.inputs(), *outcome.add_members()->mutable_outputs());
+  if (swap_members && outcome.members_size() > 0)
+    outcome.mutable_outputs()->Swap(outcome.mutable_members(0)->mutable_outputs());
+  return 1 + outcome.members_size();
+}
+
+}  // namespace troupe::actors
