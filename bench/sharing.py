@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How functions share one GPU in space and time, by the real daemon in timed mode.
+"""How functions share one GPU in space and time, by the real daemon in timed mode; and what batches bring (batching.py).
 
 usage: sharing.py [--build DIR] [--seconds S] [--rounds N] [--only PART ...]
 
@@ -26,6 +26,7 @@ import sys
 import time
 import urllib.request
 
+import batching
 from invoke import BODY, Site
 from report import Report
 
@@ -194,7 +195,14 @@ def gate(report, arguments):
     report.add("gate_us_per_launch_with_page", shared, "us", baseline="without the page", baseline_values=alone)
 
 
-PARTS = {"gate": gate, "quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy}
+def batches(report, arguments):
+    """bench/batching.py, with real compute."""
+    parser = argparse.ArgumentParser()
+    batching.add_arguments(parser)
+    batching.measure(report, parser.parse_args(["--build", str(arguments.build), "--rounds", str(arguments.rounds)]))
+
+
+PARTS = {"gate": gate, "quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy, "batching": batches}
 
 
 def main():
