@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 14>& AllPlanted() {
-  static constexpr std::array<PlantedName, 14> kAll = {{
+const std::array<PlantedName, 15>& AllPlanted() {
+  static constexpr std::array<PlantedName, 15> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -24,6 +24,7 @@ const std::array<PlantedName, 14>& AllPlanted() {
       {Planted::kCountedTwice, "counted-twice", "counts"},
       {Planted::kForgottenPages, "forgotten-pages", "usage"},
       {Planted::kUncutRun, "uncut-run", "limits"},
+      {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

@@ -24,14 +24,15 @@ enum class Planted {
   kCountedTwice,    // gateways count each request twice
   kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
   kUncutRun,        // runs go on beyond their limit
-  kUnmended,        // a fault stays
+  kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
+  kUnmended,         // a fault stays
 };
 struct PlantedName {
   Planted planted = Planted::kNone;
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 14>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 15>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

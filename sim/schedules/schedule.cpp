@@ -34,7 +34,8 @@ class ScheduleRun {
       : options_(options),
         random_(options.seed),
         shape_(DrawShape(random_)),
-        workload_(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed)),
+        workload_(WithUpdates(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
+                              options.seed)),
         faults_(Faults()),
         cluster_(shape_, options.seed, options.steps),
         injector_(cluster_),
@@ -112,6 +113,8 @@ class ScheduleRun {
         return cluster_.nodes().meters().ForgetPages();
       case Planted::kUncutRun:
         return cluster_.nodes().NeverCut();
+      case Planted::kForgottenUpdate:
+        return clients_.updates().Misremember();
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -154,6 +157,7 @@ class ScheduleRun {
     clients_.operators().List([&](const AdminResult& result) {
       if (!result.reply) return Break("quiescence", "the manager did not list its functions");
       for (const auto& function : result.reply->functions()) there.insert(function.record().key().name());
+      BreakAll("sharing", clients_.updates().Check(*result.reply));
     });
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
     auto names = clients_.operators().Names();

@@ -21,6 +21,7 @@ struct WorkloadPlan {
   bool keys = false;  // requests and runs with Idempotency-Keys
   bool drains = false;
   bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
+  bool updates = false;    // of how functions share their GPUs
   Duration length = std::chrono::seconds(6);
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
@@ -29,6 +30,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithSiblings(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed);
+// In one world of two. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 // One for all clients of a cluster: they draw in turn from one source.

@@ -15,6 +15,7 @@ void Clients::Begin() {
   if (plan.drains) operators_.DrainLoop();
   if (plan.keys) returning_.KeyLoop();
   if (plan.long_runs) requests_.LongLoop();
+  if (plan.updates) updates_.Loop();
 }
 
 }  // namespace troupe::sim
