@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 16>& AllPlanted() {
-  static constexpr std::array<PlantedName, 16> kAll = {{
+const std::array<PlantedName, 17>& AllPlanted() {
+  static constexpr std::array<PlantedName, 17> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -26,6 +26,7 @@ const std::array<PlantedName, 16>& AllPlanted() {
       {Planted::kUncutRun, "uncut-run", "limits"},
       {Planted::kUnchargedRun, "uncharged-run", "quotas"},
       {Planted::kSwappedMembers, "swapped-members", "requests"},
+      {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

@@ -26,14 +26,15 @@ enum class Planted {
   kUncutRun,        // runs go on beyond their limit
   kUnchargedRun,    // workers charge no run to its function's quota
   kSwappedMembers,  // two requests of a batch get each other's outputs
-  kUnmended,        // a fault stays
+  kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
+  kUnmended,         // a fault stays
 };
 struct PlantedName {
   Planted planted = Planted::kNone;
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 16>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 17>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

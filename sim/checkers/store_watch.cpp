@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/step_retry.hpp"
+#include "proto/function.pb.h"
 #include "proto/workflow.pb.h"
 
 namespace troupe::sim {
@@ -25,6 +26,17 @@ bool Reopened(const proto::RunRecord& before, const proto::RunRecord& after) {
          after.start().SerializeAsString() == before.start().SerializeAsString();
 }
 
+// The same deployment, which shares its GPUs in another way.
+bool Updated(const std::string& before, const std::string& after) {
+  proto::FunctionRecord first, second;
+  if (!first.ParseFromString(before) || !second.ParseFromString(after)) return false;
+  for (auto* record : {&first, &second}) {
+    record->clear_sharing();
+    record->clear_revision();
+  }
+  return first.SerializeAsString() == second.SerializeAsString();
+}
+
 }  // namespace
 
 void StoreWatch::Written(const storage::Batch& batch, bool acknowledged, Time now) {
@@ -39,7 +51,7 @@ void StoreWatch::Look(const storage::Batch::Mutation& mutation, bool acknowledge
   if (there && mutation.value && acknowledged) {
     if (mutation.table == Table::kSteps)
       broken_.push_back(absl::StrCat("step ", mutation.key, " is committed a second time", when));
-    if (mutation.table == Table::kFunctions)
+    if (mutation.table == Table::kFunctions && !Updated(*it->second.value, *mutation.value))
       broken_.push_back(absl::StrCat("function ", mutation.key, " is deployed over itself", when));
     if (mutation.table == Table::kRuns) LookAtRun(mutation, when);
   }

@@ -35,8 +35,10 @@ class ScheduleRun {
       : options_(options),
         random_(options.seed),
         shape_(WithBatches(DrawShape(random_), options.seed)),
-        workload_(WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
-                            options.seed)),
+        workload_(WithUpdates(
+            WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
+                      options.seed),
+            options.seed)),
         faults_(Faults()),
         cluster_(shape_, options.seed, options.steps),
         injector_(cluster_),
@@ -126,6 +128,8 @@ class ScheduleRun {
         return cluster_.nodes().NeverCharge();
       case Planted::kSwappedMembers:
         return cluster_.nodes().SwapMembers();
+      case Planted::kForgottenUpdate:
+        return clients_.updates().Misremember();
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -168,6 +172,7 @@ class ScheduleRun {
     clients_.operators().List([&](const AdminResult& result) {
       if (!result.reply) return Break("quiescence", "the manager did not list its functions");
       for (const auto& function : result.reply->functions()) there.insert(function.record().key().name());
+      BreakAll("sharing", clients_.updates().Check(*result.reply));
     });
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
     auto names = clients_.operators().Names();

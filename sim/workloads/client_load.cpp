@@ -33,12 +33,17 @@ WorkloadPlan WithQuota(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed) {
+  plan.updates = Random(seed ^ 0x5a4e1256ULL).Below(2) == 0;
+  return plan;
+}
+
 std::string ToString(const WorkloadPlan& plan) {
-  return absl::StrCat(plan.functions, " functions, ", plan.stateful, " with state, ",
-                      plan.bursts ? "bursts" : "steady", " at ", plan.rate, "/s", plan.churn ? ", churn" : "",
-                      plan.workflows ? ", workflows" : "", plan.drains ? ", drains" : "",
-                      plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
-                      plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "");
+  return absl::StrCat(
+      plan.functions, " functions, ", plan.stateful, " with state, ", plan.bursts ? "bursts" : "steady",
+      " at ", plan.rate, "/s", plan.churn ? ", churn" : "", plan.workflows ? ", workflows" : "",
+      plan.drains ? ", drains" : "", plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
+      plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "", plan.updates ? ", updates" : "");
 }
 
 Duration ClientLoad::Pause(Duration mean) {

@@ -23,6 +23,7 @@ struct WorkloadPlan {
   bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
   std::uint32_t quota =
       0;  // of one more function: percent of a window's time that it may have of a GPU; 0: none
+  bool updates = false;  // of how functions share their GPUs
   Duration length = std::chrono::seconds(6);
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
@@ -33,6 +34,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithLongRuns(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three a function with a quota of time is asked for more than that. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithQuota(WorkloadPlan plan, std::uint64_t seed);
+// In one world of two. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 // One for all clients of a cluster: they draw in turn from one source.

@@ -16,6 +16,7 @@ void Clients::Begin() {
   if (plan.keys) returning_.KeyLoop();
   if (plan.long_runs) requests_.LongLoop();
   if (plan.quota > 0) requests_.QuotaLoop();
+  if (plan.updates) updates_.Loop();
 }
 
 }  // namespace troupe::sim

@@ -8,22 +8,30 @@
 #include "sim/workloads/operators.hpp"
 #include "sim/workloads/request_clients.hpp"
 #include "sim/workloads/returning_clients.hpp"
+#include "sim/workloads/sharing_updates.hpp"
 
 namespace troupe::sim {
 
 class Clients {
  public:
   Clients(ChaosCluster& cluster, const WorkloadPlan& plan, const Random& random)
-      : load_(cluster, plan, random), requests_(load_), operators_(load_), returning_(load_, requests_) {}
+      : load_(cluster, plan, random),
+        requests_(load_),
+        operators_(load_),
+        returning_(load_, requests_),
+        updates_(load_) {}
 
   // Begins; everything they do has begun by the plan's length. The operators have prepared what is there.
   void Begin();
   // Nothing that was asked or commanded is without an answer.
-  [[nodiscard]] bool Idle() const { return requests_.ledger().open() == 0 && operators_.Idle(); }
+  [[nodiscard]] bool Idle() const {
+    return requests_.ledger().open() == 0 && operators_.Idle() && updates_.Idle();
+  }
 
   [[nodiscard]] const ClientLoad& load() const { return load_; }
   [[nodiscard]] RequestClients& requests() { return requests_; }
   [[nodiscard]] Operators& operators() { return operators_; }
+  [[nodiscard]] SharingUpdates& updates() { return updates_; }
   [[nodiscard]] const RequestLedger& ledger() const { return requests_.ledger(); }
   [[nodiscard]] const std::vector<RegistryOp>& history() const { return operators_.history(); }
 
@@ -32,6 +40,7 @@ class Clients {
   RequestClients requests_;
   Operators operators_;
   ReturningClients returning_;
+  SharingUpdates updates_;
 };
 
 }  // namespace troupe::sim
