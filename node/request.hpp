@@ -39,6 +39,9 @@ struct NodeRequest {
   double percentile = 0;        // of the function's SLO; 0: the default
   bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
   StateNumber state{};  // the device state that its run reads and advances; none: it has no state
+  // A trial of a profile runs on this GPU alone, and its times say nothing of other runs. kNoGpu: none.
+  std::uint32_t profiled_on = kNoGpu;
+  Duration profiled_run{};  // what the profile of its function says of such a run; zero: nothing
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are

@@ -65,6 +65,7 @@ void Requests::On(RequestArrived& event) {
   demand_.Asked((*copy)->digest, parts_.out.now());
   auto request = RequestFor(message, function, *copy, parts_.out.now());
   if (state != nullptr) request.state = state->key;
+  request.profiled_run = parts_.model_profiles.RunTimeOf(message);
   auto& held = requests_[id];
   held.message = std::move(message);
   held.ask = event.ask;
@@ -142,6 +143,7 @@ void Requests::Finish(const Finished& finished) {
   if (it->second.awaits_inputs) --awaiting_inputs_;
   auto held = std::move(it->second);
   requests_.erase(it);
+  if (held.profiled) return parts_.profile_trials.Ended(finished, held);
   held.trial ? parts_.trials.Ended(finished, held) : Answer(finished, held);
 }
 

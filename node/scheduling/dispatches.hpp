@@ -38,6 +38,7 @@ class Dispatches {
                  const std::string& why);
 
  private:
+  void AsTrial(HeldRequest& held, proto::RunOrder& run) const;
   void NoteDispatch(const Dispatch& dispatch, HeldRequest& request);
   void Ran(const HeldStart& start, proto::WorkerOutcome outcome);
   void RunGone(const HeldStart& start);

@@ -88,7 +88,7 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
 // Learns from a run: when it had its weights at its begin, how long it takes; when it was alone on its GPU
 // behind its own swap from the host, how long both take together.
 void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done) {
-  if (entry.source == SwapSource::kLayers) return;
+  if (entry.source == SwapSource::kLayers || entry.request.profiled_on != kNoGpu) return;
   const CostModel::Id cost = tables_.models[entry.model].cost;
   if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed);
   if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took);
@@ -126,7 +126,7 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
       if (done.status.ok()) {
         ObserveRun(entry, done);
         tables_.hints.erase({done.gpu, model});
-      } else if (done.cut) {
+      } else if (done.cut && entry.request.profiled_on == kNoGpu) {
         tables_.costs.NoteCut(tables_.models[model].cost);
       }
       EndRun(entry, done.status, effects, now);

@@ -35,7 +35,7 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
   entry.source = SwapSource::kResident;
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
-  Duration work = tables_.costs.RunTime(look.model.cost);
+  Duration work = tables_.RunTimeOf(entry);
   parts_.prefetcher.NoteRun(work, now);
   if (!has_model) {
     Load(look, entry, choice, now);
@@ -84,7 +84,7 @@ Dispatch Reservations::Reserve(RequestEntry& entry, GpuChoice choice, Time now) 
 // When its run has to begin to be in time: what comes for it is wanted by then.
 Time Reservations::BeginBy(const RequestEntry& entry) const {
   if (entry.request.deadline == Time::max()) return Time::max();
-  return entry.request.deadline - tables_.costs.RunTime(tables_.models[entry.model].cost);
+  return entry.request.deadline - tables_.RunTimeOf(entry);
 }
 
 // What the node has to know to carry the decision out.
@@ -128,7 +128,7 @@ void Reservations::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   entry.hit = entry.pinned = false;
   entry.activation = VictimPlanner::WindowOf(model.weights) + model.activation;
   ++parts_.counts.by_layer;
-  entry.work = std::max(tables_.costs.RunTime(model.cost), tables_.costs.LoadTime(model.weights));
+  entry.work = std::max(tables_.RunTimeOf(entry), tables_.costs.LoadTime(model.weights));
   tables_.gpus.Visit(gpu, entry.activation, entry.work, now);
 }
 
