@@ -5,9 +5,9 @@ namespace troupe::shell {
 const std::vector<Verb>& Verbs() {
   static const std::vector<Verb> kVerbs = [] {
     std::vector<Verb> all;
-    for (const auto& part :
-         {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(), SplitVerbs(),
-          InferVerbs(), KeyVerbs(), CaVerbs(), WorkflowVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
+    for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(),
+                             SplitVerbs(), InferVerbs(), KeyVerbs(), CaVerbs(), WorkflowVerbs(),
+                             ProfileVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
