@@ -24,6 +24,7 @@ struct StoreRouter {
   void operator()(const EndStored& stored) const { parts.runs.On(stored, status); }
   void operator()(const ClaimStored& stored) const { parts.claims.On(stored, status); }
   void operator()(const UsageStored& stored) const { parts.usage.On(stored, status); }
+  void operator()(ExperimentStored& stored) const { parts.profiling.On(stored, status); }
   void operator()(const StartsTakenBack& stored) const { parts.unwritten.On(stored, status); }
 };
 
@@ -41,7 +42,8 @@ struct Router {
     }
   }
   void operator()(const Committed& event) const {
-    std::visit(StoreRouter{parts, event.status}, parts.commits.Take(event.ticket));
+    auto then = parts.commits.Take(event.ticket);
+    std::visit(StoreRouter{parts, event.status}, then);
   }
   void operator()(const AuditWritten& event) const { parts.audit.On(event); }
   void operator()(const JoinAsked& event) const { parts.members.On(event); }
@@ -56,6 +58,7 @@ struct Router {
   void operator()(AdminAsked& event) const { parts.admin.On(event); }
   void operator()(ModelImported& event) const { parts.deployments.On(event); }
   void operator()(KeyMade& event) const { parts.keys.On(event); }
+  void operator()(TrialAnswered& event) const { parts.profiling.On(event); }
   void operator()(const DrainAnswered& event) const { parts.orders.On(event); }
   void operator()(const NodeDescribed& event) const { parts.inquiries.On(event); }
   void operator()(const GatewayDescribed& event) const { parts.inquiries.On(event); }
@@ -85,6 +88,7 @@ void Parts::Pulse() {
   usage.Pulse();
   claims.TakeOver();
   machines.Provision();
+  profiling.Pulse();
   objects.Collect();
 }
 

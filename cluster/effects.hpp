@@ -62,6 +62,14 @@ struct AskDrain {
   Ask ask = 0;  // 0: the answer does not matter
   proto::DrainNode wish{};
 };
+struct AskTrial {
+  std::string node{};
+  proto::RunTrial trial{};
+};
+struct TellTrialStopped {
+  std::string node{};
+  proto::StopTrial stop{};
+};
 struct KillGpu {
   proto::KillGpu kill{};
 };
@@ -126,9 +134,9 @@ struct WakeMe {
 using Effect =
     std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>, Answer<proto::AdminReply>,
                  Answer<proto::RunReply>, DropAsk, ShowImports, Commit, WriteAudit, Connect, Disconnect,
-                 TellMembers, AskAdoption, TellDisowned, AskDrain, KillGpu, DescribeNode, DescribeGateway,
-                 CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn, ImportModel, MakeKey, OrderMachine,
-                 CollectObjects, Note, WakeMe>;
+                 TellMembers, AskAdoption, TellDisowned, AskTrial, TellTrialStopped, AskDrain, KillGpu,
+                 DescribeNode, DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn,
+                 ImportModel, MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::cluster

@@ -15,6 +15,7 @@
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
+#include "proto/function_profile.pb.h"
 #include "proto/workflow.pb.h"
 
 namespace troupe::cluster {
@@ -125,6 +126,10 @@ struct KeyMade {  // the answer to MakeKey
   absl::StatusOr<std::string> text = absl::UnknownError("");  // or why there is no key
   absl::Status valid{};                                       // whether such a key may be kept
 };
+struct TrialAnswered {  // the answer to AskTrial
+  std::uint64_t experiment = 0;
+  absl::StatusOr<proto::TrialEnded> ended = absl::UnknownError("");
+};
 struct DrainAnswered {  // the answer to AskDrain
   Ask ask = 0;
   absl::Status status{};
@@ -154,7 +159,7 @@ struct ObjectsCollected {  // the answer to CollectObjects
 
 using Event = std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard,
                            LeaveAsked, MemberLost, AdoptionAnswered, RunnerLost, StartAsked, StepAsked,
-                           FinishAsked, AdminAsked, ModelImported, KeyMade, DrainAnswered, NodeDescribed,
-                           GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
+                           FinishAsked, AdminAsked, ModelImported, KeyMade, TrialAnswered, DrainAnswered,
+                           NodeDescribed, GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
 
 }  // namespace troupe::cluster

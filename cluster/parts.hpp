@@ -17,6 +17,7 @@
 #include "cluster/members/machines.hpp"
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
+#include "cluster/profiling/profiling.hpp"
 #include "cluster/records/catalogue.hpp"
 #include "cluster/records/catalogue_changes.hpp"
 #include "cluster/records/commits.hpp"
@@ -63,6 +64,8 @@ struct Parts {
   Claims claims{*this};
   Runs runs{*this};
   UnwrittenRuns unwritten{*this};
+  // profiling/
+  Profiling profiling{*this};
   // admin/
   Audit audit{*this};
   Admin admin{*this};

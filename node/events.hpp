@@ -15,6 +15,7 @@
 #include "node/request.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
+#include "proto/function_profile.pb.h"
 #include "proto/local.pb.h"
 #include "proto/request.pb.h"
 #include "proto/usage.pb.h"
@@ -132,6 +133,15 @@ struct UsageSaved {  // the answer to SaveUsage
   absl::Status status{};
 };
 
+// --- profiles ---
+struct TrialAsked {
+  Ask ask = 0;
+  proto::RunTrial trial{};
+};
+struct TrialStopped {
+  std::uint64_t experiment = 0;
+};
+
 // --- the cluster and its operators ---
 struct ClusterChanged {
   proto::ClusterUpdate update{};
@@ -160,7 +170,7 @@ struct FaultAsked {
 using Event =
     std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived, InputsArrived,
                  RequestCancelled, OutputsRead, AdoptionAsked, ModelDisowned, CopyFetched, CopyPlaced,
-                 WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, MetersRead, UsageSaved,
-                 ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+                 WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, MetersRead, UsageSaved, TrialAsked,
+                 TrialStopped, ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

@@ -13,6 +13,7 @@ void Membership::Learn(const proto::ClusterUpdate& update) {
   if (!change.applied) return parts_.out.Add(AskSince{known});
   for (const auto* keys : {&change.deployed, &change.removed})
     for (const auto& key : *keys) parts_.states.Learn(key);
+  parts_.model_profiles.Learn(update);
 }
 
 void Membership::Assume(const proto::ClusterUpdate& known) {

@@ -63,6 +63,8 @@ struct Router {
   void operator()(ImageSaved& event) const { parts.write_backs.On(event); }
   void operator()(const MetersRead& event) const { parts.metering.On(event); }
   void operator()(const UsageSaved& event) const { parts.metering.On(event); }
+  void operator()(const TrialAsked& event) const { parts.profile_trials.On(event); }
+  void operator()(const TrialStopped& event) const { parts.profile_trials.On(event); }
   void operator()(const ClusterChanged& event) const { parts.membership.On(event); }
   void operator()(const Joined& event) const { parts.Hear(event); }
   void operator()(const ReportAsked& event) const { parts.membership.On(event); }

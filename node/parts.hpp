@@ -19,6 +19,8 @@
 #include "node/models/trials.hpp"
 #include "node/names.hpp"
 #include "node/outbox.hpp"
+#include "node/profiling/model_profiles.hpp"
+#include "node/profiling/profile_trials.hpp"
 #include "node/requests/requests.hpp"
 #include "node/requests/routers.hpp"
 #include "node/runtimes/orders.hpp"
@@ -76,6 +78,9 @@ struct Parts {
   Orphans orphans{*this, runtimes.size()};
   Remembered remembered{*this};
   KeptProfiles profiles{*this};
+  // profiling/
+  ModelProfiles model_profiles{*this};
+  ProfileTrials profile_trials{*this};
   // state/
   States states{*this, runtimes.size(), settings.state_memory};
   WriteBacks write_backs{*this};

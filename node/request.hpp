@@ -51,6 +51,9 @@ struct NodeRequest {
   // Runs of its function that one GPU is given at a time, at most; 0: as many as it has places for.
   std::uint32_t most_on_gpu = 0;
   BatchTerms batch{};
+  // A trial of a profile runs on this GPU alone, and its times say nothing of other runs. kNoGpu: none.
+  std::uint32_t profiled_on = kNoGpu;
+  Duration profiled_run{};  // what the profile of its function says of such a run; zero: nothing
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are

@@ -22,6 +22,7 @@ namespace troupe::node {
 struct GpuSetup {
   std::string device;  // "virtual:0"
   Bytes memory;
+  std::string kind = "virtual";  // GpuRecord.kind
 };
 
 // With whom functions share a worker, and how many workers stand on each GPU.

@@ -51,6 +51,8 @@ CostModel::Id CostModel::IdOf(const std::string& model) {
   it->second = free_.back();
   free_.pop_back();
   entries_[it->second].name = &it->first;
+  if (const auto profiled = profiled_.find(model); profiled != profiled_.end())
+    entries_[it->second].profiled = profiled->second;
   return it->second;
 }
 
@@ -126,6 +128,20 @@ void CostModel::NoteCut(Id model) {
   ++Touch(model).cuts;
 }
 
+void CostModel::SetProfiled(const std::string& model, Duration run) {
+  if (run > Duration::zero())
+    profiled_[model] = run;
+  else
+    profiled_.erase(model);
+  if (const auto it = ids_.find(model); it != ids_.end()) entries_[it->second].profiled = run;
+}
+
+Duration CostModel::RunTime(const std::string& model) const {
+  if (const auto* entry = Find(model); entry != nullptr) return RunTimeOf(entry);
+  const auto profiled = profiled_.find(model);
+  return profiled == profiled_.end() ? defaults_.run : profiled->second;
+}
+
 void CostModel::ObserveRun(const std::string& model, Duration took) {
   ObserveRun(IdOf(model), took);
 }
@@ -146,18 +162,20 @@ Duration CostModel::LoadTime(Bytes bytes) const {
 
 bool CostModel::HeavyOf(const Entry* entry, Duration load_time) const {
   const double load = ToSeconds(load_time);
-  if (entry == nullptr || !entry->seen) return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
+  const bool profiled = entry != nullptr && entry->profiled > Duration::zero();
+  if (!profiled && (entry == nullptr || !entry->seen))
+    return load > defaults_.heavy_slowdown * ToSeconds(defaults_.run);
   const double swapped = ToSeconds(entry->swapped.Or(Duration::zero()));
   // No run with its weights resident was seen: the model counts as heavy when the load made up most of the
   // run.
-  if (!entry->run.known()) return swapped < defaults_.heavy_slowdown * load;
-  const double run = ToSeconds(entry->run.Or(Duration::zero()));
+  if (!profiled && !entry->run.known()) return swapped < defaults_.heavy_slowdown * load;
+  const double run = ToSeconds(RunTimeOf(entry));
   return (entry->swapped.known() ? swapped : std::max(load, run)) > defaults_.heavy_slowdown * run;
 }
 
 Duration CostModel::DelayOf(const Entry& entry, Duration load) const {
   const Duration run = RunTimeOf(&entry);
-  const bool measured = entry.swapped.known() && entry.run.known();
+  const bool measured = entry.swapped.known() && (entry.run.known() || entry.profiled > Duration::zero());
   return std::max(Duration(), (measured ? entry.swapped.Or(run) : load) - run);
 }
 

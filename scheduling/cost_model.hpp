@@ -89,6 +89,9 @@ class CostModel {
   // the other.
   void ObserveSwapped(Id model, Duration took);
 
+  // How long a run takes by a profile, which counts for more than what was learned; zero: no profile says.
+  void SetProfiled(const std::string& model, Duration run);
+
   // How long a run had the GPU, its wait for weights apart; and that it was cut since it had it for too long.
   void ObserveCompute(Id model, Duration took);
   void NoteCut(Id model);
@@ -117,7 +120,7 @@ class CostModel {
   // The same of models by name, held or not.
   void ObserveRun(const std::string& model, Duration took);
   void ObserveSwapped(const std::string& model, Duration took);
-  [[nodiscard]] Duration RunTime(const std::string& model) const { return RunTimeOf(Find(model)); }
+  [[nodiscard]] Duration RunTime(const std::string& model) const;
   [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const {
     return HeavyOf(Find(model), LoadTime(weights));
   }
@@ -137,6 +140,7 @@ class CostModel {
   struct Entry {
     RunningEstimate run{};
     RunningEstimate swapped{};
+    Duration profiled{};
     RunTimeSketch times{};
     std::uint32_t cuts = 0;
     std::uint32_t holders = 0;
@@ -146,7 +150,9 @@ class CostModel {
   };
   [[nodiscard]] const Entry* Find(const std::string& model) const;  // null: unknown
   [[nodiscard]] Duration RunTimeOf(const Entry* entry) const {
-    return entry == nullptr ? defaults_.run : entry->run.Or(entry->swapped.Or(defaults_.run));
+    if (entry == nullptr) return defaults_.run;
+    if (entry->profiled > Duration::zero()) return entry->profiled;
+    return entry->run.Or(entry->swapped.Or(defaults_.run));
   }
   [[nodiscard]] bool HeavyOf(const Entry* entry, Duration load) const;
   [[nodiscard]] Duration DelayOf(const Entry& entry, Duration load) const;
@@ -160,6 +166,7 @@ class CostModel {
   double nanos_per_byte_ = 0;  // 0: no load was seen
   absl::node_hash_map<std::string, Id> ids_;
   std::vector<Entry> entries_;
+  absl::node_hash_map<std::string, Duration> profiled_;  // of models that have an entry, and of others
   std::vector<Id> free_;
   Id newest_ = kNone, oldest_ = kNone;
   std::size_t seen_ = 0;  // entries in the list

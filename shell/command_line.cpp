@@ -198,6 +198,7 @@ absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const Globa
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  words = WithUsualVerb(std::move(words));
   const auto app = MakeParser();
   try {
     app->parse(std::vector<std::string>(words.rbegin(), words.rend()));

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "shell/cat.hpp"
 #include "shell/command_line.hpp"
+#include "shell/known_words.hpp"
 #include "shell/words.hpp"
 
 namespace troupe::shell {
@@ -131,7 +132,13 @@ std::vector<std::string> CandidatesAt(const Place& place, const std::string& ste
   if (place.lost) return {};
   if (place.awaited != nullptr) return Values(place.awaited->kind, stem, names);
   if (absl::StartsWith(stem, "-")) return Options(place);
-  if (place.verb == nullptr) return CommandWords(place);
+  if (place.verb == nullptr) {
+    auto words = CommandWords(place);
+    // A function behind `profile` alone stands for the usual verb (WithUsualVerb).
+    if (place.group == "profile")
+      for (auto& name : names(Kind::kFunction)) words.push_back(std::move(name));
+    return words;
+  }
   std::size_t index = 0;
   for (const auto& argument : place.verb->arguments)
     if (argument.positional() && index++ == place.positional) return Values(argument.kind, stem, names);
@@ -159,7 +166,7 @@ Completion Complete(std::string_view line, const NameSource& names) {
   auto partial = SplitPartial(line);
   if (!partial.words.empty() && partial.words[0] == "help") partial.words.erase(partial.words.begin());
   Place place;
-  for (const auto& word : partial.words) Step(place, word);
+  for (const auto& word : WithUsualVerb(partial.words)) Step(place, word);
   Completion completion{partial.begin, partial.quote, CandidatesAt(place, partial.stem, names)};
   std::erase_if(completion.candidates, [&](const auto& one) { return !absl::StartsWith(one, partial.stem); });
   std::sort(completion.candidates.begin(), completion.candidates.end());

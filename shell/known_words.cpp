@@ -16,6 +16,8 @@ namespace troupe::shell {
 
 namespace {
 
+constexpr char kProfileGroup[] = "profile", kUsualProfileVerb[] = "run";
+
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -40,6 +42,14 @@ std::vector<std::string> WordsBehind(const std::string& group) {
   if (!group.empty()) return words;
   for (const auto& verb : CompanionVerbs()) words.push_back(verb.word());
   words.insert(words.end(), {"shell", "help"});
+  return words;
+}
+
+std::vector<std::string> WithUsualVerb(std::vector<std::string> words) {
+  const auto own = WithoutOptions(words);
+  if (own.size() < 2 || own[0] != kProfileGroup || Contains(WordsBehind(kProfileGroup), own[1])) return words;
+  const auto group = std::find(words.begin(), words.end(), own[0]);
+  words.insert(group + 1, kUsualProfileVerb);
   return words;
 }
 

@@ -11,6 +11,8 @@ namespace troupe::shell {
 // Behind no word, or behind a group's name ("function"), in the order of help.
 [[nodiscard]] std::vector<std::string> WordsBehind(const std::string& group);
 
+// A group's usual verb may be left out: `profile digits` becomes `profile run digits`.
+[[nodiscard]] std::vector<std::string> WithUsualVerb(std::vector<std::string> words);
 // The words of a line that are neither options nor values of options which every verb takes.
 [[nodiscard]] std::vector<std::string> WithoutOptions(const std::vector<std::string>& words);
 

@@ -44,6 +44,7 @@ std::string GroupSummary(const std::string& group) {
       {"key", "API keys: who may ask what over HTTP"},
       {"kill", "Failures on purpose"},
       {"node", "Nodes: the machines with GPUs"},
+      {"profile", "Profiles: how fast functions are on shares of a GPU"},
       {"workflow", "Workflows: graphs of functions, and their runs"},
   };
   const auto found = kGroups.find(group);

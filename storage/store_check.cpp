@@ -18,6 +18,7 @@
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
+#include "proto/function_profile.pb.h"
 #include "proto/workflow.pb.h"
 #include "storage/backup_list.hpp"
 #include "storage/directory_lock.hpp"
@@ -33,6 +34,8 @@ std::unique_ptr<google::protobuf::Message> MessageOf(Table table, std::string_vi
   switch (table) {
     case Table::kSettings:
       if (key.starts_with("api-key/")) return std::make_unique<proto::ApiKeyRecord>();
+      if (key.starts_with("profile/")) return std::make_unique<proto::FunctionProfile>();
+      if (key.starts_with("profiling/")) return std::make_unique<proto::ProfilingExperiment>();
       if (key.starts_with("state-home/")) return std::make_unique<proto::PlacementRecord>();
       return nullptr;
     case Table::kFunctions:

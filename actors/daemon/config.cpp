@@ -282,6 +282,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "concurrency",
        "runs without a share of the SMs that compute on one GPU at a time", false,
        Number({&C::node, &N::scheduler, &S::concurrency}, 1, 64)},
+      {OptionGroup::kAdvanced, "gpu-kind",
+       "which GPUs are alike, for what is measured on them: one name, or one of each GPU with commas (default: "
+       "virtual, or the name that the driver has)",
+       false, Text({&C::gpus, &GpuConfig::kind})},
       {OptionGroup::kAdvanced, "gpu-sms", "SMs of each virtual GPU, of which functions can have a share",
        false, Number({&C::worker, &W::sms}, 1, 1024)},
       {OptionGroup::kAdvanced, "by-layer",

@@ -61,6 +61,7 @@ enum class HugePages { kOff, kAuto };  // kAuto: for the host region, where the 
 struct GpuConfig {
   std::string device = "virtual";  // or cuda: the driver's GPUs, from number 0 on
   unsigned count = 1;
+  std::string kind{};  // of its GPUs, or of each with commas between them; empty: as the driver says
   Bytes memory = GiB(1);
   BytesPerSecond link{6e9};
   std::string topology{};  // of the GPUs (node/scheduling/topology.hpp); auto: as the driver says

@@ -2,12 +2,15 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "actors/daemon/config.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
@@ -122,6 +125,20 @@ absl::Status ResolveHttp(const std::string& what, std::string& address) {
                                             what, ", and a port"));
 }
 
+absl::Status CheckKinds(const GpuConfig& gpus) {
+  if (gpus.kind.empty()) return absl::OkStatus();
+  const std::vector<std::string> kinds = absl::StrSplit(gpus.kind, ',');
+  if (kinds.size() != 1 && kinds.size() != gpus.count)
+    return absl::InvalidArgumentError(absl::StrCat("gpu-kind ", gpus.kind, ": it names ", kinds.size(),
+                                                   " kinds, and the node has ", gpus.count,
+                                                   " GPUs; name one kind, or one of each GPU"));
+  for (const auto& kind : kinds)
+    if (kind.empty() || kind.size() > 100 || !std::ranges::all_of(kind, absl::ascii_isprint))
+      return absl::InvalidArgumentError(absl::StrCat(
+          "gpu-kind ", gpus.kind, ": a kind has between 1 and 100 printable characters of ASCII"));
+  return absl::OkStatus();
+}
+
 // The manager refuses what this refuses, but only the log would say so.
 absl::Status CheckName(const DaemonConfig& config) {
   const bool both = config.member.roles.contains("gateway") && config.member.roles.contains("node");
@@ -155,6 +172,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
     return absl::InvalidArgumentError(
         "--topology auto: virtual GPUs are wired as it is said; say how, or --device cuda");
   }
+  TROUPE_RETURN_IF_ERROR(CheckKinds(config.gpus));
   if (config.gpus.device != "virtual" && config.worker.compute != "real") {
     return absl::InvalidArgumentError(absl::StrCat("--compute ", config.worker.compute, ": --device ",
                                                    config.gpus.device, " computes real results"));

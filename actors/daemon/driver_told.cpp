@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status.hpp"
 
 namespace troupe::actors {
 
@@ -17,6 +19,17 @@ absl::StatusOr<std::string> TopologyOf(const Management& management, std::uint32
   return (*management)->Topology(gpus);
 }
 
+// A driver that does not say it leaves all GPUs of the device alike.
+std::vector<std::string> KindsOf(const DaemonConfig& config, const Management* management) {
+  std::vector<std::string> kinds = absl::StrSplit(config.gpus.kind, ',');
+  if (config.gpus.kind.empty()) kinds = {config.gpus.device};
+  kinds.resize(config.gpus.count, kinds.front());
+  if (!config.gpus.kind.empty() || management == nullptr || !management->ok()) return kinds;
+  for (std::uint32_t gpu = 0; gpu < kinds.size(); ++gpu)
+    if (auto name = (**management)->Name(gpu); name.ok()) kinds[gpu] = *std::move(name);
+  return kinds;
+}
+
 absl::StatusOr<std::unique_ptr<gpu::GpuWatch>> Watch(const Management& management) {
   if (!management.ok()) return management.status();
   return gpu::GpuWatch::Start(*management);
@@ -25,9 +38,10 @@ absl::StatusOr<std::unique_ptr<gpu::GpuWatch>> Watch(const Management& managemen
 }  // namespace
 
 absl::StatusOr<DriverTold> AskDriver(const DaemonConfig& config) {
-  DriverTold told{config.gpus.topology, nullptr};
+  DriverTold told{config.gpus.topology, KindsOf(config, nullptr), nullptr};
   if (config.gpus.device == "virtual") return told;
   const Management management = gpu::GpuManagement::OpenAsProgramsDo();
+  told.kinds = KindsOf(config, &management);
   if (config.gpus.topology == "auto") {
     auto found = TopologyOf(management, config.gpus.count);
     if (!found.ok()) {

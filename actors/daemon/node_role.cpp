@@ -35,10 +35,11 @@ struct NodeActors {
 
 class NodeRole final : public Role {
  public:
-  NodeRole(Common& common, std::shared_ptr<gpu::GpuWatch> watch, node::Topology topology,
-           transport::LinkBuckets links, std::unique_ptr<gpu::LinkReader> reader)
+  NodeRole(Common& common, DriverTold told, node::Topology topology, transport::LinkBuckets links,
+           std::unique_ptr<gpu::LinkReader> reader)
       : common_(common),
-        watch_(std::move(watch)),
+        watch_(std::move(told.watch)),
+        kinds_(std::move(told.kinds)),
         topology_(std::move(topology)),
         links_(std::move(links)),
         reader_(std::move(reader)),
@@ -181,7 +182,7 @@ class NodeRole final : public Role {
     KeepNodeFiles(config.member.data, config.member.run, common_.pool, options);
     options.executor.supervision.hang_timeout = config.gpus.hang;
     for (unsigned i = 0; i < config.gpus.count; ++i)
-      options.gpus.push_back({absl::StrCat(config.gpus.device, ":", i), config.gpus.memory});
+      options.gpus.push_back({absl::StrCat(config.gpus.device, ":", i), config.gpus.memory, kinds_.at(i)});
     options.scheduler.isolated = Isolated();
     WorkerSite site{reader_,
                     common_.pool,
@@ -263,6 +264,7 @@ class NodeRole final : public Role {
 
   Common& common_;
   const std::shared_ptr<gpu::GpuWatch> watch_;  // null: virtual GPUs, or a driver that tells nothing
+  const std::vector<std::string> kinds_;        // of each GPU
   const std::shared_ptr<WorkerRefusals> worker_refusals_ = std::make_shared<WorkerRefusals>();
   const node::Topology topology_;
   transport::LinkBuckets links_;
@@ -285,7 +287,7 @@ absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::s
   TROUPE_ASSIGN_OR_RETURN(auto links, gpu::CreateNodeLinks(common.config.gpus.count, common.config.gpus.link,
                                                            topology.Switches(), peers));
   TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
-  auto role = std::make_unique<NodeRole>(common, std::move(told.watch), std::move(topology), std::move(links),
+  auto role = std::make_unique<NodeRole>(common, std::move(told), std::move(topology), std::move(links),
                                          std::move(reader));
   TROUPE_RETURN_IF_ERROR(role->Start(operations));
   return role;

@@ -1,5 +1,6 @@
 // NODE CONTROLLER: decides which GPU of this node runs a request, and where its weights come from.
-// Asked by:  ROUTER (SubmitRequest, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode).
+// Asked by:  ROUTER (SubmitRequest, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode,
+//            RunTrial).
 // Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER
 // (MemberReport). Owns THE view of the node's GPUs: one decision gives GPU, source and victims together.
 // Decides with node::SwapScheduler; this actor only moves messages. Losing it loses no data: rebuilt from the
@@ -22,7 +23,8 @@ using NodeControllerActor = Interface<
     typename caf::replies_to<proto::RouterHello, CreditSinkActor>::template with<proto::CreditGrant>,
     Asks<proto::AdoptModel, proto::AdoptModelReply>, Hears<proto::DisownModel>,
     Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,
-    Hears<proto::KillGpu>, Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>,
-    Asks<proto::DescribeMember, proto::MemberReport>, Hears<proto::ExecutorReport>>;
+    Asks<proto::RunTrial, proto::TrialEnded>, Hears<proto::StopTrial>, Hears<proto::KillGpu>,
+    Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>, Asks<proto::DescribeMember, proto::MemberReport>,
+    Hears<proto::ExecutorReport>>;
 
 }  // namespace troupe::actors

@@ -231,6 +231,16 @@ class ClusterManager : public ManagerSelf::base {
                               On(cluster::DrainAnswered{number, reply.status()});
                             });
   }
+  void Do(cluster::AskTrial& ask) {
+    const auto experiment = ask.trial.experiment();
+    // The node ends the trial by itself; what is left here is a node that does not answer.
+    const auto limit = Duration(ask.trial.limit_ns()) + options_.trial_grace;
+    Call<proto::TrialEnded>(this, calls_, links_.Node(ask.node), limit, std::move(ask.trial),
+                            [this, experiment](absl::StatusOr<proto::TrialEnded> ended) {
+                              On(cluster::TrialAnswered{experiment, std::move(ended)});
+                            });
+  }
+  void Do(cluster::TellTrialStopped& tell) { send(links_.Node(tell.node), std::move(tell.stop)); }
   void Do(cluster::KillGpu& kill) { send(links_.Node(kill.kill.node()), std::move(kill.kill)); }
   void Do(cluster::DescribeNode& describe) {
     Call<proto::NodeDescription>(

@@ -24,6 +24,7 @@ namespace troupe::actors {
 struct ManagerOptions : cluster::ClusterSettings {
   Duration adopt_timeout = std::chrono::minutes(6);
   Duration ask_timeout = std::chrono::seconds(3);    // of a node, for an operator
+  Duration trial_grace = std::chrono::seconds(30);   // beyond the limit of a trial, for its node to say so
   Duration release_after = std::chrono::minutes(2);  // of a fetched part that was not released
   // Who sends what it is told; null: the simulator, where every sender may ask everything.
   std::shared_ptr<const PeerIdentities> identities;

@@ -70,6 +70,8 @@ absl::Status Read(const storage::MetadataStore& store, cluster::CatalogueRecords
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kApiKeyKey, records.keys));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kUsageKey, records.usage));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kUsageLedgerKey, records.ledgers));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kProfileKey, records.profiles));
+  TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kExperimentKey, records.experiments));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kRuns, "", records.runs));
   return ReadAll(store, Table::kSteps, "", records.steps);
 }

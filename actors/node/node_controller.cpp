@@ -91,6 +91,10 @@ class NodeController : public ControllerSelf::base {
           return Ask<proto::DrainReply>(node::DrainAsked{0, drain.drain()});
         },
         [this](const proto::DescribeNode&) { return Describe(); },
+        [this](proto::RunTrial& trial) {
+          return Ask<proto::TrialEnded>(node::TrialAsked{0, std::move(trial)});
+        },
+        [this](const proto::StopTrial& stop) { On(node::TrialStopped{stop.experiment()}); },
         [this](const proto::KillGpu& kill) { On(node::KillAsked{kill.gpu()}); },
         [this](const proto::InjectFault& fault) { return Inject(fault); },
         [this](proto::ClusterUpdate& update) { On(node::ClusterChanged{std::move(update)}); },
@@ -318,7 +322,7 @@ class NodeController : public ControllerSelf::base {
   std::vector<ExecutorActor> executors_;  // by runtime
   std::map<std::uint64_t, CreditSinkActor> routers_;
   OpenPromises<proto::SubmitReply, proto::CreditGrant, proto::AdoptModelReply, proto::MemberReport,
-               proto::DrainReply, proto::AdminReply>
+               proto::DrainReply, proto::TrialEnded, proto::AdminReply>
       open_;
 };
 

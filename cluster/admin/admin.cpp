@@ -68,6 +68,12 @@ void Admin::Carry(Ask ask, const proto::AdminRequest& request) {
       return parts_.keys.Create(ask, request.create_key());
     case Case::kRevokeKey:
       return parts_.keys.Revoke(ask, request.revoke_key());
+    case Case::kProfileFunction:
+      return parts_.profiling.Begin(ask, request.profile_function());
+    case Case::kImportProfile:
+      return parts_.profiling.Import(ask, request.import_profile());
+    case Case::kCancelProfiling:
+      return parts_.profiling.Cancel(ask, request.cancel_profiling());
     case Case::kDrain:
       return parts_.orders.Drain(ask, request.drain());
     case Case::kKillGpu:
@@ -92,6 +98,8 @@ void Admin::Answer(Ask ask, const proto::AdminRequest& request) {
       return parts_.inquiries.Explain(ask, request.explain_request().id());
     case Case::kShowImport:
       return parts_.out.Add(ShowImports{ask, request.show_import().onnx_digest()});
+    case Case::kShowProfile:
+      return parts_.profiling.Show(ask, request.show_profile().key());
     case Case::kListFunctions:
       return parts_.inquiries.ShowFunctions(ask, {});
     case Case::kShowFunction:

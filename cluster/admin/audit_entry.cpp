@@ -104,6 +104,15 @@ std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
       return EntryOf("key.create", KeyWith(request.create_key()));
     case Case::kRevokeKey:
       return EntryOf("key.revoke", absl::StrCat("key '", request.revoke_key().name(), "'"));
+    case Case::kProfileFunction:
+      return EntryOf("profile.begin", Versioned("function", request.profile_function().key().name(),
+                                                request.profile_function().key().version()));
+    case Case::kImportProfile:
+      return EntryOf("profile.import", Versioned("function", request.import_profile().key().name(),
+                                                 request.import_profile().key().version()));
+    case Case::kCancelProfiling:
+      return EntryOf("profile.cancel", Versioned("function", request.cancel_profiling().key().name(),
+                                                 request.cancel_profiling().key().version()));
     case Case::kDrain:
       return EntryOf(request.drain().drain() ? "node.drain" : "node.resume",
                      absl::StrCat("node '", request.drain().name(), "'"));

@@ -26,6 +26,11 @@ void AddWorkflows(const Catalogue& catalogue, proto::ClusterUpdate& update) {
     for (const auto& [version, record] : versions) *update.add_workflows() = record;
 }
 
+void AddProfiles(std::uint64_t known, const Catalogue& catalogue, proto::ClusterUpdate& update) {
+  for (const auto& [name, profile] : catalogue.profiles().profiles())
+    if (update.snapshot() || profile.revision() > known) *update.add_profiles() = profile;
+}
+
 void AddKeys(const Catalogue& catalogue, proto::ClusterUpdate& update) {
   update.set_keys_listed(true);
   for (const auto& [name, key] : catalogue.keys().keys()) *update.add_keys() = key;
@@ -42,6 +47,7 @@ proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const Membersh
   auto update = FunctionsSince(told_, catalogue);
   // Members and workflows that were told of before are not in it: it follows on nothing older.
   if (!update.snapshot()) update.set_since(told_);
+  AddProfiles(told_, catalogue, update);
   told_ = catalogue.revision();
   if (std::exchange(told_members_, members.version()) != members.version() || update.snapshot())
     AddMembers(members, update);
@@ -59,6 +65,7 @@ proto::ClusterUpdate UpdateFeed::Since(std::uint64_t known, const Catalogue& cat
   AddMembers(members, update);
   AddWorkflows(catalogue, update);
   AddKeys(catalogue, update);
+  AddProfiles(known, catalogue, update);
   return update;
 }
 

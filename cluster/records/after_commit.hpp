@@ -41,6 +41,12 @@ struct UsageStored {
 // --- records ---
 struct MutationStored {};  // the first of the queue
 
+// --- profiling ---
+struct ExperimentStored {
+  Ask ask = 0;  // that began it; 0: a trial of it has ended
+  proto::ProfilingExperiment experiment{};
+};
+
 // --- runs ---
 struct StartStored {
   proto::StartRun command{};
@@ -63,6 +69,6 @@ struct StartsTakenBack {
 // The first: nothing is left to do.
 using AfterCommit =
     std::variant<std::monostate, EpochStored, DrainStored, HomeStored, MutationStored, StartStored,
-                 StepStored, EndStored, ClaimStored, StartsTakenBack, UsageStored>;
+                 StepStored, EndStored, ClaimStored, StartsTakenBack, UsageStored, ExperimentStored>;
 
 }  // namespace troupe::cluster

@@ -50,8 +50,8 @@ absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::str
     out.workflows_.Apply(record, ++out.revision_);
   }
   for (const auto& home : records.homes)
-    if (home.nodes_size() == 1) out.homes_[home.model_digest()] = home.nodes(0);
-  out.drained_ = {records.drained.begin(), records.drained.end()};
+    if (home.nodes_size() == 1) out.nodes_.homes[home.model_digest()] = home.nodes(0);
+  out.nodes_.drained = {records.drained.begin(), records.drained.end()};
   for (auto& key : records.keys) {
     proto::CreateApiKey command;
     *command.mutable_key() = std::move(key);
@@ -59,6 +59,8 @@ absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::str
   }
   for (const auto& amount : records.usage) out.usage_.Load(amount);
   for (const auto& ledger : records.ledgers) out.usage_.Load(ledger);
+  for (auto& profile : records.profiles) out.profiles_.Load(std::move(profile), ++out.revision_);
+  for (const auto& experiment : records.experiments) out.profiles_.Apply(experiment);
   out.TakeRuns(std::move(records.runs), records.steps);
   out.revision_ = std::max(out.revision_, records.revision) + (is_new ? 0 : kRestartGap);
   out.functions_.BeginAt(out.revision_);

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/function_registry.hpp"
 #include "cluster/records/key_registry.hpp"
+#include "cluster/records/profile_registry.hpp"
 #include "cluster/records/usage_totals.hpp"
 #include "cluster/runs/run_log.hpp"
 #include "cluster/workflow_registry.hpp"
@@ -35,6 +36,8 @@ struct CatalogueRecords {
   std::vector<proto::CommitStep> steps{};
   std::vector<proto::UsageAmount> usage{};
   std::vector<proto::UsageLedger> ledgers{};
+  std::vector<proto::FunctionProfile> profiles{};
+  std::vector<proto::ProfilingExperiment> experiments{};
 };
 
 class Catalogue {
@@ -58,6 +61,9 @@ class Catalogue {
   [[nodiscard]] const KeyRegistry& keys() const { return keys_; }
   // Of their last change; 0: none since the store was read.
   [[nodiscard]] std::uint64_t keys_revision() const { return keys_revision_; }
+  [[nodiscard]] const ProfileRegistry& profiles() const { return profiles_; }
+  // It changes nothing that members see.
+  void ApplyExperiment(const proto::ProfilingExperiment& experiment) { profiles_.Apply(experiment); }
   [[nodiscard]] const RunLog& runs() const { return runs_; }
   // A start is on its way to the store, and did not get there; see RunLog.
   void BeginStart(const proto::StartRun& command) { runs_.BeginStart(command); }
@@ -68,12 +74,12 @@ class Catalogue {
   }
   void ClaimFailed(const std::string& run) { runs_.ClaimFailed(run); }
   // Where the models of functions that keep state are, as it was when the store was read: digest -> node.
-  [[nodiscard]] const std::map<std::string, std::string>& homes() const { return homes_; }
+  [[nodiscard]] const std::map<std::string, std::string>& homes() const { return nodes_.homes; }
 
   // Nodes that an operator drained: they stay drained when they or the manager restart.
-  [[nodiscard]] bool Drained(const std::string& node) const { return drained_.contains(node); }
+  [[nodiscard]] bool Drained(const std::string& node) const { return nodes_.drained.contains(node); }
   void ApplyDrain(const std::string& node, bool drain) {
-    drain ? static_cast<void>(drained_.insert(node)) : static_cast<void>(drained_.erase(node));
+    drain ? static_cast<void>(nodes_.drained.insert(node)) : static_cast<void>(nodes_.drained.erase(node));
   }
 
   // What functions used. It changes nothing that members see.
@@ -127,6 +133,7 @@ class Catalogue {
     workflows_.ApplyRemoval(command.name(), command.version());
     workflows_revision_ = revision_;
   }
+  void ApplyTo(const proto::KeepProfile& command) { profiles_.Apply(command, functions_.table(), revision_); }
   void ApplyTo(const proto::CreateApiKey& command) {
     keys_.Apply(command);
     keys_revision_ = revision_;
@@ -146,8 +153,11 @@ class Catalogue {
   KeyRegistry keys_;
   std::uint64_t keys_revision_ = 0;
   RunLog runs_;
-  std::map<std::string, std::string> homes_;
-  std::set<std::string> drained_;
+  struct {
+    std::map<std::string, std::string> homes{};
+    std::set<std::string> drained{};
+  } nodes_;
+  ProfileRegistry profiles_;
   UsageTotals usage_;
 };
 

@@ -124,6 +124,27 @@ Changes ChangesFor(const Catalogue& catalogue, const proto::RevokeApiKey& comman
   return Removal(Table::kSettings, absl::StrCat(kApiKeyKey, command.name()), NextRevision(catalogue));
 }
 
+Changes ChangesFor(const Catalogue& catalogue, const proto::ProfilingExperiment& experiment) {
+  Changes changes;
+  changes.Put(Table::kSettings, absl::StrCat(kExperimentKey, experiment.number()), experiment);
+  for (const auto number : catalogue.profiles().SurplusBeside(experiment))
+    changes.Delete(Table::kSettings, absl::StrCat(kExperimentKey, number));
+  return changes;
+}
+
+Changes ChangesFor(const Catalogue& catalogue, const proto::KeepProfile& command) {
+  Changes changes;
+  if (command.has_experiment()) changes = ChangesFor(catalogue, command.experiment());
+  if (!command.has_profile()) return changes;
+  auto profile = command.profile();
+  profile.clear_revision();  // of one life of the manager
+  changes.Put(Table::kSettings, absl::StrCat(kProfileKey, ProfileRegistry::NameOf(profile)), profile);
+  if (const auto* oldest = catalogue.profiles().GivesWayTo(profile, catalogue.functions().table()))
+    changes.Delete(Table::kSettings, absl::StrCat(kProfileKey, ProfileRegistry::NameOf(*oldest)));
+  changes.Put(Table::kSettings, kRevisionKey, absl::StrCat(NextRevision(catalogue)));
+  return changes;
+}
+
 Changes ChangesFor(const Catalogue&, const proto::StartRun& command) {
   proto::RunRecord record;
   *record.mutable_start() = command;

@@ -32,6 +32,9 @@ namespace troupe::cluster {
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::RemoveWorkflow& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::CreateApiKey& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::RevokeApiKey& command);
+[[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::KeepProfile& command);
+// Of an experiment that goes on.
+[[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::ProfilingExperiment& experiment);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::StartRun& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::ClaimRun& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::CommitStep& command);

@@ -68,7 +68,13 @@ struct RevokingKey {
   proto::RevokeApiKey command{};
 };
 
+// --- profiles (profiling/profiling.hpp) ---
+struct KeepingProfile {
+  Ask ask = 0;  // 0: no one asked for it now
+  proto::KeepProfile command{};
+};
+
 using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating,
-                              SubmittingWorkflow, RemovingWorkflow, CreatingKey, RevokingKey>;
+                              SubmittingWorkflow, RemovingWorkflow, CreatingKey, RevokingKey, KeepingProfile>;
 
 }  // namespace troupe::cluster

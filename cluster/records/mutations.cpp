@@ -24,6 +24,7 @@ struct Owner {
   WorkflowChanges& operator()(const RemovingWorkflow&) const { return parts.workflows; }
   KeyChanges& operator()(const CreatingKey&) const { return parts.keys; }
   KeyChanges& operator()(const RevokingKey&) const { return parts.keys; }
+  Profiling& operator()(const KeepingProfile&) const { return parts.profiling; }
 };
 
 // `use` is called with each command of a change.

@@ -11,5 +11,7 @@ inline constexpr char kDrainedKey[] = "drained/";           // and a node's name
 inline constexpr char kApiKeyKey[] = "api-key/";            // and the key's name
 inline constexpr char kUsageKey[] = "usage/total/";         // and "TENANT/FUNCTION/DAY"
 inline constexpr char kUsageLedgerKey[] = "usage/ledger/";  // and the ledger's name
+inline constexpr char kProfileKey[] = "profile/";           // and "DIGEST/PRECISION/KIND"
+inline constexpr char kExperimentKey[] = "profiling/";      // and the experiment's number
 
 }  // namespace troupe::cluster

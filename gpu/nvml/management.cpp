@@ -102,6 +102,14 @@ absl::StatusOr<Bytes> GpuManagement::Memory(std::uint32_t gpu) const {
   return Bytes(memory.total);
 }
 
+absl::StatusOr<std::string> GpuManagement::Name(std::uint32_t gpu) const {
+  std::array<char, 96> name{};
+  TROUPE_RETURN_IF_ERROR(Check(calls_.nvmlDeviceGetName(devices_.at(gpu), name.data(), name.size()),
+                               absl::StrCat("asking for GPU ", gpu, "'s name")));
+  name.back() = 0;
+  return std::string(name.data());
+}
+
 std::string GpuManagement::BusId(nvml::Device device) const {
   nvml::PciInfo info{};
   return calls_.nvmlDeviceGetPciInfo_v3(device, &info) == nvml::kSuccess ? info.id : "";

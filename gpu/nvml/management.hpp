@@ -41,6 +41,8 @@ class GpuManagement {
 
   [[nodiscard]] std::uint32_t gpus() const { return static_cast<std::uint32_t>(devices_.size()); }
   [[nodiscard]] absl::StatusOr<Bytes> Memory(std::uint32_t gpu) const;
+  // "NVIDIA H100 PCIe".
+  [[nodiscard]] absl::StatusOr<std::string> Name(std::uint32_t gpu) const;
   // Of the first `gpus`: which of them share a PCIe switch, and the NVLinks between them, directly or through
   // NVLink switches, as node/scheduling/topology.hpp reads it.
   [[nodiscard]] absl::StatusOr<std::string> Topology(std::uint32_t gpus) const;

@@ -80,6 +80,7 @@ inline constexpr int kSinceDriverStart = 0;
   X(nvmlDeviceGetHandleByUUID, (const char* id, Device* device))                              \
   X(nvmlDeviceGetPciInfo_v3, (Device device, PciInfo * info))                                 \
   X(nvmlDeviceGetMemoryInfo, (Device device, Memory * memory))                                \
+  X(nvmlDeviceGetName, (Device device, char* name, unsigned length))                          \
   X(nvmlDeviceGetTopologyCommonAncestor, (Device one, Device other, int* level))              \
   X(nvmlDeviceGetNvLinkState, (Device device, unsigned link, int* active))                    \
   X(nvmlDeviceGetNvLinkRemoteDeviceType, (Device device, unsigned link, int* type))           \

@@ -1,34 +1,21 @@
 #include "node/models/trials.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
 #include "node/parts.hpp"
+#include "node/requests/own_requests.hpp"
 #include "node/runtimes/worker_orders.hpp"
-#include "proto/element_size.hpp"
 
 namespace troupe::node {
 
 namespace {
 
 constexpr Duration kTrialTimeout = std::chrono::seconds(10);
-constexpr std::uint64_t kNoRouter = 0;  // routers draw their numbers, and never this one
-constexpr std::uint32_t kLeastUrgent = ~std::uint32_t{0};
 // A trial is not worth more of what this process may send.
 constexpr std::size_t kMostInput = std::size_t{16} << 20;
-constexpr std::size_t kInMessage = std::size_t{64} << 10;  // larger ones lie in the arena
-
-// Nothing for what has no zeros (strings), or too many.
-std::optional<std::size_t> BytesOf(const proto::TensorSpec& spec) {
-  std::size_t bytes = proto::ElementSize(spec.type());
-  for (const auto size : spec.shape()) {
-    if (size < 0 || (size > 0 && bytes > kMostInput / static_cast<std::size_t>(size))) return std::nullopt;
-    bytes *= static_cast<std::size_t>(size);
-  }
-  if (proto::ElementSize(spec.type()) == 0) return std::nullopt;
-  return bytes;
-}
 
 }  // namespace
 
@@ -70,15 +57,9 @@ bool Trials::Run(const ModelNumber& copy, const proto::FunctionRecord& function,
   message.set_model_digest(copy.text());
   message.set_priority(kLeastUrgent);
   const auto prepared = PrepareOrderFor(function, {});
-  bool in_arena = false;
-  for (const auto& spec : prepared.prepare().inputs()) {
-    const auto bytes = BytesOf(spec);
-    if (!bytes) return false;
-    auto& input = *message.add_inputs();
-    *input.mutable_spec() = spec;
-    if (*bytes <= kInMessage) input.mutable_data()->set_inlined(std::string(*bytes, 0));
-    in_arena |= *bytes > kInMessage;
-  }
+  for (const auto& spec : prepared.prepare().inputs())
+    if (!AddZeros(spec, kMostInput, *message.mutable_inputs())) return false;
+  const bool in_arena = NeedArena(message.inputs());
   auto& held = parts_.requests.HoldTrial(id, copy);
   held.refill = refill;
   held.message = std::move(message);
@@ -96,7 +77,8 @@ bool Trials::Run(const ModelNumber& copy, const proto::FunctionRecord& function,
 void Trials::Stop() {
   if (!queue_.busy()) return;
   const auto& requests = parts_.requests.all();
-  const auto trial = requests.lower_bound({kNoRouter, 0});
+  const auto trial = std::find_if(requests.lower_bound({kNoRouter, 0}), requests.end(),
+                                  [](const auto& one) { return !one.second.profiled; });
   if (trial == requests.end() || !trial->second.trial) return;
   parts_.requests.Cancel(RequestId(trial->first));
 }

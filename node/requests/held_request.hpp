@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "node/events.hpp"
@@ -22,7 +23,9 @@ struct HeldRequest {
   bool from_disk = false;      // its model was not in the host region when it came
   ModelNumber trial{};         // the node's own, of this model: it has no question; none: of a router
   bool refill = false;         // a trial that brings back what a dead worker held
-  NodeRequest request{};       // as the scheduler will learn of it, while it awaits its inputs
+  std::optional<proto::GpuSharing>
+      profiled{};         // a run of a profile's trial: on this share, whatever its function has
+  NodeRequest request{};  // as the scheduler will learn of it, while it awaits its inputs
   // Of its current dispatch; serial 0: none.
   std::uint64_t serial = 0;
   GpuIndex gpu = kNoGpu;

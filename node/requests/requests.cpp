@@ -87,6 +87,7 @@ void Requests::On(RequestArrived& event) {
   if (state != nullptr) request.state = state->key;
   if (const auto* record = parts_.models.FunctionOf(message)) ShareGpu(record->sharing(), request);
   if (parts_.scheduler.batching().Joins()) request.batch = TermsOf(message, *copy);
+  request.profiled_run = parts_.model_profiles.RunTimeOf(message);
   auto& held = requests_[id];
   held.message = std::move(message);
   held.ask = event.ask;
@@ -164,6 +165,7 @@ void Requests::Finish(const Finished& finished) {
   if (it->second.awaits_inputs) --awaiting_inputs_;
   auto held = std::move(it->second);
   requests_.erase(it);
+  if (held.profiled) return parts_.profile_trials.Ended(finished, held);
   held.trial ? parts_.trials.Ended(finished, held) : Answer(finished, held);
 }
 

@@ -168,6 +168,7 @@ proto::GpuRecord Runtimes::Record(std::uint32_t device) const {
   proto::GpuRecord record;
   record.set_index(device);
   record.set_device(parts_.settings.gpus[device].device);
+  record.set_kind(parts_.settings.gpus[device].kind);
   record.set_memory_bytes(parts_.settings.gpus[device].memory.count());
   const auto state = StateOf(device);
   record.set_state(StateName(state));

@@ -20,6 +20,7 @@ void Decisions::Decide() {
   if (latest) Arm(decision.due);
   parts_.refill.Begin();
   parts_.trials.Begin();
+  parts_.profile_trials.Begin();
 }
 
 void Decisions::CarryOut(const Consequences& consequences) {

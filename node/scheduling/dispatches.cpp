@@ -91,12 +91,20 @@ void Dispatches::OrderRun(const HeldStart& start) {
                             parts_.scheduler.RunsOf(dispatch.model), order.run().sharing().sm_partition());
   // What is known is about runs of one request.
   held->limit.limit *= static_cast<Duration::rep>(1 + dispatch.members.size());
+  if (held->profiled) AsTrial(*held, *order.mutable_run());
   order.mutable_run()->set_run_limit_ns(held->limit.limit.count());
   if (const auto* state = parts_.states.declared().ByKey(dispatch.state))
     *order.mutable_run()->mutable_state() = {state->tensors.begin(), state->tensors.end()};
   held->run_sequence =
       parts_.orders.GiveFor(dispatch.model, dispatch.gpu, std::move(order), RunOrdered{start});
   if (held->cancelled) parts_.requests.CancelAtWorker(dispatch.gpu, dispatch.request);
+}
+
+// On the share that the trial is about; how the function's other runs share the GPU stays as it is.
+void Dispatches::AsTrial(HeldRequest& held, proto::RunOrder& run) const {
+  *run.mutable_sharing() = *held.profiled;
+  run.set_function(absl::StrCat("profile/", held.message.function().name()));
+  held.limit = {held.expiry - parts_.out.now(), RunLimit::Source::kDeclared};
 }
 
 void Dispatches::NoteDispatch(const Dispatch& dispatch, HeldRequest& request) {

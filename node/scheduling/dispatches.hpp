@@ -40,6 +40,7 @@ class Dispatches {
  private:
   // The request is given to the worker, with the run that `leader` leads.
   void Begin(const Dispatch& dispatch, const RequestId& leader, HeldRequest& request);
+  void AsTrial(HeldRequest& held, proto::RunOrder& run) const;
   void NoteDispatch(const Dispatch& dispatch, HeldRequest& request);
   // Gives each request of the dispatch its part of the outcome.
   void Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome);

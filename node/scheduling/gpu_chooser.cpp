@@ -91,6 +91,11 @@ GpuList GpuChooser::LeastBusy(std::uint32_t below) const {
 GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) const {
   const std::vector<GpuIndex>& holders = tables_.gpus.Holders(look.entry.model);
   GpuList out;
+  if (look.entry.request.profiled_on != kNoGpu) {
+    for (const Gpu* gpu : tables_.gpus.by_index())
+      if (gpu != nullptr && gpu->device == look.entry.request.profiled_on) out.push_back(gpu->index);
+    return out;
+  }
   // One without a place matters only if it has the model: it may be worth to wait for it.
   const auto matters = [&](const Gpu& gpu) {
     return tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.depth ||
@@ -122,6 +127,7 @@ bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
   if (holders.size() <= kSomeGpus || tables_.LooksAtAll(look.model))
     return std::ranges::any_of(holders, takes);
   if (look.state != nullptr && look.state->gpu != kNoGpu) return true;
+  if (look.entry.request.profiled_on != kNoGpu) return true;
   return std::ranges::any_of(SomeHolders(look.entry.model, draw), takes) ||
          std::ranges::any_of(LeastBusy(tables_.places.most), [&](GpuIndex index) {
            return std::ranges::binary_search(holders, index) && takes(index);
@@ -131,6 +137,7 @@ bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
 bool GpuChooser::CanTake(const RequestLook& look, const Gpu& gpu, const Resident* resident) const {
   const RequestEntry& entry = look.entry;
   if (gpu.worker != WorkerState::kReady || !HasSlot(entry, gpu, resident)) return false;
+  if (entry.request.profiled_on != kNoGpu && gpu.device != entry.request.profiled_on) return false;
   return tables_.CanEverFit(entry.model, look.whole, gpu) && tables_.StateAllows(look, gpu) &&
          tables_.Serves(entry, gpu) &&
          victims_.CanMakeRoom(look, gpu, resident, tables_.Need(look, resident));

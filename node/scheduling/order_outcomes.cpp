@@ -90,7 +90,7 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
 // behind its own swap from the host, how long both take together.
 void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done, std::uint32_t rows,
                                std::size_t requests) {
-  if (entry.source == SwapSource::kLayers) return;
+  if (entry.source == SwapSource::kLayers || entry.request.profiled_on != kNoGpu) return;
   tables_.batches.Observe(entry.model, rows, done.computed);
   if (requests > 1) return;  // what is known of the model is about runs of one request
   const CostModel::Id cost = tables_.models[entry.model].cost;

@@ -82,7 +82,7 @@ Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
   entry.key = MakeOrderingKey(
       tables_.policies.ordering, {.priority = request.priority, .arrival = now, .deadline = request.deadline},
       next_sequence_++, parts_.slo ? parts_.slo->PlaceOf(request.function.text()) : FunctionPlace{});
-  if (tables_.late) entry.latest = LatestBegin(request.deadline, tables_.costs.RunTime(model.cost), now);
+  if (tables_.late) entry.latest = LatestBegin(request.deadline, tables_.RunTimeOf(entry), now);
   if (tables_.late && request.deadline != Time::max() && tables_.late->Yields(request.function.text()))
     entry.key = LateKey(entry.key);
   entry.asked_before = std::exchange(model.asked, now);

@@ -41,7 +41,7 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
   entry.source = SwapSource::kResident;
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
-  Duration work = company.members.empty() ? tables_.costs.RunTime(look.model.cost) : company.run;
+  Duration work = company.members.empty() ? tables_.RunTimeOf(entry) : company.run;
   parts_.prefetcher.NoteRun(work, now);
   if (!has_model) {
     Load(look, entry, choice, now);
@@ -105,8 +105,7 @@ void Reservations::Leave(RequestEntry& entry, GpuIndex gpu, Time now) {
 // When its run has to begin to be in time: what comes for it is wanted by then.
 Time Reservations::BeginBy(const RequestEntry& entry, const Company& company) const {
   if (entry.request.deadline == Time::max()) return Time::max();
-  const Duration run = tables_.costs.RunTime(tables_.models[entry.model].cost);
-  return entry.request.deadline - std::max(run, company.run);
+  return entry.request.deadline - std::max(tables_.RunTimeOf(entry), company.run);
 }
 
 // What the node has to know to carry the decision out.
@@ -159,7 +158,7 @@ void Reservations::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   entry.hit = entry.pinned = false;
   ++parts_.counts.by_layer;
   Claim(entry, VictimPlanner::WindowOf(model.weights) + model.activation,
-        std::max(tables_.costs.RunTime(model.cost), tables_.costs.LoadTime(model.weights)));
+        std::max(tables_.RunTimeOf(entry), tables_.costs.LoadTime(model.weights)));
   tables_.gpus.Visit(gpu, entry.claim, now);
 }
 

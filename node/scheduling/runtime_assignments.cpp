@@ -43,7 +43,9 @@ bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time
 
 void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, Time now) {
   const std::string& key = tables_.models[entry.model].key;
-  if ((tables_.OneForAll() && key.empty()) || Coming(tables_.gpus.gpus(), key) || entry.request.trial) return;
+  if ((tables_.OneForAll() && key.empty()) || Coming(tables_.gpus.gpus(), key) ||
+      (entry.request.trial && entry.request.profiled_on == kNoGpu))
+    return;
   // To wait for a busy runtime is as good as to start another, unless the wait has lasted.
   if (choice.verdict == GpuVerdict::kWait && !Settled(entry.arrival, now)) return;
   if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});

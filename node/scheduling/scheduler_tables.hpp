@@ -56,6 +56,11 @@ struct SchedulerTables {
   [[nodiscard]] Duration LoadTimeOf(const ModelEntry& model) const {
     return model.load.Or(costs.LoadTime(model.weights));
   }
+  // As the profile of its function says, else as was learned of its model.
+  [[nodiscard]] Duration RunTimeOf(const RequestEntry& entry) const {
+    return entry.request.profiled_run > Duration::zero() ? entry.request.profiled_run
+                                                         : costs.RunTime(models[entry.model].cost);
+  }
   // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }

@@ -60,6 +60,8 @@ class SwapScheduler : public SchedulerView {
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
   // for it, and its requests delay no others. A described model is in the region until told otherwise.
   void SetInRegion(const ModelNumber& model, bool in_region);
+  // What a profile says of a model's runs; zero: nothing.
+  void SetProfiled(const std::string& model, Duration run) { parts_.tables.costs.SetProfiled(model, run); }
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
     parts_.tables.costs.Restore(known, nanos_per_byte);
   }

@@ -7,7 +7,7 @@ const std::vector<Verb>& Verbs() {
     std::vector<Verb> all;
     for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(),
                              UpdateVerbs(), SplitVerbs(), InferVerbs(), KeyVerbs(), CaVerbs(),
-                             WorkflowVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
+                             WorkflowVerbs(), ProfileVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

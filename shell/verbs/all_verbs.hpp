@@ -17,6 +17,7 @@ namespace troupe::shell {
 [[nodiscard]] std::vector<Verb> UpdateVerbs();       // function update
 [[nodiscard]] std::vector<Verb> InferVerbs();        // infer
 [[nodiscard]] std::vector<Verb> KeyVerbs();          // key
+[[nodiscard]] std::vector<Verb> ProfileVerbs();      // profile
 [[nodiscard]] std::vector<Verb> SloVerbs();          // slo, why
 [[nodiscard]] std::vector<Verb> UsageVerbs();        // usage
 [[nodiscard]] std::vector<Verb> WorkflowVerbs();     // workflow

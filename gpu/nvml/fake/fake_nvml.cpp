@@ -140,6 +140,12 @@ nvml::Return nvmlDeviceGetMemoryInfo(nvml::Device, nvml::Memory* memory) {
   *memory = {256ULL << 20, 256ULL << 20, 0};
   return nvml::kSuccess;
 }
+nvml::Return nvmlDeviceGetName(nvml::Device, char* name, unsigned length) {
+  constexpr char kName[] = "NVIDIA Fake 256";
+  if (length < sizeof(kName)) return nvml::kInsufficientSize;
+  std::memcpy(name, kName, sizeof(kName));
+  return nvml::kSuccess;
+}
 nvml::Return nvmlDeviceGetTopologyCommonAncestor(nvml::Device one, nvml::Device other, int* level) {
   const bool together = Read().switches.contains(std::minmax(Number(one), Number(other)));
   *level = together ? nvml::kOneSwitch : 40;

@@ -69,7 +69,8 @@ class ClusterTest : public testing::Test {
     member.set_host_region_bytes(GiB(1).count());
     auto& gpu = *member.add_gpus();
     gpu.set_memory_bytes(GiB(1).count());
-    gpu.set_state("READY");
+    gpu.set_state("ready");
+    gpu.set_kind("virtual");
     return On(std::move(asked));
   }
   // A gateway joins; `process`: the process in which its runs run.
@@ -139,7 +140,8 @@ class ClusterTest : public testing::Test {
   }
 
   Time now{std::chrono::seconds(100)};
-  std::uint64_t change_ = 0;  // the number of the change in the newest entry of the audit
+  proto::AdminReply reply_{};  // the newest answer to a person
+  std::uint64_t change_ = 0;   // the number of the change in the newest entry of the audit
 
  private:
   template <class Reply>
@@ -156,7 +158,8 @@ class ClusterTest : public testing::Test {
       return absl::StrCat("heard, usage ", answer.reply.usage_stored(), " stored");
     return answer.reply.known() ? "heard" : "unknown";
   }
-  static std::string Line(const Answer<proto::AdminReply>& answer) {
+  std::string Line(const Answer<proto::AdminReply>& answer) {
+    reply_ = answer.reply;
     return absl::StrCat("answer ", answer.ask, " ", Code(answer.reply));
   }
   static std::string Line(const Answer<proto::RunReply>& answer) {
@@ -185,6 +188,11 @@ class ClusterTest : public testing::Test {
     return absl::StrCat("adopt ", ask.function.key().name(), " at ", ask.node);
   }
   static std::string Line(const TellDisowned& tell) { return absl::StrCat("disown at ", tell.node); }
+  static std::string Line(const AskTrial& ask) {
+    return absl::StrCat("trial of ", ask.trial.sm_partition(), "/", ask.trial.quota_limit(), "/",
+                        ask.trial.batch(), " at ", ask.node);
+  }
+  static std::string Line(const TellTrialStopped& tell) { return absl::StrCat("stop trial at ", tell.node); }
   static std::string Line(const AskDrain& ask) {
     return absl::StrCat(ask.wish.drain() ? "drain " : "resume ", ask.wish.name());
   }

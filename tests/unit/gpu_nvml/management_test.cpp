@@ -76,6 +76,7 @@ TEST_F(GpuManagementTest, VisibleGpusAreCountedAsProgramsCountThem) {
 TEST_F(GpuManagementTest, ProcessesThatHoldTheMemoryAreNamed) {
   EXPECT_TRUE(Open()->Holders(0)->empty());
   EXPECT_EQ(*Open()->Memory(0), MiB(256));
+  EXPECT_EQ(*Open()->Name(0), "NVIDIA Fake 256");
   Machine("holder 0 12 small 1048576\nholder 0 4711 python 3221225472\n");
   const auto holders = Open()->Holders(0);
   ASSERT_TRUE(holders.ok()) << holders.status();

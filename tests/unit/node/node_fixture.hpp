@@ -129,6 +129,7 @@ class NodeTest : public testing::Test {
   [[nodiscard]] const proto::ClusterUpdate& saved() const { return saved_; }
 
   Time now{};
+  proto::TrialEnded ended_{};  // the newest answer to a trial
 
  private:
   std::string Line(const Answer<proto::SubmitReply>& answer) {
@@ -148,6 +149,15 @@ class NodeTest : public testing::Test {
     if (answer.reply.has_usage())
       return absl::StrCat("report ", answer.ask, ", statement ", answer.reply.usage().sequence());
     return absl::StrCat("report ", answer.ask);
+  }
+  std::string Line(const Answer<proto::TrialEnded>& answer) {
+    ended_ = answer.reply;
+    if (answer.reply.code() != 0)
+      return absl::StrCat("trial ", answer.ask, " refused: ", answer.reply.message());
+    const auto& row = answer.reply.row();
+    return row.state() == proto::PROFILE_ROW_FAILED
+               ? absl::StrCat("trial ", answer.ask, " failed: ", row.reason())
+               : absl::StrCat("trial ", answer.ask, " measured");
   }
   std::string Line(const Answer<proto::DrainReply>& answer) { return absl::StrCat("drained ", answer.ask); }
   std::string Line(const Answer<absl::Status>& answer) {

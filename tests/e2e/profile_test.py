@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""A function is measured on shares of a real daemon's GPU: the table finds the saturation that its timed compute has, it
+outlives the manager, goes out as a file and comes back, and a trial whose worker dies is a row that says so."""
+import csv
+import io
+import os
+import signal
+import xml.etree.ElementTree
+
+from harness import E2eTest, eventually, main
+from harness.networks import scale
+from harness.shell import Shell
+
+# A run takes 60 ms on 40 % of the SMs or more, and in proportion longer on fewer.
+RUN_MS, SATURATION = 60, 40
+SHARES = [10, 20, 40, 60, 80, 90, 100]
+# Measured on a machine that does other things, too.
+TOLERANCE = 0.15
+
+
+class Profile(E2eTest):
+    def setUp(self):
+        super().setUp()
+        times = self.directory / "times"
+        times.write_text(f"default {RUN_MS}ms {SATURATION}%\n")
+        self.front = self.start("front", "manager,gateway")
+        self.address = self.front.address("manager")
+        self.node = self.start("node-0", "node", manager=self.address, compute="timed", profile=times,
+                               gpu_kind="slow one", gpu_sms=100)
+        self.front.wait_serving(gpus=0)
+        self.shell = Shell(self.address, self.directory)
+        self.front.http.deploy("double", scale(2)).good()
+
+    def rows(self):
+        profile, = self.shell.json("profile", "show", "double")["profiles"]
+        return {row["sm_partition"]: row for row in profile["rows"]}
+
+    def experiment(self):
+        return self.shell.json("profile", "show", "double")["experiments"][0]
+
+    def truth(self, share):
+        return 1000 / RUN_MS * min(share / SATURATION, 1)
+
+    def test_the_saturation_is_found_and_kept(self):
+        shares = ",".join(map(str, SHARES))
+        text = self.shell.text("profile", "double", "--quotas", 100, "--shares", shares, "--on", "node-0/0")
+        self.assertIn("bisect on node-0/0: done", text)
+        self.assertIn("used on node-0/0", text)
+        self.assertIn(f"batch 1: no gain above {SATURATION} % of the SMs", text)
+        rows = self.rows()
+        self.assertEqual(sorted(rows), SHARES)
+        trials = [row for row in rows.values() if row["state"] == "PROFILE_ROW_MEASURED"]
+        self.assertLess(len(trials), len(SHARES))
+        for share, row in rows.items():
+            self.assertAlmostEqual(row["throughput"] / self.truth(share), 1, delta=TOLERANCE, msg=f"{share} %")
+
+        exported = self.shell.text("profile", "show", "double", "--csv", "--svg", self.directory / "map.svg")
+        lines = list(csv.DictReader(io.StringIO(exported)))
+        self.assertEqual({line["gpu_kind"] for line in lines}, {"slow one"})
+        xml.etree.ElementTree.parse(self.directory / "map.svg")
+
+        # The profile outlives the manager.
+        self.front.kill()
+        self.front = self.start("front", "manager,gateway", manager=self.address)
+        eventually(lambda: self.front.http.get("/v2/health/ready").code == 200, "the front is ready again")
+        self.assertEqual(self.rows(), rows)
+
+        # One of another kind is kept, and named as what it is.
+        other = self.directory / "other.csv"
+        other.write_text(exported.replace("slow one", "fast one"))
+        self.shell.text("profile", "import", "double", other)
+        self.assertIn("not used: no GPU of the cluster is of this kind", self.shell.text("profile", "show", "double"))
+        other.write_text(exported.replace(lines[0]["model_digest"], "0" * 64))
+        self.assertIn("it is not taken", self.shell.error("profile", "import", "double", other, code=1))
+
+    def test_a_trial_whose_worker_dies_is_a_row_that_says_so(self):
+        self.shell.text("profile", "double", "--grid", "--quotas", 100, "--shares", "50,100", "--detach")
+        eventually(lambda: self.node.workers(), "the worker runs")
+        eventually(lambda: self.shell.json("gpu", "list")["gpus"][0]["worker"]["runs"] != "0", "the trial runs")
+        os.kill(self.node.workers()[0], signal.SIGKILL)
+        eventually(lambda: self.experiment()["state"] == "EXPERIMENT_DONE", "the experiment goes on to its end")
+        rows = self.rows()
+        self.assertEqual(rows[50]["state"], "PROFILE_ROW_FAILED")
+        self.assertNotEqual(rows[50]["reason"], "")
+        self.assertEqual(rows[100]["state"], "PROFILE_ROW_MEASURED")
+
+    def test_an_experiment_goes_on_after_its_manager_and_can_be_cancelled(self):
+        self.shell.text("profile", "double", "--grid", "--quotas", 100, "--shares", "60,80,100", "--detach")
+        eventually(lambda: len(self.experiment()["rows"]) == 1, "a row is stored")
+        first = self.experiment()["rows"][0]
+        self.front.kill()
+        self.front = self.start("front", "manager,gateway", manager=self.address)
+        eventually(lambda: len(self.experiment()["rows"]) == 2, "the experiment goes on")
+        self.assertEqual(self.experiment()["rows"][0], first)
+        self.assertIn("cancelled", self.shell.text("profile", "cancel", "double"))
+        self.assertEqual(sorted(self.rows()), [60, 80])
+        # The GPU is free for another one.
+        eventually(lambda: "done" in self.shell.text("profile", "double", "--quotas", 100, "--shares", 100),
+                   "the next experiment runs")
+
+
+if __name__ == "__main__":
+    main()
