@@ -46,6 +46,7 @@ class ClientLoad {
   static constexpr char kLong[] = "l0";     // whose runs are long now and then
   static constexpr Duration kRunLimit = std::chrono::milliseconds(300);  // that it declares
   static constexpr char kQuota[] = "q0";                                 // has a quota
+  static constexpr Duration kCommandTimeout = std::chrono::seconds(2);   // of an operator's command
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
 
   ClientLoad(ChaosCluster& cluster, const WorkloadPlan& plan, const Random& random)

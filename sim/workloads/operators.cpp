@@ -17,7 +17,6 @@ using std::chrono::seconds;
 using Kind = RegistryOp::Kind;
 using Result = RegistryOp::Result;
 
-constexpr Duration kCommandTimeout = seconds(2);
 constexpr std::uint32_t kOperatorTries = 3;
 constexpr Duration kTryAgain = seconds(1);  // what was cut is connected again by then
 constexpr char kChain[] = R"(
@@ -103,7 +102,7 @@ std::vector<std::string> Operators::Names() const {
 
 void Operators::Command(std::size_t of, const proto::AdminRequest& request, Listed done) {
   ++commands_;
-  cluster().operators().Admin(of, request, kCommandTimeout,
+  cluster().operators().Admin(of, request, ClientLoad::kCommandTimeout,
                               [this, done = std::move(done)](const AdminResult& result) {
                                 --commands_;
                                 done(result);

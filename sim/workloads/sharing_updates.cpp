@@ -15,7 +15,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kBetween = milliseconds(350);
-constexpr Duration kCommandTimeout = seconds(2);
 
 // The settings in turn: a part of the SMs, parts of the time, several instances, none.
 proto::GpuSharing SharingOf(std::uint64_t turn) {
@@ -61,7 +60,7 @@ void SharingUpdates::Update(const std::string& function, const proto::GpuSharing
   const auto text = cluster::DescribeSharing(sharing);
   ++commands_;
   load_.cluster().operators().Admin(
-      0, request, kCommandTimeout, [this, function, text](const AdminResult& result) {
+      0, request, ClientLoad::kCommandTimeout, [this, function, text](const AdminResult& result) {
         --commands_;
         auto& known =
             known_.try_emplace(function, Known{.acknowledged = cluster::DescribeSharing({})}).first->second;
