@@ -12,7 +12,7 @@ namespace troupe::shell {
 
 namespace {
 
-std::string TimeOr(std::int64_t ns) {
+std::string Milliseconds(std::int64_t ns) {
   return ns > 0 ? absl::StrFormat("%.2f ms", static_cast<double>(ns) / 1e6) : "-";
 }
 
@@ -46,9 +46,10 @@ Table ProfileTable(const proto::FunctionProfile& profile) {
                         : row.state() == proto::PROFILE_ROW_INTERPOLATED ? Colour::kDim
                                                                          : Colour::kPlain;
     table.Add({Cat(row.batch()), Cat(row.sm_partition(), " %"), Cat(row.quota_limit(), " %"),
-               Cell(failed ? "-" : absl::StrFormat("%.2f", row.throughput()), colour), TimeOr(row.run_ns()),
-               TimeOr(row.p50_ns()), TimeOr(row.p90_ns()), TimeOr(row.p99_ns()),
-               row.runs() > 0 ? Cat(row.runs()) : "-", Cell(NoteOf(row), colour)});
+               Cell(failed ? "-" : absl::StrFormat("%.2f", row.throughput()), colour),
+               Milliseconds(row.run_ns()), Milliseconds(row.p50_ns()), Milliseconds(row.p90_ns()),
+               Milliseconds(row.p99_ns()), row.runs() > 0 ? Cat(row.runs()) : "-",
+               Cell(NoteOf(row), colour)});
   }
   return table;
 }

@@ -21,9 +21,9 @@ namespace troupe::shell {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::seconds(1);
-using Values = google::protobuf::RepeatedField<std::uint32_t>;
+using Numbers = google::protobuf::RepeatedField<std::uint32_t>;
 
-proto::FunctionKey ProfiledKeyOf(const Arguments& arguments) {
+proto::FunctionKey ProfiledKey(const Arguments& arguments) {
   proto::FunctionKey key;
   key.set_name(arguments.Text("FUNCTION"));
   key.set_version(arguments.Text("--version"));
@@ -31,8 +31,8 @@ proto::FunctionKey ProfiledKeyOf(const Arguments& arguments) {
 }
 
 // "12", "12,24,50", or (`doubling`) "1..32": 1, 2, 4 and so on.
-absl::Status ReadValues(const Arguments& arguments, const std::string& name, std::uint32_t most,
-                        bool doubling, Values& values) {
+absl::Status ReadNumbers(const Arguments& arguments, const std::string& name, std::uint32_t most,
+                         bool doubling, Numbers& values) {
   if (!arguments.Has(name)) return absl::OkStatus();
   const auto& text = arguments.Text(name);
   const auto wrong = [&] {
@@ -58,7 +58,7 @@ absl::Status ReadValues(const Arguments& arguments, const std::string& name, std
 
 absl::StatusOr<proto::ProfileFunction> WishOf(const Arguments& arguments) {
   proto::ProfileFunction wish;
-  *wish.mutable_key() = ProfiledKeyOf(arguments);
+  *wish.mutable_key() = ProfiledKey(arguments);
   if (arguments.Has("--grid") && arguments.Has("--bisect"))
     return UsageError("--grid measures every point and --bisect as few as it can: give one of them");
   wish.set_method(arguments.Has("--grid") ? proto::PROFILING_GRID : proto::PROFILING_BISECT);
@@ -67,9 +67,9 @@ absl::StatusOr<proto::ProfileFunction> WishOf(const Arguments& arguments) {
     wish.set_gpu(gpu.index);
   }
   auto& grid = *wish.mutable_grid();
-  TROUPE_RETURN_IF_ERROR(ReadValues(arguments, "--batch", 32, true, *grid.mutable_batches()));
-  TROUPE_RETURN_IF_ERROR(ReadValues(arguments, "--shares", 100, false, *grid.mutable_sm_partitions()));
-  TROUPE_RETURN_IF_ERROR(ReadValues(arguments, "--quotas", 100, false, *grid.mutable_quota_limits()));
+  TROUPE_RETURN_IF_ERROR(ReadNumbers(arguments, "--batch", 32, true, *grid.mutable_batches()));
+  TROUPE_RETURN_IF_ERROR(ReadNumbers(arguments, "--shares", 100, false, *grid.mutable_sm_partitions()));
+  TROUPE_RETURN_IF_ERROR(ReadNumbers(arguments, "--quotas", 100, false, *grid.mutable_quota_limits()));
   if (arguments.Has("--trial-limit"))
     wish.set_trial_limit_ns(arguments.DurationOr("--trial-limit", Duration::zero()).count());
   return wish;
@@ -155,7 +155,7 @@ absl::StatusOr<proto::FunctionProfile> ChooseProfile(const proto::AdminReply& re
 }
 
 absl::Status ProfileShow(Session& session, const Arguments& arguments) {
-  TROUPE_ASSIGN_OR_RETURN(auto reply, AskShow(session, ProfiledKeyOf(arguments)));
+  TROUPE_ASSIGN_OR_RETURN(auto reply, AskShow(session, ProfiledKey(arguments)));
   const auto& kind = arguments.Text("--kind");
   if (arguments.Has("--svg")) {
     TROUPE_ASSIGN_OR_RETURN(const auto profile, ChooseProfile(reply, kind));
@@ -185,7 +185,7 @@ absl::Status ProfileImport(Session& session, const Arguments& arguments) {
   if (!profile.ok()) return UsageError(Cat(Printable(path), ", ", FromAbsl(profile.status().message())));
   proto::AdminRequest request;
   auto& wish = *request.mutable_import_profile();
-  *wish.mutable_key() = ProfiledKeyOf(arguments);
+  *wish.mutable_key() = ProfiledKey(arguments);
   *wish.mutable_profile() = *std::move(profile);
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "importing"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
@@ -197,7 +197,7 @@ absl::Status ProfileImport(Session& session, const Arguments& arguments) {
 
 absl::Status ProfileCancel(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
-  *request.mutable_cancel_profiling()->mutable_key() = ProfiledKeyOf(arguments);
+  *request.mutable_cancel_profiling()->mutable_key() = ProfiledKey(arguments);
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "cancelling"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   for (const auto& experiment : reply.experiments()) session.out() << ExperimentLine(experiment) << '\n';
