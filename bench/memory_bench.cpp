@@ -36,7 +36,7 @@ absl::StatusOr<Network> ReadNetwork(const std::string& argument) {
   std::vector<proto::TensorSpec> inputs = ConcreteInputs(imported.model);
   TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, inputs));
   TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<DevicePlan> plan,
-                          MakeRealPlan(packed.model, packed.weights, std::move(inputs), Plan::Build, 1));
+                          MakeRealPlan(packed.model, packed.weights, std::move(inputs), Plan::Build, 1, 1));
   return MakeNetwork(*plan, FromSeconds(std::atof(argument.c_str() + split + 1) / 1e3));
 }
 
