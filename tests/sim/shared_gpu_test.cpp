@@ -66,8 +66,10 @@ TEST(SharedGpu, RacingRunsTakeTurnsOnAllSms) {
 }
 
 TEST(SharedGpu, ARunPausesWhenItsWindowIsUsedUp) {
-  const auto outcome = ShareOne("fast", Shares(24, 30, 30, 0), 2);
-  EXPECT_EQ(outcome.functions[0].served, 300U);
+  constexpr RunProfile kLong{.alone = milliseconds(250), .saturation = 1};
+  const auto outcome =
+      Share("fast", {{.name = "f", .sharing = Shares(0, 30, 30, 0), .profile = kLong, .clients = 2}});
+  EXPECT_EQ(outcome.functions[0].served, 24U);
   // A group of ten milliseconds may go beyond it.
   EXPECT_THAT(outcome.functions[0].in_windows, Each(Le(milliseconds(310))));
   EXPECT_THAT(ToSeconds(outcome.functions[0].computed), DoubleNear(6, 0.02));
