@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 
 namespace troupe::sim {
@@ -46,6 +47,14 @@ absl::StatusOr<SimPreset> FindSimPreset(std::string_view name) {
           .name = std::string(name), .policies = std::move(policies), .mechanisms = mixed.mechanisms};
     }
     known.push_back(mixed.name);
+  }
+  for (const auto& sharing : gpu::SharingPolicies()) {
+    if (sharing.name == name) {
+      PolicyNames policies;
+      policies.sharing = std::string(name);
+      return SimPreset{.name = std::string(name), .policies = std::move(policies), .mechanisms = kOurs};
+    }
+    known.push_back(sharing.name);
   }
   return UnknownPolicy("preset", name, known);
 }

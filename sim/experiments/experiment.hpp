@@ -69,4 +69,9 @@ struct Experiment {
 // A day of Azure's functions (sim/experiments/azure.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> AzureDay(const ExperimentOptions& options);
 
+// Of 001 (sim/experiments/fast_*.cpp), on one GPU (sim/shared_gpu.hpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> FastIsolation(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> FastMemory(const ExperimentOptions& options);
+
 }  // namespace troupe::sim

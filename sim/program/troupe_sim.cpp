@@ -94,7 +94,7 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--policy: '", options.policy,
         "' is a preset of experiments; say the order on the links in the cluster file (link-sharing), and "
-        "--swap-ahead"));
+        "--swap-ahead; the SMs are shared in experiments alone"));
   setup.policies = preset.policies;
   setup.sandbox = preset.sandbox;
   for (const Slot& slot : options.slots)

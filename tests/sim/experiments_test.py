@@ -12,6 +12,25 @@ import unittest
 BIN = pathlib.Path(sys.argv.pop(1))
 TABLE1 = ("model,torpor_model_load_s,torpor_runtime_resume_s,coldstart_s,mem_footprint_gb\n"
           "ResNet-152,0.03,0.26,8,1.6\nBert-qa,0.14,0.19,11,2.4\n")
+# As in the paper, but for what the experiments do not read.
+FAST = """item,model,sm_partition_pct,time_quota_pct,value,unit,section
+8 pods spatial,ResNet,12,100,296.8,req/s,5.3
+1 racing pod (time sharing max),ResNet,100,100,71.37,req/s,5.3
+8 pods spatial,RNNT,12,100,43.24,req/s,5.3
+1 racing pod (time sharing max),RNNT,100,100,12.51,req/s,5.3
+spatial,GNMT,12,100,43.79,req/s,5.3
+1 racing pod (time sharing max),GNMT,100,100,28.85,req/s,5.3
+footprint no sharing,ResNet,,,1525,MB,5.5
+footprint with sharing,ResNet,,,1427,MB,5.5
+footprint no sharing,ViT_huge,,,4735,MB,5.5
+footprint with sharing per pod,ViT_huge,,,2101,MB,5.5
+storage process + one model copy,ViT_huge,,,2979,MB,5.5
+fixed storage context,all,,,300,MB,5.5
+3 pods with sharing,ViT_huge,,,9282,MB,5.5
+3 pods without sharing,ViT_huge,,,14205,MB,5.5
+pods on a 16 GB V100 with sharing,ResNeXt,,,7,pods,5.5
+pods on a 16 GB V100 without sharing,ResNeXt,,,4,pods,5.5
+"""
 
 
 def write_lalb_tables(data, occupation):
@@ -108,6 +127,7 @@ class Experiment(unittest.TestCase):
             "model,native_ms,gpu_remoting_ms,swap_pcie_ms,swap_nvlink_ms,code_level\n" + "".join(
                 f"{name},20,{10 + i},{20 + i},15,1\n" for i, name in enumerate(models)))
         (data / "papers/torpor_table1.csv").write_text(TABLE1)
+        (data / "papers/fast_profile_and_sched.csv").write_text(FAST)
         (data / "traces/torpor/samples.csv").write_text("func,m0,m1\n0,3,4\n1,5,6\n")
         (data / "traces/azure2019/invitro_1350_inv.csv.gz").write_bytes(gzip.compress(
             ("HashFunction,1_minute,2_minute,3_minute\n" + "".join(f"f{i},{i},3,9\n" for i in range(12))).encode()))
@@ -154,6 +174,42 @@ class Experiment(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn("--gpus: found 6", done.stderr)
 
+    def test_fast_is_what_the_paper_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data = self.small_inputs(folder)
+            figures = self.figures(data, "fast-spatial", "--seeds", "1")
+            for model, gain in (("ResNet", 4.16), ("RNNT", 3.46), ("GNMT", 1.52)):
+                self.assertAlmostEqual(figures[f"fast-spatial/{model}/fast/gain"]["paper"], gain, 2)
+                self.assertGreaterEqual(figures[f"fast-spatial/{model}/fast/of_profile"]["value"], 0.95)
+                self.assertLessEqual(figures[f"fast-spatial/{model}/fast/of_profile"]["value"], 1.001)
+            figures = self.figures(data, "fast-isolation", "--seeds", "2", "--presets", "fast,racing")
+            self.assertNotIn("fast-isolation/half/exclusive/p98_ratio", figures)
+            for part in ("half", "both"):  # of the SMs each has its own
+                self.assertLessEqual(figures[f"fast-isolation/{part}/fast/p98_ratio"]["max"], 1.1)
+                self.assertGreater(figures[f"fast-isolation/{part}/racing/p98_ratio"]["min"], 2)
+            # At most half of the time: the neighbour's quota holds whatever it is asked.
+            self.assertAlmostEqual(figures["fast-isolation/quota/fast/neighbour_per_s"]["value"], 71.37 / 2, delta=0.5)
+            for quota in (20, 40, 60, 80, 100):
+                at = f"fast-isolation/quotas/{quota}/fast/"
+                self.assertAlmostEqual(figures[at + "of_line"]["value"], 1, delta=0.02)
+                self.assertAlmostEqual(figures[at + "used_of_quota"]["value"], 1, delta=0.01)
+                self.assertLessEqual(figures[at + "most_over_quota_ms"]["value"], 10)  # a group
+            figures = self.figures(data, "fast-memory")
+            for name in ("ViT_huge/3/no-sharing/mb", "ViT_huge/3/sharing/mb", "16GB/ResNeXt/no-sharing/instances",
+                         "16GB/ResNeXt/sharing/instances"):
+                self.assertEqual(figures["fast-memory/" + name]["value"], figures["fast-memory/" + name]["paper"], name)
+            self.assertEqual(figures["fast-memory/16GB/ResNeXt/troupe-models/instances"]["value"], 4)
+            table = data / "papers/fast_profile_and_sched.csv"
+            table.write_text(FAST.replace("req/s,5.3", "req/s", 1))
+            for words, message in (("", "fast_profile_and_sched.csv:2: expected seven cells"),
+                                   (FAST.replace("RNNT,12", "RNNT,6"), "expected a line of RNNT with the req/s on 12 % of the SMs"),
+                                   ("item\n", "fast_profile_and_sched.csv:1: expected item,model")):
+                if words:
+                    table.write_text(words)
+                done = self.experiment("fast-spatial", "--data", folder)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(message, done.stderr)
+
 
 # Each experiment has its options, and for some of its figures the presets (or limits, or rules) from the least to the most.
 # The options leave out what the order does not need; the figures of the paper's own sizes are in docs/experiments.md.
@@ -190,6 +246,14 @@ ORDERS = {
                           {"4/{}/served_per_s": ["infless", "streambox"], "8/{}/p98_ms": ["streambox", "infless"]}),
     "azure-day": (["--seeds", "1", "--minutes", "2", "--rates", "10,100", "--gpus", "1"],
                   {"10x/1/{}/compliant": ["infless-ka", "torpor"], "100x/1/{}/mean_ms": ["torpor", "load-balance", "infless-ka"]}),
+    "fast-spatial": (["--seeds", "1"], {"ResNet/{}/served_per_s": ["time-sharing", "fast-24", "fast"],
+                                        "RNNT/{}/p98_ms": ["fast", "exclusive"], "{}/fast/gain": ["GNMT", "RNNT", "ResNet"]}),
+    "fast-isolation": (["--seeds", "1"], {"half/{}/p98_ratio": ["fast", "racing", "exclusive"],
+                                          "quota/{}/p98_ratio": ["fast", "racing", "exclusive"],
+                                          "elastic/{}/kept": ["racing", "time-sharing", "fast"],
+                                          "quotas/{}/fast/served_per_s": ["20", "40", "60", "80", "100"]}),
+    "fast-memory": ([], {"16GB/ResNeXt/{}/instances": ["no-sharing", "sharing", "troupe"],
+                         "ViT_huge/3/{}/mb": ["troupe", "sharing", "no-sharing"]}),
 }
 
 
