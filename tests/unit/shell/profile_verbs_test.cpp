@@ -77,6 +77,7 @@ TEST(ProfileVerbs, AFunctionBehindProfileIsMeasured) {
   troupe.cluster.Answer(Request::kShowProfile, Shown(proto::EXPERIMENT_RUNNING));
   troupe.cluster.Answer(Request::kShowProfile, Shown(proto::EXPERIMENT_DONE));
   troupe.cluster.Answer(Request::kListGpus, Gpus());
+  troupe.console.wakes = {Console::Wake::kTimeout, Console::Wake::kTimeout};
   EXPECT_EQ(
       troupe.Run(
           "profile digits --grid --on n1/2 --batch 1..32 --shares 12,24 --quotas 100 --trial-limit 30s"),
@@ -113,6 +114,7 @@ TEST(ProfileVerbs, AnExperimentThatFailedIsAnError) {
   failed.mutable_experiments(0)->set_message("GPU n1/0 was not ready for 1m");
   troupe.cluster.Answer(Request::kProfileFunction, Shown(proto::EXPERIMENT_RUNNING));
   troupe.cluster.Answer(Request::kShowProfile, failed);
+  troupe.console.wakes = {Console::Wake::kTimeout};
   EXPECT_EQ(troupe.Run("profile digits"), ExitCode::kRefused);
   EXPECT_THAT(troupe.out(), HasSubstr("failed, 1 trial: GPU n1/0 was not ready"));
 }
