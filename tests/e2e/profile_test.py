@@ -26,10 +26,12 @@ class Profile(E2eTest):
         self.front = self.start("front", "manager,gateway")
         self.address = self.front.address("manager")
         self.node = self.start("node-0", "node", manager=self.address, compute="timed", profile=times,
-                               gpu_kind="slow one", gpu_sms=100)
+                               gpu_kind="slow one", gpu_sms=80)  # units of 8: each share is some of them
         self.front.wait_serving(gpus=0)
         self.shell = Shell(self.address, self.directory)
         self.front.http.deploy("double", scale(2)).good()
+        eventually(lambda: [gpu["gpu"]["state"] for gpu in self.shell.json("gpu", "list")["gpus"]] == ["ready"] and
+                   self.shell.json("function", "show", "double")["functions"][0].get("adopted_by"), "a GPU that has the model")
 
     def rows(self):
         profile, = self.shell.json("profile", "show", "double")["profiles"]

@@ -83,10 +83,10 @@ class Streams(E2eTest):
         self.assertEqual(updated[0]["record"]["sharing"]["quota_limit"], 80)
         load.wait(10)
         # What does not go with the rest is refused, and nothing changes.
-        error = shell.error("function", "update", "net", "--sm-partition", "26%", code=1)
+        error = shell.error("function", "update", "net", "--sm-partition", "26%", code=2)
         self.assertIn("max_instances is 4, and so many runs of an sm_partition of 26 % take 104 %", error)
         self.assertIn("give 3 instances at most", error)
-        self.assertIn("weights take", shell.error("function", "update", "net", "--gpu-mem", "1B", code=1))
+        self.assertIn("weights take", shell.error("function", "update", "net", "--gpu-mem", "1B", code=2))
         refused = http.call("POST", "/v2/troupe/functions/net/sharing?quota_request=81")
         self.assertEqual(refused.code, 400)
         self.assertIn("quota_limit 80 %", refused.error)
