@@ -9,6 +9,10 @@
 namespace troupe::node {
 
 bool GpuChooser::AnySlot(bool hits_only) const {
+  return tables_.own_places_wanted > 0 || AnyPlace(hits_only);
+}
+
+bool GpuChooser::AnyPlace(bool hits_only) const {
   // With one runtime a device the least busy one stands first.
   if (!tables_.limits.isolated)
     return tables_.gpus.loads().Least() < (hits_only ? tables_.places.most : tables_.places.depth);
@@ -41,6 +45,7 @@ bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
 }
 
 bool GpuChooser::IsBarred(const RequestEntry& entry) const {
+  if (tables_.own_places_wanted > 0 && !entry.request.own_places && !AnyPlace(false)) return true;
   if (entry.request.most_on_gpu == 0) return false;
   return std::ranges::all_of(tables_.gpus.by_index(), [&](const Gpu* gpu) {
     return gpu == nullptr || gpu->worker != WorkerState::kReady || IsBarredFrom(entry, *gpu);
@@ -52,14 +57,15 @@ bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Reside
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
   // looked at before it.
   const RequestEntry* const holder = tables_.held.HolderOf(gpu.index);
-  if (holder != nullptr && holder->model != entry.model) return false;
+  if (holder != nullptr && holder->model != entry.model && !entry.request.own_places) return false;
   const bool is_hit = resident != nullptr && resident->state != ResidentState::kLoading;
-  if (tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
-      tables_.places.Of(gpu.coming_models, is_hit))
+  if (!entry.request.own_places &&
+      tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
+          tables_.places.Of(gpu.coming_models, is_hit))
     return false;
   if (IsBarredFrom(entry, gpu)) return false;
   if (gpu.in_flight == 0) return true;
-  if (is_hit && IsBehindRuns(entry, gpu)) return false;
+  if (is_hit && !entry.request.own_places && IsBehindRuns(entry, gpu)) return false;
   if (entry.suspect) return false;
   return tables_.suspects == 0 || std::ranges::none_of(tables_.pipelines[gpu.index], &RequestEntry::suspect);
 }
@@ -120,8 +126,9 @@ GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) cons
 bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
   const auto takes = [&](GpuIndex index) {
     const Gpu& gpu = tables_.gpus.at(index);
-    return tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.Of(gpu.coming_models, true) &&
-           CanTake(look, gpu, gpu.Find(look.entry.model));
+    const bool has_place = look.entry.request.own_places || tables_.gpus.loads().InFlightOn(gpu.device) <
+                                                                tables_.places.Of(gpu.coming_models, true);
+    return has_place && CanTake(look, gpu, gpu.Find(look.entry.model));
   };
   const std::vector<GpuIndex>& holders = tables_.gpus.Holders(look.entry.model);
   if (holders.size() <= kSomeGpus || tables_.LooksAtAll(look.model))

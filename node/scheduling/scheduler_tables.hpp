@@ -102,6 +102,7 @@ struct SchedulerTables {
   GpuTable gpus;
   HeldGpus held;
   QuotaPauses pauses;
+  std::size_t own_places_wanted = 0;  // requests that wait and have places of their own
   std::vector<std::vector<RequestEntry*>>
       pipelines;  // by GPU; in the order of dispatch, the requests of a batch among them
   FunctionStates states;

@@ -76,6 +76,24 @@ TEST_F(SharedGpu, AFunctionWhoseWindowIsUsedUpWaitsUntilTheNextOneAndOthersPass)
   scheduler.Check();
 }
 
+// A function without a quota cannot fill the places of those that have one, nor the other way round.
+TEST_F(SharedGpu, AFunctionWithAQuotaHasPlacesOfItsOwn) {
+  SubmitMany(10, 20, "noisy");
+  EXPECT_EQ(Dispatched(), 2u);
+  most_on_gpu = 2;
+  own_places = true;
+  SubmitMany(40, 5, "quota");
+  const auto first = Decide();
+  ASSERT_EQ(first.size(), 2u);
+  for (const Dispatch& dispatch : first) EXPECT_GE(dispatch.request.sequence, 40u);
+  EXPECT_EQ(Dispatched(), 0u);
+  Ended(first[0], {});
+  const auto next = Decide();
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_GE(next[0].request.sequence, 40u) << "the others' places are taken still";
+  scheduler.Check();
+}
+
 TEST_F(SharedGpu, WhatWaitsForItsFunctionHoldsNoGpuFromOthers) {
   most_on_gpu = 1;
   SubmitMany(10, 2, "few");
@@ -118,6 +136,7 @@ TEST_F(SharedGpu, EveryRequestIsServedInTheEnd) {
         const auto function = random() % 4;
         sm_percent = static_cast<std::uint32_t>(1 + 25 * function);
         most_on_gpu = static_cast<std::uint32_t>(function);
+        own_places = function == 2;
         Submit(submitted++, "m", "f" + std::to_string(function));
       }
       for (Dispatch& dispatch : Decide()) running.push_back(std::move(dispatch));
