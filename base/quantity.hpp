@@ -14,6 +14,11 @@ struct Quantity {
   std::uint64_t most = 0;
   std::string_view none;  // the word that stands for 0
 };
+// Of a setting that names its unit, its largest value and its word for 0 (proto::SharingField).
+template <class Setting>
+[[nodiscard]] constexpr Quantity QuantityOf(const Setting& setting) {
+  return {setting.unit, setting.most, setting.none};
+}
 
 // "30%", "30 %", "30" or the word for 0 when the unit is "%"; "2GiB"; "8". Nothing when `text` is none of these.
 [[nodiscard]] std::optional<std::uint64_t> ParseQuantity(std::string_view text, const Quantity& quantity);

@@ -55,7 +55,7 @@ class ShareLadder {
 
 // What is taken of a GPU's SMs.
 struct SharesTaken {
-  // Of units: a ladder with more has several of its own in each.
+  // A ladder with more units than these puts several of its own units into one of them.
   static constexpr std::uint32_t kMostUnits = 48;
   std::uint64_t units = 0;          // by bit
   std::uint32_t without_share = 0;  // runs

@@ -7,8 +7,9 @@ usage: batching.py [--build DIR] [--shared DIR] [--rounds N] [--seconds S] [--mo
     bert_tiny   an encoder of two layers, 128 wide, for 64 tokens (random weights, made here)
     resnet50    light_resnet50 of the models beside the project, with an open batch
 
-One GPU, one daemon for each `batching` policy, measured in turn; the figures go to build/bench/sharing.json. A function's SLO is --slo times what one of its runs takes
-alone. A closed loop of more and more connections finds the highest rate at which 98 of 100 requests meet the SLO:
+One GPU, one daemon for each `batching` policy, measured in turn; the figures go to build/bench/sharing.json. A function's
+SLO is --slo times what one of its runs takes alone. A closed loop of more and more connections finds the highest rate at
+which 98 of 100 requests meet the SLO:
 
   batching_gain/MODEL             that rate with `slack` over the one with `off`; batching_gain/MODEL/greedy: with `greedy`
   batching_rate/MODEL/POLICY      the rates themselves
@@ -18,18 +19,15 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
-import tempfile
-import time
 import urllib.request
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from invoke import free_port
+from invoke import Site
 from report import ROOT, Report
 
 CONNECTIONS = (1, 2, 4, 8, 16, 32)
@@ -116,39 +114,19 @@ def networks(shared):
     return found
 
 
-class Site:
+class OneGpu(Site):
     """One daemon with one GPU and a policy; gone at the end of the `with` block."""
 
     def __init__(self, arguments, policy):
+        super().__init__(arguments.build, [])
         self.arguments, self.policy = arguments, policy
 
     def __enter__(self):
-        self.directory = tempfile.TemporaryDirectory(prefix="troupe-bench-")
-        self.home = pathlib.Path(self.directory.name)
-        command = [self.arguments.build / "bin" / "trouped", "--role", "all", "--name", "one", "--data", self.home / "d", "--run",
-                   self.home / "r", "--manager", f"127.0.0.1:{free_port()}", "--http", "127.0.0.1:0", "--gpu-memory", "1GiB",
-                   "--host-region", "1GiB", "--set", "lease=1s", "--compute", "real", "--set", f"batching={self.policy}"]
-        with open(self.home / "out", "wb") as out, open(self.home / "log", "wb") as log:
-            self.process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=log)
-        end = time.monotonic() + 60
-        while "ready:" not in self.text("out") or "worker-ready" not in self.text("log"):
-            if time.monotonic() > end or self.process.poll() is not None:
-                raise SystemExit(f"batching.py: the daemon is not up: {self.text('log')[-1500:]}")
-            time.sleep(0.05)
-        self.url = re.search(r"gateway at (http://[0-9.:]+)", self.text("out")).group(1)
+        name = self._daemon("one", "--role", "all", "--manager", "127.0.0.1:0", "--http", "127.0.0.1:0", "--gpu-memory", "1GiB",
+                            "--host-region", "1GiB", "--compute", "real", "--set", f"batching={self.policy}")
+        self.url = self._wait(name, r"gateway at (http://[0-9.:]+)", seconds=60)
+        self._wait(name, "worker-ready", "log", seconds=60)
         return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.directory.cleanup()
-
-    def text(self, name):
-        return (self.home / name).read_text(errors="replace")
 
     def deploy(self, name, data, slo_ms):
         request = urllib.request.Request(f"{self.url}/v2/troupe/functions/{name}?deadline_ms={slo_ms:.0f}", data)
@@ -191,7 +169,7 @@ def measure(report, arguments):
         if name not in found:
             continue
         network = found[name]
-        with Site(arguments, "off") as site:
+        with OneGpu(arguments, "off") as site:
             site.deploy(name, network[0], 1000)
             alone_us = site.load(name, *network[1:])["latency_us"]["p50"]
         slo_us = arguments.slo * alone_us
@@ -200,7 +178,7 @@ def measure(report, arguments):
         medians = {policy: [] for policy in arguments.policies}
         for _ in range(arguments.rounds):
             for policy in arguments.policies:
-                with Site(arguments, policy) as site:
+                with OneGpu(arguments, policy) as site:
                     site.deploy(name, network[0], max(1, slo_us / 1e3))
                     # Times are learned, and larger sizes tried, before anything is measured.
                     for connections in (1, 16, 16):

@@ -38,8 +38,8 @@ proto::GpuSharing SharingOf(std::uint32_t function) {
   return sharing;
 }
 
-// Nanoseconds for each launch. The runs of all functions wait; the worker ranks those that may begin, one of each
-// function that is staged (two GPUs' worth of shares), and launches the first.
+// How many nanoseconds the choice of one launch takes while a run of every function waits. As the worker does, it
+// stages runs whose shares fill two GPUs, ranks the staged runs that may begin, and launches the first of them.
 double Measure(const Settings& settings, gpu::GatePage* page) {
   using transport::SteadyNow;
   gpu::TokenScheduler tokens({}, ShareLadder(132, 8, 16));

@@ -11,6 +11,7 @@
 #include "cluster/function_state.hpp"
 #include "proto/gpu_instances.hpp"
 #include "proto/gpu_sharing.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::cluster {
 
@@ -19,12 +20,12 @@ namespace {
 using Specs = google::protobuf::RepeatedPtrField<proto::TensorSpec>;
 
 std::string Format(const proto::SharingField& field, std::uint64_t value) {
-  return FormatQuantity(value, {field.unit, field.most, field.none});
+  return FormatQuantity(value, QuantityOf(field));
 }
 
 std::optional<std::string> ClosedDimension(const char* what, const Specs& specs) {
   for (const auto& spec : specs)
-    if (spec.shape().empty() || spec.shape(0) != -1)
+    if (!proto::LeadingIsOpen(spec))
       return absl::StrCat("its ", what, " '", spec.name(), "' has the shape [",
                           absl::StrJoin(spec.shape(), ", "), "], whose leading dimension is not open");
   return std::nullopt;

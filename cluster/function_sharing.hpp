@@ -15,8 +15,8 @@ namespace troupe::cluster {
 // InvalidArgument names the setting that contradicts another one or the model, with what was found and what to do.
 [[nodiscard]] absl::Status ValidateSharing(const proto::FunctionRecord& record);
 
-// The sharing of `record` with those settings replaced that the wish names. InvalidArgument: it names none, or one that
-// does not exist.
+// The sharing of `record`, in which the settings that the wish names have the values of the wish. InvalidArgument: the
+// wish names no setting, or a setting that does not exist.
 [[nodiscard]] absl::StatusOr<proto::GpuSharing> SharingAfter(const proto::FunctionRecord& record,
                                                              const proto::UpdateFunction& wish);
 

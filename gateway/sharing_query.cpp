@@ -11,7 +11,7 @@ absl::StatusOr<bool> ReadSetting(const std::string& key, const std::string& valu
                                  proto::GpuSharing& sharing) {
   const auto* field = proto::FindSharingField(key);
   if (field == nullptr) return false;
-  const Quantity quantity{field->unit, field->most, field->none};
+  const Quantity quantity = QuantityOf(*field);
   const auto number = ParseQuantity(value, quantity);
   if (!number)
     return absl::InvalidArgumentError(

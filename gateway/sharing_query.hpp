@@ -12,7 +12,8 @@ namespace troupe::gateway {
 // False: `key` is not a setting. InvalidArgument: it is one, and `value` is not valid for it.
 [[nodiscard]] absl::StatusOr<bool> ReadSetting(const std::string& key, const std::string& value,
                                                proto::GpuSharing& sharing);
-// "version" and the settings that are to change. InvalidArgument: there is no setting, or another parameter.
+// A query has the settings that are to change, and may have "version". InvalidArgument: the query has no setting, or a
+// parameter that is neither.
 [[nodiscard]] absl::StatusOr<proto::UpdateFunction> ReadUpdate(
     const std::string& name, const std::map<std::string, std::string>& query);
 

@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<std::string>> ReadSharing(const Arguments& arguments,
   for (const auto& field : proto::kSharingFields) {
     const auto option = OptionOf(field);
     if (!arguments.Has(option)) continue;
-    const Quantity quantity{field.unit, field.most, field.none};
+    const Quantity quantity = QuantityOf(field);
     const auto value = ParseQuantity(arguments.Text(option), quantity);
     if (!value)
       return UsageError(

@@ -15,7 +15,8 @@ inline void AddOutputs(const google::protobuf::RepeatedPtrField<proto::Tensor>& 
   }
 }
 
-// Returns how many requests the run answers. `swap_members`: a mistake on purpose, by which the first two requests of a batch get each other's outputs.
+// Returns how many requests the run answers. `swap_members`: a mistake on purpose, by which the first two requests of a
+// batch get each other's outputs.
 inline int AnswerEach(const proto::RunOrder& order, bool swap_members, proto::RunOutcome& outcome) {
   AddOutputs(order.inputs(), *outcome.mutable_outputs());
   for (const auto& member : order.members())

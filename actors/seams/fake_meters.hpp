@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/units.hpp"
+#include "proto/gpu_instances.hpp"
 #include "proto/usage.pb.h"
 #include "proto/worker.pb.h"
 
@@ -38,7 +39,7 @@ class FakeMeters {
   }
   // As a worker counts a run before it answers.
   void CountRun(const std::string& page, const proto::RunOrder& run, Duration computed) {
-    const auto percent = run.sharing().sm_partition() == 0 ? 100 : run.sharing().sm_partition();
+    const auto percent = proto::SmPercentOf(run.sharing());
     Count(page, run.meter(), static_cast<std::uint64_t>((computed * percent / 100).count()),
           static_cast<std::uint64_t>(run.members_size()) + 1, 0);
   }

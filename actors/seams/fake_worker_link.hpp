@@ -71,7 +71,7 @@ class FakeWorkerControl {
  public:
   std::uint64_t spawns = 0;
   std::uint64_t runs = 0;
-  std::uint64_t batches = 0;  // of `runs`: those that answered several requests
+  std::uint64_t batches = 0;  // runs that answered several requests
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
   std::uint64_t received = 0;    // of `swaps`: models that came whole by a broadcast

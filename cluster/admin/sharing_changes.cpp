@@ -1,5 +1,7 @@
 #include "cluster/admin/sharing_changes.hpp"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "cluster/failure.hpp"
@@ -17,7 +19,7 @@ absl::Status SharingChanges::Validate(Updating& change) const {
   command.set_unix_ns(parts_.out.unix_now());
   change.key = command.key();
   const auto& record = *parts_.catalogue.functions().table().Find(command.key());
-  if (DescribeSharing(record.sharing()) != DescribeSharing(command.sharing()))
+  if (!google::protobuf::util::MessageDifferencer::Equals(record.sharing(), command.sharing()))
     change.commands.push_back(std::move(command));
   return absl::OkStatus();
 }

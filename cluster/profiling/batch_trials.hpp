@@ -53,8 +53,8 @@ class BatchTrials {
 
   std::vector<double> shares_;
   std::vector<double> quotas_;
-  std::map<Cell, const proto::ProfileRow*> trials_;  // all that have ended
-  std::map<Cell, const proto::ProfileRow*> known_;   // of them, those that were told again so far
+  std::map<Cell, const proto::ProfileRow*> trials_;  // the rows of all trials that have ended
+  std::map<Cell, const proto::ProfileRow*> known_;   // the rows that Tell has taken so far
   std::size_t budget_ = 0;
   std::optional<Cell> next_;
   bool foreseen_well_ = false;  // the last trial that was told

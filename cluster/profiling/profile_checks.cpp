@@ -10,6 +10,7 @@
 #include "base/status.hpp"
 #include "cluster/function_table.hpp"
 #include "cluster/profiling/trial_plan.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::cluster {
 
@@ -26,7 +27,7 @@ absl::Status CheckBatch(const proto::FunctionRecord& function, std::uint32_t bat
     return absl::FailedPreconditionError(
         absl::StrCat("function '", Describe(function.key()), "' has no input, and so no batch of ", batch));
   for (const auto& spec : function.inputs())
-    if (spec.shape().empty() || spec.shape(0) != -1)
+    if (!proto::LeadingIsOpen(spec))
       return absl::FailedPreconditionError(
           absl::StrCat("function '", Describe(function.key()), "' has no batch of ", batch,
                        ": the first dimension of its input '", spec.name(), "' is fixed"));

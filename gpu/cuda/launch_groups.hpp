@@ -1,7 +1,7 @@
-// LAUNCH GROUPS: how a launch with a limit is cut on a GPU, and how one that takes turns pauses. What is on a
-// CUDA stream cannot be called back, and a graph ends as a whole: so a launch that may take longer than a
-// small part of its limit, or than a turn's group, is put there in groups of steps, each when the one before
-// it has ended; its limit is judged, and its turn asked for, between two groups.
+// LAUNCH GROUPS: how a launch with a limit is cut on a GPU, and how a launch that takes turns pauses. Work on a
+// CUDA stream cannot be called back, and a graph ends as a whole. So a launch that may take longer than a
+// small part of its limit, or than a turn's group, is submitted in groups of steps: each group when the group
+// before it has ended. Between two groups the launch is cut if its limit has passed, and asks for its turn.
 #pragma once
 
 #include <cstdint>

@@ -59,9 +59,9 @@ class Submission {
   using Gap = std::pair<EventHandle, EventHandle>;
   struct Waits {
     bool counted = false;
-    std::vector<Gap> gaps{};  // that were not counted yet
-    Duration waited{};        // those that were
-    Duration paused{};        // for turns, as the host sees it
+    std::vector<Gap> gaps{};  // the gaps that `waited` does not include yet
+    Duration waited{};        // the sum of the other gaps
+    Duration paused{};        // the time that the host waited for turns
   };
   absl::Status WaitFor(const EventPtr& event);
   absl::Status WaitHere(const Event& event);

@@ -83,9 +83,9 @@ struct MemoryUse {
   Bytes largest;  // the largest range that could be allocated now
 };
 
-// A model made ready to run on one device for concrete input shapes. Made by Device::Prepare, launched by its
-// device only, on several streams at a time, each launch with memory of its own; outlives its launches, not
-// its device.
+// A model made ready to run on one device for concrete input shapes. Device::Prepare makes it, and only this
+// device launches it. Several launches may go on at a time, each on a stream and with memory of its own. A plan
+// outlives its launches, but not its device.
 class DevicePlan {
  public:
   virtual ~DevicePlan() = default;

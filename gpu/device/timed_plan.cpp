@@ -8,6 +8,7 @@
 #include "gpu/device/launch_limit.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_plan.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -94,8 +95,7 @@ absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& m
   std::vector<proto::TensorSpec> outputs;
   for (proto::TensorSpec output : model.outputs()) {
     const bool batch_known = !inputs.empty() && inputs[0].shape_size() > 0;
-    if (output.shape_size() > 0 && output.shape(0) < 0 && batch_known)
-      output.set_shape(0, inputs[0].shape(0));
+    if (proto::LeadingIsOpen(output) && batch_known) output.set_shape(0, inputs[0].shape(0));
     for (const std::int64_t dimension : output.shape()) {
       if (dimension >= 0) continue;
       return absl::InvalidArgumentError(

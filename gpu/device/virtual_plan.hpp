@@ -57,8 +57,8 @@ using PlanBuilder = std::function<absl::StatusOr<std::unique_ptr<Plan>>(
     const proto::Model& model, std::span<const std::byte> weights, std::span<const proto::TensorSpec> inputs,
     int threads)>;
 
-// On a part of the SMs a run takes as much longer as that part is less than `saturation`, beyond which the
-// model is no faster.
+// `saturation` is the part of the SMs beyond which the model is no faster. On a smaller part a run takes longer
+// in proportion.
 absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeRealPlan(const proto::Model& model,
                                                           std::span<const std::byte> weights,
                                                           std::vector<proto::TensorSpec> inputs,

@@ -70,8 +70,8 @@ void QuotaWindow::Forget(const std::string& function, Time now) {
   DropSettled(now);
 }
 
-// What a function has used of the present window is remembered until its end: one that leaves and comes back
-// begins no new window.
+// The time that a function has used of the present window is remembered until the window ends: a function that
+// leaves and comes back meanwhile does not get the window anew.
 void QuotaWindow::DropSettled(Time now) {
   if (forgotten_ == 0) return;
   const std::int64_t window = WindowAt(now);

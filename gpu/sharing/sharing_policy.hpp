@@ -18,10 +18,10 @@ struct SharingPolicy {
     kEverywhere,  // as many as the worker has streams, each on all SMs
     kOne,         // one, on all SMs
   };
-  // What happens to the runs behind one for whose share there is no room.
+  // What the runs in the queue do while the share of the run before them finds no room.
   enum class Behind {
     kWait,
-    kPass,  // the next one that has room goes, kMostPasses times
+    kPass,  // the next run whose share has room begins, before the same run at most kMostPasses times
   };
   Space space = Space::kShares;
   Behind behind = Behind::kWait;

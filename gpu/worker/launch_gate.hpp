@@ -69,8 +69,9 @@ class LaunchGate {
   Time next_turn_ = Time::max();
   bool others_bar_ = false;  // the main loop's thread's: a run found no room beside those of other workers
   mutable std::mutex mutex_;
-  std::shared_ptr<GatePage> page_;  // guarded by mutex_, as all below
-  TokenScheduler tokens_;           // guarded by mutex_, as all below
+  // mutex_ guards these.
+  std::shared_ptr<GatePage> page_;
+  TokenScheduler tokens_;
   std::vector<std::shared_ptr<Turns>> paused_;
   bool closed_ = false;
 };

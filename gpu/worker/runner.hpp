@@ -1,4 +1,5 @@
-// Executes runs: their inputs come in while those before compute, as many at a time as share the device; their outputs leave.
+// Executes runs: the inputs of a run come in while the runs before it compute, as many at a time as share the device;
+// then its outputs leave.
 #pragma once
 
 #include <algorithm>

@@ -5,19 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "node/parts.hpp"
+#include "proto/gpu_instances.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::node {
 
 namespace {
 
-std::uint32_t ShareOf(const proto::FunctionRecord& function) {
-  return function.sharing().sm_partition() == 0 ? 100 : function.sharing().sm_partition();
-}
-
 // The open leading dimension of its inputs; a function without one answers one request by each run.
 std::uint32_t BatchOf(const proto::FunctionRecord& function, const proto::SubmitRequest& request) {
   for (const auto& spec : function.inputs()) {
-    if (spec.shape().empty() || spec.shape(0) != -1) continue;
+    if (!proto::LeadingIsOpen(spec)) continue;
     for (const auto& input : request.inputs())
       if (input.spec().name() == spec.name() && !input.spec().shape().empty() && input.spec().shape(0) > 0)
         return static_cast<std::uint32_t>(std::min<std::int64_t>(input.spec().shape(0), 1 << 20));
@@ -77,10 +75,12 @@ void ModelProfiles::Tell(const std::string& digest) {
       key.set_name(name);
       key.set_version(absl::StrCat(version));
       const auto* function = functions.Find(key);
-      if (function == nullptr || ShareOf(*function) <= most) continue;
+      if (function == nullptr) continue;
+      const auto share = proto::SmPercentOf(function->sharing());
+      if (share <= most) continue;
       const auto profiled = RunTimeOf(*function, 1);
       if (profiled == Duration::zero()) continue;
-      most = ShareOf(*function);
+      most = share;
       run = profiled;
     }
   }
@@ -90,13 +90,12 @@ void ModelProfiles::Tell(const std::string& digest) {
 Duration ModelProfiles::RunTimeOf(const proto::FunctionRecord& function, std::uint32_t batch) const {
   const auto it = profiles_.find({function.model_digest(), function.precision()});
   if (it == profiles_.end()) return {};
-  return it->second.RunTime(ShareOf(function), batch).value_or(Duration::zero());
+  return it->second.RunTime(proto::SmPercentOf(function.sharing()), batch).value_or(Duration::zero());
 }
 
-Duration ModelProfiles::RunTimeOf(const proto::SubmitRequest& request) const {
-  if (profiles_.empty()) return {};
-  const auto* function = parts_.models.FunctionOf(request);
-  return function == nullptr ? Duration::zero() : RunTimeOf(*function, BatchOf(*function, request));
+Duration ModelProfiles::RunTimeOf(const proto::FunctionRecord& function,
+                                  const proto::SubmitRequest& request) const {
+  return profiles_.empty() ? Duration::zero() : RunTimeOf(function, BatchOf(function, request));
 }
 
 }  // namespace troupe::node

@@ -23,8 +23,9 @@ class ModelProfiles {
   explicit ModelProfiles(Parts& parts) : parts_(parts) {}
 
   void Learn(const proto::ClusterUpdate& update);
-  // Of the run that this request asks for; zero: no profile says.
-  [[nodiscard]] Duration RunTimeOf(const proto::SubmitRequest& request) const;
+  // Of the run that this request for the function asks for; zero: no profile says.
+  [[nodiscard]] Duration RunTimeOf(const proto::FunctionRecord& function,
+                                   const proto::SubmitRequest& request) const;
   [[nodiscard]] Duration RunTimeOf(const proto::FunctionRecord& function, std::uint32_t batch) const;
 
  private:

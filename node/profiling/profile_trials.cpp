@@ -9,6 +9,7 @@
 #include "node/parts.hpp"
 #include "node/requests/own_requests.hpp"
 #include "node/runtimes/worker_orders.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::node {
 
@@ -18,22 +19,18 @@ constexpr std::size_t kMostInputOfATrial = std::size_t{128} << 20;
 
 // Zeros for a run of `batch` requests; those that are too large for a message have no data yet.
 absl::StatusOr<Tensors> InputsOf(const proto::FunctionRecord& function, std::uint32_t batch) {
-  Tensors inputs;
-  for (const auto& spec : function.inputs()) {
-    const bool open = !spec.shape().empty() && spec.shape(0) == -1;
-    if (batch > 1 && !open)
+  for (const auto& spec : function.inputs())
+    if (batch > 1 && !proto::LeadingIsOpen(spec))
       return absl::FailedPreconditionError(
           absl::StrCat("function '", function.key().name(), "' cannot be profiled with a batch of ", batch,
                        ": the first dimension of its input '", spec.name(), "' is fixed"));
-    auto shape = spec;
-    for (auto& size : *shape.mutable_shape())
-      if (size < 0) size = 1;
-    if (open) shape.set_shape(0, batch);
-    if (!AddZeros(shape, kMostInputOfATrial, inputs))
+  Tensors inputs;
+  const auto prepared = PrepareOrderFor(function, {}, batch);
+  for (const auto& spec : prepared.prepare().inputs())
+    if (!AddZeros(spec, kMostInputOfATrial, inputs))
       return absl::FailedPreconditionError(absl::StrCat("function '", function.key().name(),
                                                         "' cannot be profiled: its input '", spec.name(),
                                                         "' is of strings, or too large to be made of zeros"));
-  }
   return inputs;
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::node {
 
@@ -14,7 +15,7 @@ using Specs = google::protobuf::RepeatedPtrField<proto::TensorSpec>;
 bool OnlyRowsOpen(const Specs& specs) {
   return !specs.empty() && std::ranges::all_of(specs, [](const proto::TensorSpec& spec) {
     const auto& shape = spec.shape();
-    return spec.type() != proto::BYTES && !shape.empty() && shape[0] < 0 &&
+    return spec.type() != proto::BYTES && proto::LeadingIsOpen(spec) &&
            std::all_of(shape.begin() + 1, shape.end(), [](std::int64_t size) { return size > 0; });
   });
 }

@@ -64,12 +64,11 @@ bool Requests::MayEnter(const RequestArrived& event, const RequestId& id, bool h
 }
 
 // A plan is made with the precision of the model's first function here.
-BatchTerms Requests::TermsOf(const proto::SubmitRequest& message, const ModelNumber& copy) const {
-  const auto* function = parts_.models.FunctionOf(message);
+BatchTerms Requests::TermsOf(const proto::FunctionRecord& function, const proto::SubmitRequest& message,
+                             const ModelNumber& copy) const {
   const auto* model = parts_.models.Find(copy);
-  if (function == nullptr || model == nullptr || model->function.precision() != function->precision())
-    return {};
-  return BatchTermsOf(*function, message, parts_.scheduler.batching());
+  if (model == nullptr || model->function.precision() != function.precision()) return {};
+  return BatchTermsOf(function, message, parts_.scheduler.batching());
 }
 
 void Requests::On(RequestArrived& event) {
@@ -85,9 +84,11 @@ void Requests::On(RequestArrived& event) {
   demand_.Asked((*copy)->digest, parts_.out.now());
   auto request = RequestFor(message, function, *copy, parts_.out.now());
   if (state != nullptr) request.state = state->key;
-  if (const auto* record = parts_.models.FunctionOf(message)) ShareGpu(record->sharing(), request);
-  if (parts_.scheduler.batching().Joins()) request.batch = TermsOf(message, *copy);
-  request.profiled_run = parts_.model_profiles.RunTimeOf(message);
+  if (const auto* record = parts_.models.FunctionOf(message)) {
+    ShareGpu(record->sharing(), request);
+    if (parts_.scheduler.batching().Joins()) request.batch = TermsOf(*record, message, *copy);
+    request.profiled_run = parts_.model_profiles.RunTimeOf(*record, message);
+  }
   auto& held = requests_[id];
   held.message = std::move(message);
   held.ask = event.ask;

@@ -55,7 +55,8 @@ class Requests {
 
  private:
   void Bounce(Ask ask, proto::BounceReason reason, const std::string& message);
-  [[nodiscard]] BatchTerms TermsOf(const proto::SubmitRequest& message, const ModelNumber& copy) const;
+  [[nodiscard]] BatchTerms TermsOf(const proto::FunctionRecord& function, const proto::SubmitRequest& message,
+                                   const ModelNumber& copy) const;
   [[nodiscard]] bool MayEnter(const RequestArrived& event, const RequestId& id, bool has_state);
   void Answer(const Finished& finished, HeldRequest& held);
   // What happened to the request beside its times.

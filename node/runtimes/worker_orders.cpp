@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/wire_status.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace troupe::node {
 
@@ -115,7 +116,7 @@ proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const 
   prepare.set_precision(function.precision());
   *prepare.mutable_inputs() = function.inputs();
   for (auto& input : *prepare.mutable_inputs()) {
-    if (input.shape_size() > 0 && input.shape(0) < 0) input.set_shape(0, rows);
+    if (proto::LeadingIsOpen(input)) input.set_shape(0, rows);
     for (auto& size : *input.mutable_shape())
       if (size < 0) size = 1;
   }

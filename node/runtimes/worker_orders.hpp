@@ -43,8 +43,8 @@ namespace troupe::node {
 [[nodiscard]] proto::SubmitReply ReplyFor(const Finished& finished, const proto::SubmitRequest& request,
                                           const proto::WorkerOutcome& swap, const proto::WorkerOutcome& run,
                                           const std::string& node);
-// Slices of `run`, of all its requests, that `reply` does not carry (unwanted outputs), as an order that frees them; and the slices
-// that it carries.
+// Slices of `run`, of all its requests, that `reply` does not carry (unwanted outputs), as an order that frees them; and
+// the slices that it carries.
 [[nodiscard]] proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run,
                                                const proto::InferReply& reply);
 [[nodiscard]] proto::ReleaseOrder SentSlices(const proto::InferReply& reply);

@@ -77,7 +77,7 @@ Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   return effects;
 }
 
-// Its run has ended; of a batch each of its requests leaves.
+// The run has ended that this request led: what it claimed of its GPU is free.
 void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
   std::erase(tables_.pipelines[entry.gpu], &entry);
   parts_.requests.LeaveFunction(entry);

@@ -48,10 +48,6 @@ absl::Status ReadComputeSettings(const YamlMap& map, proto::DeployRequest& deplo
   return absl::OkStatus();
 }
 
-Quantity QuantityOf(const proto::SharingField& field) {
-  return {field.unit, field.most, field.none};
-}
-
 absl::Status ReadSharingSettings(const YamlMap& map, proto::DeployRequest& deploy) {
   for (const auto& field : proto::kSharingFields) {
     const std::string key(field.name);
