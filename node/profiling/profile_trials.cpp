@@ -162,7 +162,7 @@ void ProfileTrials::Ended(const Finished& finished, const HeldRequest& held) {
       trial.inputs = held.message.inputs();
       trial.placed = true;
     }
-    trial.beside_load |= parts_.scheduler.gpus().loads().InFlightOn(device) > 0;
+    trial.beside_load |= parts_.scheduler.gpus().loads().SomeOn(device);
     const auto now = parts_.out.now();
     if (finished.kind == FinishKind::kServed) {
       trial.throughput.Ended(now - trial.run_begun, ComputeAndCopies(held.run.run()), now);

@@ -36,6 +36,8 @@ class GpuLoads {
   // Requests in flight on all runtimes of a device, those with a part of the SMs counted by that part: whole
   // ones.
   [[nodiscard]] std::uint32_t InFlightOn(std::uint32_t device) const { return taken_.at(device) / kWhole; }
+  // A request is in flight there, be its part of the SMs as small as it may.
+  [[nodiscard]] bool SomeOn(std::uint32_t device) const { return taken_.at(device) > 0; }
 
   // Ends the process when the counts are not those of the GPUs.
   void Check(absl::Span<const Gpu* const> gpus) const;

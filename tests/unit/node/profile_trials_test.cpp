@@ -43,13 +43,13 @@ class ProfileTrialsTest : public NodeTest {
     outcome.mutable_run()->set_compute_ns(compute.count());
     return outcome;
   }
-  // The runs of a trial on GPU 1, each as long as this, until it has ended; what the last one led to.
-  Lines Loop(Duration run, std::size_t most = 1000) {
+  // The runs of a trial, each as long as this, until it has ended; what the last one led to.
+  Lines Loop(Duration run, std::size_t most = 1000, GpuIndex gpu = 1) {
     Lines lines;
     for (std::size_t i = 0; i < most; ++i) {
       now += run;
-      lines = Answered(1, "run", Ran(run / 2));
-      if (lines != Lines{"order 1 run packed-f"}) break;
+      lines = Answered(gpu, "run", Ran(run / 2));
+      if (lines != Lines{absl::StrCat("order ", gpu, " run packed-f")}) break;
     }
     return lines;
   }
@@ -95,6 +95,21 @@ TEST_F(ProfileTrialsTest, RequestsGoOnBesideItAndItsRowSaysSo) {
   EXPECT_THAT(Ask(TrialOf("f")), ElementsAre("order 1 swap-in packed-f", "order 1 run packed-f"));
   Answered(1, "swap-in");
   EXPECT_THAT(Loop(milliseconds(10)), ElementsAre("trial 50 measured"));
+  EXPECT_TRUE(ended_.row().beside_load());
+}
+
+TEST_F(ProfileTrialsTest, ARunOnAPartOfTheSmsIsOtherLoadToo) {
+  AdoptReady(Function("f"));
+  auto other = Function("g");
+  other.mutable_sharing()->set_sm_partition(24);
+  Adopt(other, 1001);
+  Answered(0, "prepare");
+  Answered(1, "prepare");
+  EXPECT_THAT(Submit(1, "g"), ElementsAre("order 0 swap-in packed-g", "order 0 run packed-g"));
+  Answered(0, "swap-in");
+  Ask(TrialOf("f", 0));
+  Answered(0, "swap-in");
+  EXPECT_THAT(Loop(milliseconds(10), 1000, 0), ElementsAre("trial 50 measured"));
   EXPECT_TRUE(ended_.row().beside_load());
 }
 
