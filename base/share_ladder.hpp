@@ -20,6 +20,8 @@ struct SmShare {
   std::uint32_t sms = 0;
   std::uint32_t of = 0;  // the GPU's
   [[nodiscard]] bool everywhere() const { return sms == of; }
+  // Of all SMs; 1 when how many there are is not known.
+  [[nodiscard]] double part() const { return everywhere() ? 1 : static_cast<double>(sms) / of; }
   friend bool operator==(const SmShare&, const SmShare&) = default;
 };
 

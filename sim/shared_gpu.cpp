@@ -125,7 +125,7 @@ class SharedGpu {
       }
       for (Run* run : passed) ++run->passed;
       next->metered = tokens_.Metered(function.name);
-      next->left = function.profile.On(PartOf(*next));
+      next->left = function.cost.On(*next->share);
       computing_runs_.splice(computing_runs_.end(), ready_, next);
     }
   }
@@ -153,10 +153,6 @@ class SharedGpu {
       computing_runs_.splice(computing_runs_.end(), paused_, here);
     }
     return true;
-  }
-
-  [[nodiscard]] static double PartOf(const Run& run) {
-    return run.share->everywhere() ? 1 : static_cast<double>(run.share->sms) / run.share->of;
   }
 
   // Runs on all SMs take turns there, so that each of several takes as many times as long.
@@ -189,7 +185,7 @@ class SharedGpu {
       FunctionOutcome& function = outcome_.functions[run.function];
       function.computed += computed;
       function.in_windows[window] += computed;
-      used_ += ToSeconds(computed) * FunctionOf(run).profile.UsedOf(PartOf(run));
+      used_ += ToSeconds(computed) * FunctionOf(run).cost.UsedOf(run.share->part());
     }
     now_ = to;
   }
@@ -244,14 +240,6 @@ class SharedGpu {
 };
 
 }  // namespace
-
-Duration RunProfile::On(double part) const {
-  return part >= saturation ? alone : FromSeconds(ToSeconds(alone) * saturation / part);
-}
-
-double RunProfile::UsedOf(double part) const {
-  return std::min(part, saturation);
-}
 
 ShareLadder SharedGpuLadder() {
   return {132, 8, 16};

@@ -8,25 +8,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/run_cost.hpp"
 #include "base/share_ladder.hpp"
 #include "base/units.hpp"
 #include "proto/function.pb.h"
 
 namespace troupe::sim {
 
-// How long a run of a model takes.
-struct RunProfile {
-  Duration alone{};       // on all SMs
-  double saturation = 1;  // the part of the SMs beyond which the model is no faster; below it, proportional
-  [[nodiscard]] Duration On(double part) const;
-  // Of all SMs, what a run on this part of them makes use of.
-  [[nodiscard]] double UsedOf(double part) const;
-};
-
 struct SharedFunction {
   std::string name;
   proto::GpuSharing sharing;
-  RunProfile profile;
+  RunCost cost;
   std::uint32_t clients = 0;  // each asks again when it is answered
   double rate = 0;            // without clients: requests a second, Poisson
 };

@@ -21,12 +21,6 @@ bool ParseSaturation(std::string_view word, double& saturation) {
 
 }  // namespace
 
-Duration RunCost::On(const SmShare& share) const {
-  if (share.everywhere()) return time;
-  const double part = static_cast<double>(share.sms) / share.of;
-  return part >= saturation ? time : FromSeconds(ToSeconds(time) * saturation / part);
-}
-
 absl::StatusOr<ComputeProfile> ComputeProfile::Parse(std::string_view text) {
   ComputeProfile profile;
   int number = 0;

@@ -6,19 +6,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/share_ladder.hpp"
+#include "base/run_cost.hpp"
 #include "base/units.hpp"
 
 namespace troupe::gpu {
-
-// How long a run takes that has the GPU to itself. With a part of its SMs it takes longer in proportion as
-// that part is less than `saturation`, beyond which the model is no faster.
-struct RunCost {
-  Duration time = std::chrono::milliseconds(5);
-  double saturation = 1;
-  // On this share.
-  [[nodiscard]] Duration On(const SmShare& share) const;
-};
 
 // A text file, one run time per line, `#` begins a comment:
 //     default            5ms

@@ -65,7 +65,7 @@ class RealPlan final : public VirtualPlan {
     bindings.activations = arguments.activations.address;
     for (const DeviceRange& input : arguments.inputs) bindings.inputs.push_back(input.address);
     for (const DeviceRange& output : arguments.outputs) bindings.outputs.push_back(output.address);
-    StepPace pace(lane.engine, Slowdown(arguments.share));
+    StepPace pace(lane.engine, RunCost{.saturation = saturation_}.SlownessOn(arguments.share.part()));
     bindings.before_step = [&](std::size_t step) -> absl::Status {
       TROUPE_RETURN_IF_ERROR(pace.StepEnded());
       TROUPE_RETURN_IF_ERROR(before_step(step));
@@ -92,11 +92,6 @@ class RealPlan final : public VirtualPlan {
   }
 
  private:
-  // How much longer a run takes on this share than on the whole GPU.
-  [[nodiscard]] double Slowdown(const SmShare& share) const {
-    return share.everywhere() ? 1 : std::max(saturation_ * share.of / share.sms, 1.0);
-  }
-
   std::unique_ptr<Plan> plan_;
   double saturation_ = 1;
 };

@@ -38,26 +38,25 @@ constexpr Neighbours kNeighbours[] = {
 };
 
 // By what it declares, whatever the policy makes of it.
-double CapacityOf(const Sharing& sharing, const RunProfile& profile) {
-  const SmShare share = SharedGpuLadder().For(sharing.sm_partition);
-  const double part = share.everywhere() ? 1 : static_cast<double>(share.sms) / share.of;
-  return (sharing.quota_request == 0 ? 100 : sharing.quota_request) / 100.0 / ToSeconds(profile.On(part));
+double CapacityOf(const Sharing& sharing, const RunCost& cost) {
+  const Duration run = cost.On(SharedGpuLadder().For(sharing.sm_partition));
+  return (sharing.quota_request == 0 ? 100 : sharing.quota_request) / 100.0 / ToSeconds(run);
 }
 
 absl::StatusOr<Summary> BesideNeighbour(const std::string& policy, const Neighbours& both,
-                                        const RunProfile& profile, std::uint64_t seed) {
+                                        const RunCost& cost, std::uint64_t seed) {
   SharedGpuSetup setup{.policy = policy,
                        .functions = {{.name = "f",
                                       .sharing = ToProto(both.function),
-                                      .profile = profile,
-                                      .rate = kLoad * CapacityOf(both.function, profile)}},
+                                      .cost = cost,
+                                      .rate = kLoad * CapacityOf(both.function, cost)}},
                        .length = kLength,
                        .seed = seed};
   TROUPE_ASSIGN_OR_RETURN(auto alone, ShareGpu(setup));
   setup.functions.push_back({.name = "neighbour",
                              .sharing = ToProto(both.neighbour),
-                             .profile = profile,
-                             .rate = kOverload * CapacityOf(both.neighbour, profile)});
+                             .cost = cost,
+                             .rate = kOverload * CapacityOf(both.neighbour, cost)});
   TROUPE_ASSIGN_OR_RETURN(auto beside, ShareGpu(setup));
   const double before = ToMillis(NearestRank(alone.functions[0].latencies, 98));
   const double after = ToMillis(NearestRank(beside.functions[0].latencies, 98));
@@ -71,20 +70,20 @@ absl::StatusOr<Summary> BesideNeighbour(const std::string& policy, const Neighbo
 
 // Fig. 9: ResNet may have 50 to 80 % of the time, RNNT 50 %: more than there is, unless they compute beside each
 // other.
-absl::StatusOr<Summary> BesideElastic(const std::string& policy, const RunProfile& resnet,
-                                      const RunProfile& rnnt, std::uint64_t seed) {
+absl::StatusOr<Summary> BesideElastic(const std::string& policy, const RunCost& resnet, const RunCost& rnnt,
+                                      std::uint64_t seed) {
   SharedGpuSetup setup{
       .policy = policy,
       .functions = {{.name = "resnet",
                      .sharing = ToProto({.sm_partition = 24, .quota_request = 50, .quota_limit = 80}),
-                     .profile = resnet,
+                     .cost = resnet,
                      .clients = kClients}},
       .length = kLength,
       .seed = seed};
   TROUPE_ASSIGN_OR_RETURN(const auto alone, ShareGpu(setup));
   setup.functions.push_back({.name = "rnnt",
                              .sharing = ToProto({.sm_partition = 24, .quota_request = 50, .quota_limit = 50}),
-                             .profile = rnnt,
+                             .cost = rnnt,
                              .clients = kClients});
   TROUPE_ASSIGN_OR_RETURN(const auto beside, ShareGpu(setup));
   const auto rate = [](const FunctionOutcome& function) {
@@ -97,14 +96,14 @@ absl::StatusOr<Summary> BesideElastic(const std::string& policy, const RunProfil
 }
 
 // Fig. 8, in time: what a function gets at a limit, beside what the line through its rate at 100 % says.
-absl::StatusOr<Summary> AtQuota(std::uint32_t quota, const RunProfile& profile, std::uint64_t seed) {
+absl::StatusOr<Summary> AtQuota(std::uint32_t quota, const RunCost& cost, std::uint64_t seed) {
   const auto at = [&](std::uint32_t percent) {
     return ShareGpu(
         {.policy = "fast",
          .functions = {{.name = "f",
                         .sharing =
                             ToProto({.sm_partition = 24, .quota_request = percent, .quota_limit = percent}),
-                        .profile = profile,
+                        .cost = cost,
                         .clients = kClients}},
          .length = kLength,
          .seed = seed});
@@ -125,8 +124,8 @@ absl::StatusOr<Summary> AtQuota(std::uint32_t quota, const RunProfile& profile, 
 
 absl::StatusOr<std::vector<Figure>> FastIsolation(const ExperimentOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto table, FastTable::Read(options.data));
-  TROUPE_ASSIGN_OR_RETURN(const auto resnet, table.ProfileOf("ResNet"));
-  TROUPE_ASSIGN_OR_RETURN(const auto rnnt, table.ProfileOf("RNNT"));
+  TROUPE_ASSIGN_OR_RETURN(const auto resnet, table.CostOf("ResNet"));
+  TROUPE_ASSIGN_OR_RETURN(const auto rnnt, table.CostOf("RNNT"));
   Sweep sweep{.experiment = "fast-isolation",
               .cases = {},
               .quantities = {{"p98_alone_ms", "ms"},

@@ -50,12 +50,12 @@ absl::StatusOr<double> FastTable::Rate(const std::string& model, const std::stri
                                           sm_percent, " % of the SMs"));
 }
 
-absl::StatusOr<RunProfile> FastTable::ProfileOf(const std::string& model) const {
+absl::StatusOr<RunCost> FastTable::CostOf(const std::string& model) const {
   TROUPE_ASSIGN_OR_RETURN(const double alone, Rate(model, "100"));
   TROUPE_ASSIGN_OR_RETURN(const double eight, Rate(model, "12"));
   const ShareLadder ladder = SharedGpuLadder();
   const double twelve = static_cast<double>(ladder.For(12).sms) / ladder.sms();
-  return RunProfile{.alone = FromSeconds(1 / alone), .saturation = std::min(1.0, 8 * alone / eight * twelve)};
+  return RunCost{.time = FromSeconds(1 / alone), .saturation = std::min(1.0, 8 * alone / eight * twelve)};
 }
 
 absl::StatusOr<std::vector<Figure>> RunFast(Sweep sweep, const std::vector<FastCase>& cases,

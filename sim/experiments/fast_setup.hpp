@@ -25,7 +25,7 @@ class FastTable {
   // Requests a second of so many percent of the SMs: of eight instances of 12, of one instance of 100.
   [[nodiscard]] absl::StatusOr<double> Rate(const std::string& model, const std::string& sm_percent) const;
   // One instance on all SMs gives the time of a run; eight instances of 12 % of them the saturation.
-  [[nodiscard]] absl::StatusOr<RunProfile> ProfileOf(const std::string& model) const;
+  [[nodiscard]] absl::StatusOr<RunCost> CostOf(const std::string& model) const;
 
  private:
   struct Row {

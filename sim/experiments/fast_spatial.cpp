@@ -39,20 +39,20 @@ absl::StatusOr<double> RateOf(const SharedGpuSetup& setup, Summary& summary) {
   return rate;
 }
 
-SharedGpuSetup SetupOf(const Instances& instances, const RunProfile& profile, std::uint64_t seed) {
-  return {.policy = instances.policy,
-          .functions =
-              {{.name = "f", .sharing = ToProto(instances.sharing), .profile = profile, .clients = kClients}},
-          .length = kLength,
-          .seed = seed};
+SharedGpuSetup SetupOf(const Instances& instances, const RunCost& cost, std::uint64_t seed) {
+  return {
+      .policy = instances.policy,
+      .functions = {{.name = "f", .sharing = ToProto(instances.sharing), .cost = cost, .clients = kClients}},
+      .length = kLength,
+      .seed = seed};
 }
 
 // What the profile alone says: as many instances as there is room for, each as fast as on its share.
-double AllowedBy(const RunProfile& profile, const Sharing& sharing) {
+double AllowedBy(const RunCost& cost, const Sharing& sharing) {
   const ShareLadder ladder = SharedGpuLadder();
-  if (sharing.sm_partition == 0) return 1 / ToSeconds(profile.alone);
+  if (sharing.sm_partition == 0) return 1 / ToSeconds(cost.time);
   const SmShare share = ladder.For(sharing.sm_partition);
-  return ladder.units() / share.units / ToSeconds(profile.On(static_cast<double>(share.sms) / share.of));
+  return ladder.units() / share.units / ToSeconds(cost.On(share));
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options
   const auto wanted = SharingPresets(options, {"racing", "exclusive", "time-sharing", "fast", "fast-bypass"});
   std::vector<FastCase> cases;
   for (const std::string model : kModels) {
-    TROUPE_ASSIGN_OR_RETURN(const auto profile, table.ProfileOf(model));
+    TROUPE_ASSIGN_OR_RETURN(const auto cost, table.CostOf(model));
     TROUPE_ASSIGN_OR_RETURN(const double eight, table.Rate(model, "12"));
     TROUPE_ASSIGN_OR_RETURN(const double one, table.Rate(model, "100"));
     sweep.paper[model + "/racing/served_per_s"] = one;
@@ -85,15 +85,15 @@ absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options
       cases.push_back(
           {.key = absl::StrCat(model, "/", instances.name),
            .baseline = first ? "" : model + "/racing",
-           .run = [profile, instances](std::uint64_t seed) -> absl::StatusOr<Summary> {
+           .run = [cost, instances](std::uint64_t seed) -> absl::StatusOr<Summary> {
              Summary alone;
              Summary summary;
-             TROUPE_ASSIGN_OR_RETURN(const double base, RateOf(SetupOf(kInstances[0], profile, seed), alone));
-             TROUPE_ASSIGN_OR_RETURN(const double rate, RateOf(SetupOf(instances, profile, seed), summary));
+             TROUPE_ASSIGN_OR_RETURN(const double base, RateOf(SetupOf(kInstances[0], cost, seed), alone));
+             TROUPE_ASSIGN_OR_RETURN(const double rate, RateOf(SetupOf(instances, cost, seed), summary));
              summary["gain"] = rate / base;
              if (std::string_view(instances.name).starts_with("fast")) {
-               const double allowed = AllowedBy(profile, instances.sharing);
-               summary["profile_gain"] = allowed * ToSeconds(profile.alone);
+               const double allowed = AllowedBy(cost, instances.sharing);
+               summary["profile_gain"] = allowed * ToSeconds(cost.time);
                summary["of_profile"] = rate / allowed;
              }
              return summary;

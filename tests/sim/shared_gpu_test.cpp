@@ -16,7 +16,7 @@ using ::testing::Each;
 using ::testing::Le;
 
 // 20 ms on all SMs, and on the 32 of 132 that 24 % of them come to.
-constexpr RunProfile kProfile{.alone = milliseconds(20), .saturation = 32.0 / 132};
+constexpr RunCost kCost{.time = milliseconds(20), .saturation = 32.0 / 132};
 
 proto::GpuSharing Shares(std::uint32_t sm_partition, std::uint32_t request, std::uint32_t limit,
                          std::uint32_t instances) {
@@ -37,15 +37,7 @@ SharedGpuOutcome Share(const std::string& policy, std::vector<SharedFunction> fu
 
 SharedGpuOutcome ShareOne(const std::string& policy, const proto::GpuSharing& sharing,
                           std::uint32_t clients) {
-  return Share(policy, {{.name = "f", .sharing = sharing, .profile = kProfile, .clients = clients}});
-}
-
-TEST(RunProfile, TakesLongerOnFewerSmsThanItCanUse) {
-  EXPECT_EQ(kProfile.On(1), milliseconds(20));
-  EXPECT_EQ(kProfile.On(32.0 / 132), milliseconds(20));
-  EXPECT_NEAR(ToMillis(kProfile.On(8.0 / 132)), 80, 1e-6);
-  EXPECT_DOUBLE_EQ(kProfile.UsedOf(8.0 / 132), 8.0 / 132);
-  EXPECT_DOUBLE_EQ(kProfile.UsedOf(1), 32.0 / 132);
+  return Share(policy, {{.name = "f", .sharing = sharing, .cost = kCost, .clients = clients}});
 }
 
 TEST(SharedGpu, OneRunAtATimeUnlessTheSmsAreShared) {
@@ -66,9 +58,9 @@ TEST(SharedGpu, RacingRunsTakeTurnsOnAllSms) {
 }
 
 TEST(SharedGpu, ARunPausesWhenItsWindowIsUsedUp) {
-  constexpr RunProfile kLong{.alone = milliseconds(250), .saturation = 1};
+  constexpr RunCost kLong{.time = milliseconds(250), .saturation = 1};
   const auto outcome =
-      Share("fast", {{.name = "f", .sharing = Shares(0, 30, 30, 0), .profile = kLong, .clients = 2}});
+      Share("fast", {{.name = "f", .sharing = Shares(0, 30, 30, 0), .cost = kLong, .clients = 2}});
   EXPECT_EQ(outcome.functions[0].served, 24U);
   // A group of ten milliseconds may go beyond it.
   EXPECT_THAT(outcome.functions[0].in_windows, Each(Le(milliseconds(310))));
@@ -76,9 +68,8 @@ TEST(SharedGpu, ARunPausesWhenItsWindowIsUsedUp) {
 }
 
 TEST(SharedGpu, AnOverloadedNeighbourOnOtherSmsDoesNotMatter) {
-  const SharedFunction function{.name = "f", .sharing = Shares(50, 0, 0, 1), .profile = kProfile, .rate = 20};
-  const SharedFunction neighbour{
-      .name = "n", .sharing = Shares(50, 0, 0, 1), .profile = kProfile, .rate = 200};
+  const SharedFunction function{.name = "f", .sharing = Shares(50, 0, 0, 1), .cost = kCost, .rate = 20};
+  const SharedFunction neighbour{.name = "n", .sharing = Shares(50, 0, 0, 1), .cost = kCost, .rate = 200};
   const auto alone = Share("fast", {function}).functions[0].latencies;
   EXPECT_EQ(Share("fast", {function, neighbour}).functions[0].latencies, alone);
   const auto racing = Share("racing", {function, neighbour}).functions[0].latencies;
@@ -86,9 +77,8 @@ TEST(SharedGpu, AnOverloadedNeighbourOnOtherSmsDoesNotMatter) {
 }
 
 TEST(SharedGpu, WhatIsNotServedHasWaited) {
-  const SharedFunction neighbour{
-      .name = "n", .sharing = Shares(0, 0, 0, 1), .profile = kProfile, .clients = 4};
-  const SharedFunction starved{.name = "f", .sharing = Shares(0, 0, 0, 1), .profile = kProfile, .clients = 1};
+  const SharedFunction neighbour{.name = "n", .sharing = Shares(0, 0, 0, 1), .cost = kCost, .clients = 4};
+  const SharedFunction starved{.name = "f", .sharing = Shares(0, 0, 0, 1), .cost = kCost, .clients = 1};
   const auto outcome = Share("exclusive", {neighbour, starved});
   EXPECT_EQ(outcome.functions[1].served, 0U);
   EXPECT_THAT(outcome.functions[1].latencies, ::testing::ElementsAre(seconds(20)));
