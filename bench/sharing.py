@@ -110,10 +110,11 @@ def quotas(report, arguments):
                 gpu.deploy(f"q{quota}", sm_partition=24, quota_request=quota, quota_limit=quota)
             for quota in QUOTAS:
                 before = gpu.gpu_seconds(f"q{quota}", SHARE)
-                time.sleep(math.ceil(time.monotonic()) - time.monotonic())  # a window begins
-                found = gpu.load(f"q{quota}", arguments.seconds - WARM_UP, 4)
+                # The load generator begins in the middle of a window, and measures whole ones from the next on.
+                time.sleep(math.ceil(time.monotonic()) + 1 - WARM_UP - time.monotonic())
+                found = gpu.load(f"q{quota}", arguments.seconds, 4)
                 rates[quota].append(found["requests_per_second"])
-                used[quota].append((gpu.gpu_seconds(f"q{quota}", SHARE) - before) / arguments.seconds)
+                used[quota].append((gpu.gpu_seconds(f"q{quota}", SHARE) - before) / (arguments.seconds + 1))
     for quota in QUOTAS:
         line = [quota / 100 * whole for whole in rates[100]]
         report.add(f"quota_requests_per_second/{quota}", rates[quota], "1/s", baseline="line", baseline_values=line)
@@ -208,7 +209,7 @@ PARTS = {"gate": gate, "quotas": quotas, "spatial": spatial, "isolation": isolat
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
-    parser.add_argument("--seconds", type=float, default=10, help="of each measurement: whole windows of a second")
+    parser.add_argument("--seconds", type=int, default=10, help="of each measurement: whole windows of a second")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     arguments = parser.parse_args()

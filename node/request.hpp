@@ -50,6 +50,9 @@ struct NodeRequest {
   std::uint32_t sm_percent = 100;  // of a GPU's SMs that its run takes
   // Runs of its function that one GPU is given at a time, at most; 0: as many as it has places for.
   std::uint32_t most_on_gpu = 0;
+  Bytes gpu_mem{};  // of one GPU that its function may take, with the weights; zero: no limit
+  // Its function has a quota: those runs have places of their own, which no other function fills.
+  bool own_places = false;
   BatchTerms batch{};
   // A trial of a profile runs on this GPU alone, and its times say nothing of other runs. kNoGpu: none.
   std::uint32_t profiled_on = kNoGpu;

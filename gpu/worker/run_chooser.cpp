@@ -1,6 +1,7 @@
 #include "gpu/worker/run_chooser.hpp"
 
 #include "gpu/worker/run_state.hpp"
+#include "proto/gpu_instances.hpp"
 
 namespace troupe::gpu {
 
@@ -35,10 +36,16 @@ bool RunChooser::MayTakeMemory(const Run& run) const {
 std::optional<RunId> RunChooser::NextToStage(ModelPlace place, Time now) const {
   const bool ahead = place == ModelPlace::kComing;
   const std::uint32_t most = limits_.staged_runs * 100;  // percent of the SMs
-  if (memory_.staged_percent(ahead) >= most * gate_.concurrency()) return std::nullopt;
+  const bool full = memory_.staged_percent(ahead) >= most * gate_.concurrency();
+  // Runs of functions with a quota are few (the node gives no more than may compute, and one), and wait for no
+  // run of another function to be staged.
+  const auto has_place = [&](const Run& run) {
+    return proto::HasQuota(run.request.order.sharing()) ||
+           (!full && memory_.StagedPercentOf(run, ahead) < most);
+  };
   return runs_.FirstWaiting(now, [&](RunId id, const Run& run) {
-    return run.plan != nullptr && run.inputs_here && PlaceOf(run) == place && HasTurn(id, run) &&
-           memory_.StagedPercentOf(run, ahead) < most && MayTakeMemory(run);
+    return has_place(run) && run.plan != nullptr && run.inputs_here && PlaceOf(run) == place &&
+           HasTurn(id, run) && MayTakeMemory(run);
   });
 }
 

@@ -53,14 +53,14 @@ void Models::On(const AdoptionAsked& event) {
 void Models::Placed(const ModelNumber& copy) {
   const auto* model = held_.Find(copy);
   FindResident(copy, model->copy.digest());
-  Describe(copy, Bytes(model->copy.weights().length()), Bytes(0));
+  Describe(copy, Bytes(model->copy.weights().length()), std::nullopt);
   parts_.scheduler.SetInRegion(copy, true);
   if (!model->adopted && Crowded(held_)) Adopted(copy);
   // Without a worker it is adopted now, and prepared when a worker comes.
   if (!parts_.preparation.AskAll(copy)) Adopted(copy);
 }
 
-void Models::Describe(const ModelNumber& copy, Bytes weights, Bytes activation) {
+void Models::Describe(const ModelNumber& copy, Bytes weights, std::optional<Bytes> activation) {
   if (!parts_.scheduler.Knows(copy)) parts_.routers.served().Add(copy);
   parts_.decisions.CarryOut(parts_.scheduler.DescribeModel(copy, weights, activation));
 }
@@ -152,7 +152,7 @@ void Models::OpenCopy(const ModelNumber& copy, const proto::FunctionRecord& func
   }
   model.adopted = true;
   parts_.copies.Adopted(copy);
-  Describe(copy, weights, Bytes(0));
+  Describe(copy, weights, std::nullopt);
   parts_.scheduler.SetInRegion(copy, parts_.copies.Usable(copy));
 }
 

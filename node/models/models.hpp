@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ class Models {
   // The copy's bytes lie in the host region for the first time.
   void Placed(const ModelNumber& copy);
   // From then on requests may come for it.
-  void Describe(const ModelNumber& copy, Bytes weights, Bytes activation);
+  void Describe(const ModelNumber& copy, Bytes weights, std::optional<Bytes> activation);
   void Adopted(const ModelNumber& copy);
   void AdoptFailed(const ModelNumber& copy, const absl::Status& status);
   void Disown(const ModelNumber& copy);

@@ -34,6 +34,8 @@ NodeRequest RequestFor(const proto::SubmitRequest& message, FunctionNumber funct
 // find places while its runs wait for their turns.
 void ShareGpu(const proto::GpuSharing& sharing, NodeRequest& request) {
   request.sm_percent = proto::SmPercentOf(sharing);
+  request.own_places = proto::HasQuota(sharing);
+  request.gpu_mem = Bytes(sharing.gpu_mem());
   if (sharing.max_instances() > 0 || proto::HasQuota(sharing))
     request.most_on_gpu = proto::InstancesOf(sharing, 1) + 1;
 }

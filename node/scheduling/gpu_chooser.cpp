@@ -9,6 +9,10 @@
 namespace troupe::node {
 
 bool GpuChooser::AnySlot(bool hits_only) const {
+  return tables_.own_places_wanted > 0 || AnyPlace(hits_only);
+}
+
+bool GpuChooser::AnyPlace(bool hits_only) const {
   // With one runtime a device the least busy one stands first.
   if (!tables_.limits.isolated)
     return tables_.gpus.loads().Least() < (hits_only ? tables_.places.most : tables_.places.depth);
@@ -27,13 +31,27 @@ bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
          tables_.gpus.loads().InFlightOn(gpu.device) >= tables_.limits.concurrency + gpu.coming_models;
 }
 
+// Runs of the request's function that one GPU is given at a time, at most; 0: as many as it has places for. Of
+// those for which `gpu_mem` has room, one more than compute: the worker has the next one when a run ends.
+std::uint32_t GpuChooser::MostRuns(const RequestEntry& entry) const {
+  const NodeRequest& request = entry.request;
+  const ModelEntry& model = tables_.models[entry.model];
+  if (request.gpu_mem == Bytes(0) || model.activation == Bytes(0)) return request.most_on_gpu;
+  const std::uint64_t limit = request.gpu_mem.count();
+  const std::uint64_t room = limit - std::min(limit, model.weights.count());
+  const std::uint64_t fit = std::max<std::uint64_t>(room / model.activation.count(), 1) + 1;
+  const std::uint64_t said = request.most_on_gpu == 0 ? fit : request.most_on_gpu;
+  return static_cast<std::uint32_t>(std::min(fit, said));
+}
+
 // As many as its function may have there are dispatched.
 bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const {
-  if (entry.request.most_on_gpu == 0) return false;
+  const std::uint32_t most = MostRuns(entry);
+  if (most == 0) return false;
   const auto is_run = [&](const RequestEntry* other) {
     return other->leader == nullptr && other->request.function == entry.request.function;
   };
-  return std::ranges::count_if(tables_.pipelines[gpu.index], is_run) >= entry.request.most_on_gpu;
+  return std::ranges::count_if(tables_.pipelines[gpu.index], is_run) >= most;
 }
 
 bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
@@ -41,7 +59,8 @@ bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
 }
 
 bool GpuChooser::IsBarred(const RequestEntry& entry) const {
-  if (entry.request.most_on_gpu == 0) return false;
+  if (tables_.own_places_wanted > 0 && !tables_.HasOwnPlace(entry) && !AnyPlace(false)) return true;
+  if (MostRuns(entry) == 0) return false;
   return std::ranges::all_of(tables_.gpus.by_index(), [&](const Gpu* gpu) {
     return gpu == nullptr || gpu->worker != WorkerState::kReady || IsBarredFrom(entry, *gpu);
   });
@@ -51,15 +70,16 @@ bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Reside
   if (resident != nullptr && resident->missing) return false;
   // What is kept for one request may be taken by a more urgent one of the same model: the first would not be
   // looked at before it.
+  const bool own_place = tables_.HasOwnPlace(entry);
   const RequestEntry* const holder = tables_.held.HolderOf(gpu.index);
-  if (holder != nullptr && holder->model != entry.model) return false;
+  if (holder != nullptr && holder->model != entry.model && !own_place) return false;
   const bool is_hit = resident != nullptr && resident->state != ResidentState::kLoading;
-  if (tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
-      tables_.places.Of(gpu.coming_models, is_hit))
+  if (!own_place && tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
+                        tables_.places.Of(gpu.coming_models, is_hit))
     return false;
   if (IsBarredFrom(entry, gpu)) return false;
   if (gpu.in_flight == 0) return true;
-  if (is_hit && IsBehindRuns(entry, gpu)) return false;
+  if (is_hit && !own_place && IsBehindRuns(entry, gpu)) return false;
   if (entry.suspect) return false;
   return tables_.suspects == 0 || std::ranges::none_of(tables_.pipelines[gpu.index], &RequestEntry::suspect);
 }
@@ -120,8 +140,9 @@ GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) cons
 bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
   const auto takes = [&](GpuIndex index) {
     const Gpu& gpu = tables_.gpus.at(index);
-    return tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.Of(gpu.coming_models, true) &&
-           CanTake(look, gpu, gpu.Find(look.entry.model));
+    const bool has_place = tables_.HasOwnPlace(look.entry) || tables_.gpus.loads().InFlightOn(gpu.device) <
+                                                                  tables_.places.Of(gpu.coming_models, true);
+    return has_place && CanTake(look, gpu, gpu.Find(look.entry.model));
   };
   const std::vector<GpuIndex>& holders = tables_.gpus.Holders(look.entry.model);
   if (holders.size() <= kSomeGpus || tables_.LooksAtAll(look.model))

@@ -33,14 +33,17 @@ class GpuChooser {
   // What comes from the host over the switch that the GPU is behind.
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
 
-  // The request's function has used up its quota, or has as many runs as it may have, on every GPU.
+  // The request's function has used up its quota, or has as many runs as it may have, on every GPU; or requests
+  // that have places of their own wait, and there is no other place.
   [[nodiscard]] bool IsBarred(const RequestEntry& entry) const;
 
  private:
   using Options = absl::InlinedVector<GpuOption, kAllGpus + 1>;
 
+  [[nodiscard]] bool AnyPlace(bool hits_only) const;
   [[nodiscard]] bool IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const;
+  [[nodiscard]] std::uint32_t MostRuns(const RequestEntry& entry) const;
   [[nodiscard]] bool HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool MayChoose(const RequestEntry& entry, const Gpu& gpu) const;

@@ -59,6 +59,7 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
       // Where others of its model stand before it, since their function is barred, more may follow.
       if (at->key < entry.key) behind = before;
       parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));
+      if (tables_.HasOwnPlace(entry)) continue;  // it took no place from those that wait
       if (!hits_only) {
         NotePassed(left);
       } else if (RequestEntry* const passed = FirstBefore(at->key)) {

@@ -23,7 +23,7 @@ class Reservations {
   void Evict(GpuIndex gpu, ModelId model);
 
  private:
-  static void Claim(RequestEntry& entry, Bytes activation, Duration work);
+  void Claim(RequestEntry& entry, Bytes activation, Duration work) const;
   void Load(const RequestLook& look, RequestEntry& entry, GpuChoice& choice, Time now);
   void Place(const RequestLook& look, RequestEntry& entry, GpuChoice& choice,
              const std::vector<ModelId>& victims, const Company& company, Time now);

@@ -60,6 +60,7 @@ struct alignas(64) ModelEntry {
   bool adopted = false;
   bool in_region = true;
   bool may_want_copy = false;
+  bool prepared = false;  // what its runs take is known
   std::uint32_t requests = 0;
   std::string key{};              // whose copy it is
   Time asked = Time::min();       // last

@@ -61,6 +61,11 @@ struct SchedulerTables {
     return entry.request.profiled_run > Duration::zero() ? entry.request.profiled_run
                                                          : costs.RunTime(models[entry.model].cost);
   }
+  // Its run takes no place that other functions' runs could have. Before its model is prepared, it is not known how
+  // many such runs there is memory for: until then they take places as all do.
+  [[nodiscard]] bool HasOwnPlace(const RequestEntry& entry) const {
+    return entry.request.own_places && models[entry.model].prepared;
+  }
   // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }
@@ -102,6 +107,7 @@ struct SchedulerTables {
   GpuTable gpus;
   HeldGpus held;
   QuotaPauses pauses;
+  std::size_t own_places_wanted = 0;  // requests that wait and have places of their own
   std::vector<std::vector<RequestEntry*>>
       pipelines;  // by GPU; in the order of dispatch, the requests of a batch among them
   FunctionStates states;

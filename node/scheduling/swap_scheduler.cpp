@@ -44,7 +44,8 @@ void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device)
   parts_.by_gpu.AddRuntimes();
 }
 
-Consequences SwapScheduler::DescribeModel(const ModelNumber& name, Bytes weights, Bytes activation) {
+Consequences SwapScheduler::DescribeModel(const ModelNumber& name, Bytes weights,
+                                          std::optional<Bytes> activation) {
   const ModelId id = parts_.names.Intern(name);
   // A device that holds the model knows better than an estimate.
   for (const GpuIndex gpu : parts_.tables.gpus.Holders(id))
@@ -52,7 +53,8 @@ Consequences SwapScheduler::DescribeModel(const ModelNumber& name, Bytes weights
   ModelEntry& described = parts_.tables.models[id];
   const bool is_new = !std::exchange(described.adopted, true);
   described.weights = weights;
-  described.activation = activation;
+  described.activation = activation.value_or(Bytes(0));
+  described.prepared = activation.has_value();
   Consequences effects;
   parts_.requests.EndUnplaceable(effects);
   if (is_new) parts_.prefetcher.NoteAdopted(id);

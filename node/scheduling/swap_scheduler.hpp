@@ -53,9 +53,10 @@ class SwapScheduler : public SchedulerView {
   void OrphanGone(GpuIndex gpu, Bytes bytes) { parts_.tables.gpus.OrphanGone(gpu, bytes); }
 
   // Models with a host copy at this node; others are bounced (BOUNCE_NOT_ADOPTED). Describing one again,
-  // after it was prepared, replaces the sizes (what cannot fit any more ends). Forgetting bounces its waiting
-  // requests and evicts its copies, those in use when their use ends.
-  Consequences DescribeModel(const ModelNumber& model, Bytes weights, Bytes activation);
+  // after it was prepared, replaces the sizes (what cannot fit any more ends). `activation`: what a run takes;
+  // none: the model is not prepared yet. Forgetting bounces its waiting requests and evicts its copies, those in
+  // use when their use ends.
+  Consequences DescribeModel(const ModelNumber& model, Bytes weights, std::optional<Bytes> activation);
   Consequences ForgetModel(const ModelNumber& model);
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
   // for it, and its requests delay no others. A described model is in the region until told otherwise.

@@ -13,6 +13,7 @@ WaitingRequests::WaitingRequests(SchedulerTables& tables) : tables_(tables) {
 void WaitingRequests::Enqueue(RequestEntry& entry) {
   if (tables_.late) tables_.late->Add(entry.key, entry.latest, &entry);
   tables_.queue.Add(entry);
+  tables_.own_places_wanted += entry.request.own_places ? 1 : 0;
   Activate(entry.model);
   if (!locality_) return;
   locality_->Add(entry.key);
@@ -22,6 +23,7 @@ void WaitingRequests::Enqueue(RequestEntry& entry) {
 void WaitingRequests::Dequeue(const RequestEntry& entry) {
   if (tables_.late) tables_.late->Remove(entry.key, entry.latest);
   tables_.queue.Remove(entry);
+  tables_.own_places_wanted -= entry.request.own_places ? 1 : 0;
   Activate(entry.model);
   if (!locality_) return;
   locality_->Remove(entry.key);

@@ -53,6 +53,8 @@ class SchedulerTest : public testing::Test {
     request.trial = trial;
     request.sm_percent = sm_percent;
     request.most_on_gpu = most_on_gpu;
+    request.own_places = own_places;
+    request.gpu_mem = gpu_mem;
     if (!state.empty()) request.state = StateNamed(state);
     ASSERT_TRUE(scheduler.Submit(request, now).accepted);
   }
@@ -106,6 +108,8 @@ class SchedulerTest : public testing::Test {
   bool trial = false;
   std::uint32_t sm_percent = 100;
   std::uint32_t most_on_gpu = 0;
+  bool own_places = false;
+  Bytes gpu_mem{};
   Bytes free{};
 };
 

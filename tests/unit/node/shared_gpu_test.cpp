@@ -55,6 +55,30 @@ TEST_F(SharedGpu, AFunctionWithFewInstancesLeavesPlacesToOthersOfItsModel) {
   scheduler.Check();
 }
 
+// Each run takes a MiB beside the ten of the weights.
+TEST_F(SharedGpu, AGpuIsGivenTheRunsForWhichTheFunctionHasMemoryAndOneMore) {
+  sm_percent = 12;
+  gpu_mem = MiB(13);
+  SubmitMany(10, 20, "bounded");
+  const auto first = Decide();
+  ASSERT_EQ(first.size(), 4u);
+  Ended(first[0], {});
+  EXPECT_EQ(Dispatched(), 1u);
+  gpu_mem = {};
+  SubmitMany(40, 5, "other");
+  EXPECT_EQ(Dispatched(), 5u) << "the first function's runs wait, and keep no places of others";
+  scheduler.Check();
+}
+
+// The worker refuses such a run by name: it says what would help.
+TEST_F(SharedGpu, RunsOfAFunctionWithoutMemoryForOneAreDispatchedAllTheSame) {
+  sm_percent = 12;
+  gpu_mem = MiB(5);
+  SubmitMany(10, 20, "none");
+  EXPECT_EQ(Dispatched(), 2u);
+  scheduler.Check();
+}
+
 TEST_F(SharedGpu, AFunctionWhoseWindowIsUsedUpWaitsUntilTheNextOneAndOthersPass) {
   most_on_gpu = 2;
   SubmitMany(10, 4, "quota");
@@ -72,6 +96,38 @@ TEST_F(SharedGpu, AFunctionWhoseWindowIsUsedUpWaitsUntilTheNextOneAndOthersPass)
   now += milliseconds(299);
   EXPECT_EQ(Dispatched(), 0u);
   now += milliseconds(1);
+  EXPECT_EQ(Dispatched(), 2u);
+  scheduler.Check();
+}
+
+// A function without a quota cannot fill the places of those that have one, nor the other way round.
+TEST_F(SharedGpu, AFunctionWithAQuotaHasPlacesOfItsOwn) {
+  SubmitMany(10, 20, "noisy");
+  EXPECT_EQ(Dispatched(), 2u);
+  most_on_gpu = 2;
+  own_places = true;
+  SubmitMany(40, 5, "quota");
+  const auto first = Decide();
+  ASSERT_EQ(first.size(), 2u);
+  for (const Dispatch& dispatch : first) EXPECT_GE(dispatch.request.sequence, 40u);
+  EXPECT_EQ(Dispatched(), 0u);
+  Ended(first[0], {});
+  const auto next = Decide();
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_GE(next[0].request.sequence, 40u) << "the others' places are taken still";
+  scheduler.Check();
+}
+
+// It is not known how many of its runs there is memory for.
+TEST_F(SharedGpu, AFunctionWithAQuotaHasNoPlacesOfItsOwnBeforeItsModelIsPrepared) {
+  SubmitMany(10, 20, "noisy");
+  EXPECT_EQ(Dispatched(), 2u);
+  scheduler.DescribeModel(ModelNamed("m"), MiB(10), std::nullopt);
+  most_on_gpu = 2;
+  own_places = true;
+  SubmitMany(40, 5, "quota");
+  EXPECT_EQ(Dispatched(), 0u);
+  Model("m", 10);
   EXPECT_EQ(Dispatched(), 2u);
   scheduler.Check();
 }
@@ -118,6 +174,7 @@ TEST_F(SharedGpu, EveryRequestIsServedInTheEnd) {
         const auto function = random() % 4;
         sm_percent = static_cast<std::uint32_t>(1 + 25 * function);
         most_on_gpu = static_cast<std::uint32_t>(function);
+        own_places = function == 2;
         Submit(submitted++, "m", "f" + std::to_string(function));
       }
       for (Dispatch& dispatch : Decide()) running.push_back(std::move(dispatch));
