@@ -16,10 +16,11 @@ absl::Status UnknownPolicy(std::string_view slot, std::string_view name,
 
 namespace {
 
-// What the systems of the papers have in common: a model comes for a request.
+// What the systems of the papers have in common: a model comes for a request, to nodes that do not follow the load.
 PolicyNames Published() {
   PolicyNames names;
   names.prefetch = "asked";
+  names.replicas = "fixed";
   return names;
 }
 

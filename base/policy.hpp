@@ -1,4 +1,4 @@
-// Policies by name. A policy fills one of nine slots; each slot has one explicit table in the room that
+// Policies by name. A policy fills one of eleven slots; each slot has one explicit table in the room that
 // decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
 // slot.
 #pragma once
@@ -23,6 +23,7 @@ struct PolicyNames {
   std::string sharing = "fast";               // gpu/sharing/sharing_policy.hpp
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string batching = "off";               // node/scheduling/policies/batching_policy.hpp
+  std::string replicas = "demand";            // cluster/copies/replica_policy.hpp
   std::string binding;
 };
 

@@ -133,9 +133,16 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
   std::vector<std::vector<Room*>> ranked(order.size());
   std::vector<std::size_t> next(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) ranked[i] = Ranked(*order[i], rooms, current);
-  const auto copies = [&](std::size_t i) { return order[i]->single ? 1U : options.replicas; };
+  const auto floor = [&](std::size_t i) { return order[i]->single ? 1U : options.replicas; };
+  const auto copies = [&](std::size_t i) {
+    return order[i]->single ? 1U : std::max(options.replicas, order[i]->copies);
+  };
+  std::uint32_t most = options.replicas;
+  for (std::size_t i = 0; i < order.size(); ++i) most = std::max(most, copies(i));
+  // No rank is beyond the last node.
+  most = static_cast<std::uint32_t>(std::min<std::size_t>(most, nodes.size()));
   // Every model gets its first copy before any gets its second: scarce room serves as many models as it can.
-  for (std::uint32_t copy = 0; copy < options.replicas; ++copy) {
+  for (std::uint32_t copy = 0; copy < most; ++copy) {
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (copy >= copies(i)) continue;
       while (next[i] < ranked[i].size()) {
@@ -156,7 +163,7 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
   for (std::size_t i = 0; i < order.size(); ++i) {
     std::vector<std::string>& placed = plan.placements[order[i]->digest];
     std::sort(placed.begin(), placed.end());
-    const std::size_t wanted = std::min<std::size_t>(copies(i), ranked[i].size());
+    const std::size_t wanted = std::min<std::size_t>(floor(i), ranked[i].size());
     if (ranked[i].empty()) {
       absl::Status why = CheckFits(*order[i], nodes);
       if (!order[i]->home.empty()) {

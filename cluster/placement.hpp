@@ -16,23 +16,25 @@ namespace troupe::cluster {
 
 struct PlacementNode {
   std::string name{};
-  Bytes region{};        // size of its host region
-  Bytes gpu_memory{};    // of its largest fit GPU; zero: no GPU
-  bool accepts = true;   // false while draining or suspect: keeps what it has, gets nothing new
-  bool leaving = false;  // draining: its copies are made elsewhere
+  Bytes region{};          // size of its host region
+  Bytes gpu_memory{};      // of its largest fit GPU; zero: no GPU
+  std::uint32_t gpus = 0;  // fit ones
+  bool accepts = true;     // false while draining or suspect: keeps what it has, gets nothing new
+  bool leaving = false;    // draining: its copies are made elsewhere
 
   bool operator==(const PlacementNode&) const = default;
 };
 struct PlacementModel {
   std::string digest{};
-  std::string function{};  // for messages
-  Bytes host_bytes{};      // what a copy takes of a host region
-  Bytes device_bytes{};    // what its weights take on a GPU
-  bool single = false;     // one copy: a function keeps state where it runs
-  std::string home{};      // the only node that may have it: such a state is there; empty: any
+  std::string function{};    // for messages
+  Bytes host_bytes{};        // what a copy takes of a host region
+  Bytes device_bytes{};      // what its weights take on a GPU
+  std::uint32_t copies = 1;  // that its load needs, where those are more than every model has
+  bool single = false;       // one copy: a function keeps state where it runs
+  std::string home{};        // the only node that may have it: such a state is there; empty: any
 };
 struct PlacementOptions {
-  std::uint32_t replicas = 2;  // fewer when there are fewer nodes
+  std::uint32_t replicas = 2;  // of every model at least; fewer when there are fewer nodes
 };
 
 using PlacementMap = std::map<std::string, std::vector<std::string>>;  // digest -> sorted node names

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/units.hpp"
+#include "cluster/copies/replica_policy.hpp"
 #include "cluster/membership_table.hpp"
 #include "cluster/provisioning.hpp"
 #include "proto/function.pb.h"
@@ -12,7 +13,8 @@ namespace troupe::cluster {
 
 struct ClusterSettings {
   MembershipLimits membership;
-  std::uint32_t replicas = 2;  // host copies of each model
+  std::uint32_t replicas = 2;  // host copies of each model, at least
+  ReplicaPolicy replica_policy = ReplicaPolicy::kDemand;
   Duration tick = std::chrono::milliseconds(50);
   Duration member_lease{};  // a member that has not heard for so long takes nothing new; zero: it goes on
   Duration placement_retry = std::chrono::seconds(2);  // after an adoption that failed

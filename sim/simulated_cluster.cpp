@@ -22,7 +22,9 @@ SimulatedCluster::SimulatedCluster(const SimulationSetup& setup, std::vector<std
 }
 
 void SimulatedCluster::Start() {
-  world_.StartManager(setup_.cluster.host_copies);
+  const auto replicas = cluster::FindReplicaPolicy(setup_.policies.replicas);
+  TROUPE_CHECK(replicas.ok(), "the policies of a simulation are checked before it begins");
+  world_.StartManager(setup_.cluster.host_copies, [&](auto& options) { options.replica_policy = *replicas; });
   actors::RouterOptions router;
   router.policies = setup_.policies;
   world_.StartGateway(std::move(router));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "actors/daemon/option_setters.hpp"
 #include "base/status.hpp"
+#include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gateway/cors.hpp"
 #include "gpu/memory/memory_policy.hpp"
@@ -157,7 +158,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kDevices, "runtimes",
        "workers of each GPU, which share its memory evenly; 0: 1 when shared, else 3", false,
        Number({&C::node, &N::isolation, &I::runtimes}, 0, 16)},
-      {OptionGroup::kFunctions, "replicas", "host copies of each model", false,
+      {OptionGroup::kFunctions, "replicas", "host copies of each model, at least", false,
        Number({&C::functions, &FunctionConfig::replicas}, 1, 64)},
       {OptionGroup::kFunctions, "default-deadline", "target of a function that names none", false,
        Time({&C::functions, &FunctionConfig::default_deadline})},
@@ -232,6 +233,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "it makes none late), or slack (and they wait for company as far as their deadlines let them, while the "
        "GPU is busy)",
        false, Policy(&PolicyNames::batching, node::FindBatchingPolicy)},
+      {OptionGroup::kAdvanced, "replica-policy",
+       "how many nodes have a host copy of a model: demand (more than --replicas, where its load needs them) "
+       "or fixed",
+       false, Policy(&PolicyNames::replicas, cluster::FindReplicaPolicy)},
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",

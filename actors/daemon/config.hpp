@@ -81,6 +81,7 @@ struct PolicyConfig {
                     .prefetch = {},
                     .memory = {},
                     .batching = {},
+                    .replicas = {},
                     .binding = {}};
 };
 struct FunctionConfig {

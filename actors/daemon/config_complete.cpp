@@ -16,6 +16,7 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/copies/replica_policy.hpp"
 #include "cluster/function_registry.hpp"
 #include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
@@ -40,7 +41,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
         &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::sharing,
-        &PolicyNames::binding, &PolicyNames::batching}) {
+        &PolicyNames::binding, &PolicyNames::batching, &PolicyNames::replicas}) {
     if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
@@ -49,6 +50,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.worker.link_sharing).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.chosen.memory).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSharingPolicy(config.policies.chosen.sharing).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(config.policies.chosen.replicas).status());
   return cluster::FindRoutingPolicy(config.policies.chosen.routing).status();
 }
 

@@ -17,6 +17,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "cluster/admin/answers.hpp"
+#include "cluster/copies/replica_policy.hpp"
 #include "storage/backup.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/function_objects.hpp"
@@ -86,6 +87,8 @@ class ManagerRole final : public Role {
     options.provisioner = provisioner_.get();
     options.provisioning = config.machines.limits;
     options.replicas = config.functions.replicas;
+    TROUPE_ASSIGN_OR_RETURN(options.replica_policy,
+                            cluster::FindReplicaPolicy(config.policies.chosen.replicas));
     options.audit = common_.audit.get();
     options.lacking = [objects = std::make_shared<storage::StoredObjects>(*common_.objects)](
                           const proto::FunctionRecord& function) { return objects->LackingFor(function); };

@@ -1,5 +1,6 @@
 #include "cluster/copies/copies.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,14 +12,14 @@ namespace troupe::cluster {
 Copies::Copies(Parts& parts)
     : parts_(parts),
       table_(parts.settings.replicas, parts.settings.placement_retry,
-             ExclusiveLease(parts.settings.member_lease)) {}
+             ExclusiveLease(parts.settings.member_lease), parts.settings.replica_policy) {}
 
 void Copies::Start() {
   table_.SetHomes(parts_.catalogue.homes());
 }
 
-void Copies::Asked(const std::string& digest, std::uint64_t requests) {
-  table_.Asked(digest, requests, parts_.out.now());
+void Copies::Asked(const proto::ModelDemand& demand) {
+  table_.Asked(demand.model_digest(), demand.requests(), Duration(demand.gpu_ns()), parts_.out.now());
 }
 
 void Copies::Place() {
@@ -26,6 +27,7 @@ void Copies::Place() {
       table_.Plan(parts_.catalogue.functions().table(), parts_.members.table(), parts_.out.now());
   const auto homes = KeepHomes();
   TellUnreachable();
+  TellDemanded();
   for (const auto& move : moves) {
     if (!parts_.members.HasNode(move.node)) continue;
     if (move.adopt) {
@@ -60,6 +62,17 @@ void Copies::On(const HomeStored& stored, const absl::Status& status) {
   AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                             "node '", node, "', which is to keep its state, was lost before it ",
                             "was asked to adopt the model: it is served when the node is back")));
+}
+
+void Copies::TellDemanded() {
+  for (const auto& digest : table_.demanded().changed()) {
+    const auto* record = parts_.catalogue.functions().table().UserOf(digest);
+    if (record == nullptr) continue;
+    const auto copies = std::max(table_.demanded().Of(digest), parts_.settings.replicas);
+    parts_.out.Tell("manager", "copies-wanted",
+                    absl::StrCat("function '", record->key().name(), "': its load needs host copies on ",
+                                 copies, copies == 1 ? " node" : " nodes"));
+  }
 }
 
 void Copies::TellUnreachable() {

@@ -35,8 +35,8 @@ class Copies {
     table_.NodeJoined(node, adopted);
   }
   void NodeGone(const std::string& node) { table_.NodeGone(node); }
-  // So many requests came for this model.
-  void Asked(const std::string& digest, std::uint64_t requests);
+  // What a node had to do for this model since its last heartbeat.
+  void Asked(const proto::ModelDemand& demand);
   // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
   void UsersChanged(const std::string& digest) { table_.UsersChanged(digest); }
   // Deployments::Adopted is called when a node has adopted the model, or could not: now, when a node has it or
@@ -51,6 +51,8 @@ class Copies {
   // name. The adoptions that wait for that begin then.
   PlacementTable::Homes KeepHomes();
   void Adopt(const std::string& digest, const std::string& node);
+  // Functions whose load needs another number of copies.
+  void TellDemanded();
   // Functions whose state is on a node that is not there: once each.
   void TellUnreachable();
   // The node was asked in a life of it that is over.

@@ -11,7 +11,10 @@ PlacementNode PlacementNodeOf(const Member& member) {
   node.name = member.record.name();
   node.region = Bytes(member.record.host_region_bytes());
   for (const auto& gpu : member.record.gpus())
-    if (gpu.state() != "unfit") node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
+    if (gpu.state() != "unfit") {
+      node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
+      ++node.gpus;
+    }
   node.accepts = member.record.state() == proto::MEMBER_ALIVE;
   node.leaving = member.record.state() == proto::MEMBER_DRAINING;
   return node;
@@ -69,8 +72,9 @@ std::vector<PlacementMove> PlacementTable::Plan(const FunctionTable& functions,
                                                 const MembershipTable& members, Time now) {
   if (regions_.SetNodes(NodesOf(members))) all_ = true;
   TouchDue(now);
+  for (const auto& digest : demanded_.Update(regions_.GpusOfANode(), now)) touched_.insert(digest);
   if (!all_ && touched_.empty()) return {};
-  ++plans_;
+  ++plans_.made;
   const auto touched = std::exchange(touched_, {});
   std::optional<PlacementPlan> plan;
   if (!all_ && !tight_) plan = PlanSome(functions, touched);
@@ -89,11 +93,12 @@ void PlacementTable::AddWanted(const FunctionTable& functions, const std::string
   auto& model = models.emplace_back(ModelOf(*record));
   // All that run this model run where the state of one of them is.
   model.single = single;
+  model.copies = demanded_.Of(digest);
   if (single) model.home = homes_.Of(digest);
 }
 
 PlacementPlan PlacementTable::PlanAll(const FunctionTable& functions) {
-  ++full_plans_;
+  ++plans_.of_all_models;
   Models models;
   for (const auto& [digest, use] : functions.models()) AddWanted(functions, digest, models);
   auto plan = PlanPlacement(models, regions_.nodes(), copies_.held(), {replicas_});

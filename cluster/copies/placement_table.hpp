@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cluster/copies/demanded_copies.hpp"
 #include "cluster/copies/host_copies.hpp"
 #include "cluster/copies/planned_regions.hpp"
 #include "cluster/copies/state_homes.hpp"
@@ -27,8 +28,9 @@ class PlacementTable {
   using Homes = StateHomes::Homes;
 
   // `exclusive_lease`: how long a node that is not heard of may still run the functions whose state it has.
-  PlacementTable(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {})
-      : replicas_(replicas), copies_(retry), homes_(exclusive_lease) {}
+  PlacementTable(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {},
+                 ReplicaPolicy policy = ReplicaPolicy::kDemand)
+      : replicas_(replicas), copies_(retry), homes_(exclusive_lease), demanded_(policy) {}
 
   // A node joined and says what it holds.
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted);
@@ -37,9 +39,11 @@ class PlacementTable {
   void AdoptFailed(const std::string& digest, const std::string& node, Time now);
   // It is not to have it, or not any more.
   void Disowned(const std::string& digest, const std::string& node);
-  // So many requests came for this model: what is asked for most is moved first.
-  void Asked(const std::string& digest, std::uint64_t requests, Time now) {
+  // So many requests came for this model, and its runs had GPUs for so long: what is asked for most is moved
+  // first, and what its copies cannot serve gets more of them.
+  void Asked(const std::string& digest, std::uint64_t requests, Duration gpu_time, Time now) {
     demand_.Add(digest, requests, now);
+    demanded_.Ran(digest, gpu_time, now);
   }
 
   // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
@@ -62,13 +66,18 @@ class PlacementTable {
   // The home could not be stored: another is chosen.
   void Unbind(const std::string& digest);
 
+  // How many copies the load of which models needs, as of the last plan.
+  [[nodiscard]] const DemandedCopies& demanded() const { return demanded_; }
   // Models with fewer copies than wanted, and why.
   [[nodiscard]] const std::map<std::string, absl::Status>& problems() const { return problems_; }
   [[nodiscard]] const HostCopies& copies() const { return copies_; }
   // Where the copies are to be.
   [[nodiscard]] PlacementMap Planned() const { return regions_.Planned(); }
-  [[nodiscard]] std::uint64_t plans() const { return plans_; }
-  [[nodiscard]] std::uint64_t full_plans() const { return full_plans_; }  // of them, of all models
+  struct Plans {
+    std::uint64_t made = 0;
+    std::uint64_t of_all_models = 0;  // of them
+  };
+  [[nodiscard]] const Plans& plans() const { return plans_; }
   // OK when at least one node could hold and run the model, and when the cluster has no node yet.
   [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
                                               const MembershipTable& members);
@@ -91,14 +100,14 @@ class PlacementTable {
   StateHomes homes_;
   PlannedRegions regions_;
   DemandTable<> demand_;
+  DemandedCopies demanded_;
   std::map<std::string, absl::Status> problems_;
   bool tight_ = false;  // one model takes another's place
   // What is to be planned anew.
   std::set<std::string> touched_;
   bool all_ = true;
   Time retry_at_ = Time::max();  // the earliest time at which a copy or a home that had to wait need not
-  std::uint64_t plans_ = 0;
-  std::uint64_t full_plans_ = 0;
+  Plans plans_;
 };
 
 }  // namespace troupe::cluster

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,13 @@ class PlannedRegions {
                        [&](const auto& node) { return used[node.name] <= node.region; });
   }
   [[nodiscard]] const std::vector<PlacementNode>& nodes() const { return nodes_; }
+  // On average; 1 when there is no node.
+  [[nodiscard]] double GpusOfANode() const {
+    if (nodes_.empty()) return 1;
+    const auto gpus = std::accumulate(nodes_.begin(), nodes_.end(), 0.0,
+                                      [](double sum, const auto& node) { return sum + node.gpus; });
+    return gpus / static_cast<double>(nodes_.size());
+  }
   [[nodiscard]] PlacementMap Planned() const {
     PlacementMap map;
     for (const auto& [digest, place] : planned_) map[digest] = place.nodes;

@@ -113,7 +113,7 @@ void Members::On(const HeartbeatHeard& event) {
   proto::HeartbeatReply reply;
   reply.set_known(table_.Hear(heartbeat, parts_.out.now()).ok());
   if (reply.known()) {
-    for (const auto& model : heartbeat.demand()) parts_.copies.Asked(model.model_digest(), model.requests());
+    for (const auto& model : heartbeat.demand()) parts_.copies.Asked(model);
     // Only nodes have GPUs and host regions that functions use.
     if (HasNode(heartbeat.name())) reply.set_usage_stored(parts_.usage.Hear(heartbeat));
   }

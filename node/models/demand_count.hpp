@@ -1,4 +1,5 @@
-// DEMAND COUNT: how often each model was asked for, since the last heartbeat and lately.
+// DEMAND COUNT: how often each model was asked for, since the last heartbeat and lately; and how long its runs had
+// GPUs since then.
 #pragma once
 
 #include <google/protobuf/repeated_field.h>
@@ -18,27 +19,35 @@ namespace troupe::node {
 class DemandCount {
  public:
   void Asked(const DigestNumber& model, Time now) {
-    ++requests_[model];
+    ++since_[model].requests;
     lately_.Add(model, 1, now);
   }
+  // A run of the model has ended; `gpu_time`: by its part of the SMs.
+  void Ran(const DigestNumber& model, Duration gpu_time) { since_[model].gpu_time += gpu_time; }
   [[nodiscard]] double Lately(const DigestNumber& model, Time now) const { return lately_.Of(model, now); }
   // For a heartbeat, in the order of the models' digests.
   [[nodiscard]] google::protobuf::RepeatedPtrField<proto::ModelDemand> Take() {
-    const auto requests = std::exchange(requests_, {});
-    std::vector<std::pair<DigestNumber, std::uint64_t>> models(requests.begin(), requests.end());
+    const auto since = std::exchange(since_, {});
+    std::vector<std::pair<DigestNumber, Work>> models(since.begin(), since.end());
     std::ranges::sort(
         models, {}, [](const auto& model) -> const auto& { return model.first.text(); });
     google::protobuf::RepeatedPtrField<proto::ModelDemand> taken;
-    for (const auto& [model, count] : models) {
+    for (const auto& [model, work] : models) {
       auto& one = *taken.Add();
       one.set_model_digest(model.text());
-      one.set_requests(count);
+      one.set_requests(work.requests);
+      one.set_gpu_ns(work.gpu_time.count());
     }
     return taken;
   }
 
  private:
-  absl::flat_hash_map<DigestNumber, std::uint64_t> requests_;  // of models that are adopted here
+  struct Work {
+    std::uint64_t requests = 0;
+    Duration gpu_time{};
+  };
+
+  absl::flat_hash_map<DigestNumber, Work> since_;  // of models that are adopted here
   cluster::DemandTable<DigestNumber> lately_;
 };
 

@@ -7,6 +7,7 @@
 #include "node/parts.hpp"
 #include "node/requests/run_limit.hpp"
 #include "node/runtimes/worker_orders.hpp"
+#include "proto/gpu_instances.hpp"
 
 namespace troupe::node {
 
@@ -145,6 +146,7 @@ void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
 
 void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome) {
   if (outcome.code() != 0) parts_.routers.ResidencyChanged();  // its model may turn out not to be there
+  if (!held.trial) CountDemand(dispatch, held, outcome);
   Divide(dispatch, held, std::move(outcome));
   auto done = RunDoneFor(dispatch, held.swap, held.run);
   done.spoiled_state = held.spoiled_state;
@@ -154,6 +156,15 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
                     absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", done.status.message()));
   }
   parts_.decisions.CarryOut(parts_.scheduler.Apply(done, parts_.out.now()));
+}
+
+void Dispatches::CountDemand(const Dispatch& dispatch, const HeldRequest& held,
+                             const proto::WorkerOutcome& outcome) {
+  const auto* function = parts_.models.FunctionOf(held.message);
+  if (function == nullptr) return;
+  const Duration computed(outcome.run().compute_ns());
+  parts_.requests.demand().Ran(dispatch.model->digest,
+                               computed * proto::SmPercentOf(function->sharing()) / 100);
 }
 
 void Dispatches::Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome) {

@@ -42,6 +42,8 @@ class Dispatches {
   void Begin(const Dispatch& dispatch, const RequestId& leader, HeldRequest& request);
   void AsTrial(HeldRequest& held, proto::RunOrder& run) const;
   void NoteDispatch(const Dispatch& dispatch, HeldRequest& request);
+  // What the run has had of a GPU is part of its model's load.
+  void CountDemand(const Dispatch& dispatch, const HeldRequest& held, const proto::WorkerOutcome& outcome);
   // Gives each request of the dispatch its part of the outcome.
   void Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome);
   void Ran(const HeldStart& start, proto::WorkerOutcome outcome);

@@ -44,12 +44,13 @@ struct SimulateOptions {
   std::string trace, generate, cluster, faults, policy = "troupe", spread = "uniform";
   std::uint64_t seed = 1;
   std::uint32_t swap_ahead = node::kDefaultSwapAhead;
-  std::array<Slot, 7> slots = {{{"--routing", &PolicyNames::routing},
+  std::array<Slot, 8> slots = {{{"--routing", &PolicyNames::routing},
                                 {"--ordering", &PolicyNames::ordering},
                                 {"--prefetch", &PolicyNames::prefetch},
                                 {"--gpu", &PolicyNames::gpu},
                                 {"--eviction", &PolicyNames::eviction},
                                 {"--batching", &PolicyNames::batching},
+                                {"--replica-policy", &PolicyNames::replicas},
                                 {"--memory-policy", &PolicyNames::memory}}};
 };
 

@@ -158,9 +158,9 @@ TEST_F(PlacementTableTest, TheModelWithMostRequestsMovesFirstBehindThoseWithoutA
   ASSERT_TRUE(members_.Leave(LeaveOf("n2"), now_).ok());
   placement_->NodeGone("n2");  // a, b, c have a copy left, d and e have none
   Join("n3");
-  placement_->Asked(digests[1], 5, now_);
-  placement_->Asked(digests[2], 100, now_ - seconds(600));  // these requests came long ago
-  placement_->Asked(digests[4], 1, now_);
+  placement_->Asked(digests[1], 5, {}, now_);
+  placement_->Asked(digests[2], 100, {}, now_ - seconds(600));  // these requests came long ago
+  placement_->Asked(digests[4], 1, {}, now_);
   std::vector<std::string> order;
   for (const auto& move : placement_->Plan(functions_, members_, now_)) {
     const auto at = std::find(digests.begin(), digests.end(), move.digest) - digests.begin();
@@ -168,6 +168,35 @@ TEST_F(PlacementTableTest, TheModelWithMostRequestsMovesFirstBehindThoseWithoutA
     if (std::find(order.begin(), order.end(), name) == order.end()) order.push_back(name);
   }
   EXPECT_EQ(order, (std::vector<std::string>{"e", "d", "b", "c", "a"}));
+}
+
+TEST_F(PlacementTableTest, AModelWhoseLoadNeedsMoreCopiesGetsThemAndLosesThemLater) {
+  AddFunction("f");
+  AddFunction("other");
+  for (const char* node : {"n1", "n2", "n3", "n4"}) Join(node);
+  const auto carry_out = [&] {
+    for (const auto& move : placement_->Plan(functions_, members_, now_))
+      move.adopt ? placement_->Adopted(move.digest, move.node) : placement_->Disowned(move.digest, move.node);
+  };
+  const auto other = Sha256Hex("model other");
+  carry_out();
+  ASSERT_EQ(placement_->copies().HoldersOf(digest_).size(), 2u);
+  const auto before = placement_->copies().HoldersOf(other);
+  const auto plans = placement_->plans().of_all_models;
+  for (int i = 0; i < 300; ++i) {  // two GPUs' work
+    now_ += milliseconds(100);
+    placement_->Asked(digest_, 10, milliseconds(200), now_);
+    carry_out();
+  }
+  EXPECT_EQ(placement_->copies().HoldersOf(digest_).size(), 3u);
+  EXPECT_EQ(placement_->copies().HoldersOf(other), before);
+  EXPECT_EQ(placement_->plans().of_all_models, plans) << "the other models were planned anew";
+  for (int i = 0; i < 200; ++i) {
+    now_ += seconds(1);
+    carry_out();
+  }
+  EXPECT_EQ(placement_->copies().HoldersOf(digest_).size(), 2u);
+  EXPECT_TRUE(placement_->problems().empty());
 }
 
 TEST_F(PlacementTableTest, AModelWithoutAFunctionIsDisownedEverywhere) {
@@ -184,8 +213,8 @@ TEST_F(PlacementTableTest, AFunctionMoreDoesNotPlanTheOthersAnew) {
     AddFunction("f" + std::to_string(i));
     EXPECT_EQ(Plan().size(), 2u);
   }
-  EXPECT_EQ(placement_->plans(), 50u);
-  EXPECT_EQ(placement_->full_plans(), 1u) << "only the first plan was a full one";
+  EXPECT_EQ(placement_->plans().made, 50u);
+  EXPECT_EQ(placement_->plans().of_all_models, 1u) << "only the first plan was a full one";
 }
 
 // A plan model by model gives the same as a plan of all models, also when regions fill up, nodes come and go,
@@ -249,8 +278,8 @@ TEST_F(PlacementTableTest, PlansOfSomeModelsAddUpToAPlanOfAll) {
       static_cast<void>(anew.Plan(functions_, members_, now_));
       ASSERT_EQ(planned, anew.Planned()) << "seed " << seed << ", step " << step;
     }
-    some += placement_->plans() - placement_->full_plans();
-    tight += seed % 2 == 0 ? 0 : placement_->full_plans();
+    some += placement_->plans().made - placement_->plans().of_all_models;
+    tight += seed % 2 == 0 ? 0 : placement_->plans().of_all_models;
   }
   EXPECT_GT(some, 100u) << "hardly a plan was of some models only";
   EXPECT_GT(tight, 100u) << "the regions were never full";

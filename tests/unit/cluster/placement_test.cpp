@@ -58,6 +58,32 @@ TEST(Placement, EachModelHasTwoCopiesOnDifferentNodes) {
   EXPECT_EQ(plan.moves.size(), 1000u);
 }
 
+TEST(Placement, AModelWithLoadHasMoreCopiesWhereThereIsRoomForThem) {
+  auto models = Models(10);
+  models[3].copies = 4;
+  models[5].copies = 100;
+  models[7].copies = 4;
+  models[7].single = true;
+  const PlacementPlan plan = PlanPlacement(models, Nodes(5), {}, {});
+  EXPECT_TRUE(plan.problems.empty());
+  EXPECT_FALSE(plan.tight);
+  EXPECT_EQ(plan.placements.at("model3").size(), 4u);
+  EXPECT_EQ(plan.placements.at("model5").size(), 5u) << "no node has it twice";
+  EXPECT_EQ(plan.placements.at("model7").size(), 1u) << "its state is on one node";
+  EXPECT_EQ(plan.placements.at("model0").size(), 2u);
+}
+
+// Copies for the load take no room that another model's first two copies need. That they are missing is no problem
+// of which the operator is told.
+TEST(Placement, CopiesForLoadComeAfterThoseThatEveryModelHas) {
+  auto models = Models(10);
+  models[0].copies = 4;
+  const PlacementPlan plan = PlanPlacement(models, Nodes(4, MiB(5)), {}, {});
+  EXPECT_TRUE(plan.problems.empty());
+  EXPECT_TRUE(plan.tight);
+  for (const auto& [digest, nodes] : plan.placements) EXPECT_EQ(nodes.size(), 2u) << digest;
+}
+
 TEST(Placement, OneNodeHoldsAll) {
   const PlacementPlan plan = PlanPlacement(Models(10), Nodes(1), {}, {});
   EXPECT_TRUE(plan.problems.empty());

@@ -1,0 +1,66 @@
+#include "cluster/copies/demanded_copies.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+namespace troupe::cluster {
+
+void DemandedCopies::Ran(const std::string& digest, Duration gpu_time, Time now) {
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(gpu_time).count();
+  if (policy_ == ReplicaPolicy::kFixed || micros <= 0) return;
+  busy_.Add(digest, static_cast<std::uint64_t>(micros), now);
+  ran_.insert(digest);
+}
+
+std::uint32_t DemandedCopies::Needed(const std::string& digest, double gpus, Time now) const {
+  // What fades by half in each half-life adds up to this many times what comes in a second.
+  const double seconds = ToSeconds(kHalfLife) / std::numbers::ln2;
+  const double load = busy_.Of(digest, now) / 1e6 / seconds;
+  const double nodes = std::ceil(load / (kUse * std::max(gpus, 1.0)));
+  return static_cast<std::uint32_t>(std::clamp(nodes, 1.0, 1e6));
+}
+
+bool DemandedCopies::Follow(Copies& copies, std::uint32_t needed, Time now) {
+  if (needed >= copies.now) {
+    copies.below = Time();
+    const bool grows = needed > copies.now;
+    copies.now = needed;
+    return grows;
+  }
+  if (copies.below == Time()) {
+    copies.below = now;
+    copies.since_below = needed;
+  }
+  copies.since_below = std::max(copies.since_below, needed);
+  if (now - copies.below < kHold) return false;
+  copies.now = copies.since_below;
+  copies.below = Time();
+  return true;
+}
+
+const std::vector<std::string>& DemandedCopies::Update(double gpus, Time now) {
+  std::set<std::string> look = std::exchange(ran_, {});
+  if (now - looked_ >= kLook) {
+    looked_ = now;
+    for (const auto& [digest, copies] : more_) look.insert(digest);
+  }
+  changed_.clear();
+  for (const auto& digest : look) {
+    const std::uint32_t needed = Needed(digest, gpus, now);
+    const auto known = more_.find(digest);
+    if (known == more_.end() && needed == 1) continue;
+    Copies& copies = known == more_.end() ? more_[digest] : known->second;
+    if (Follow(copies, needed, now)) changed_.push_back(digest);
+    if (copies.now == 1) more_.erase(digest);
+  }
+  return changed_;
+}
+
+std::uint32_t DemandedCopies::Of(const std::string& digest) const {
+  const auto found = more_.find(digest);
+  return found == more_.end() ? 1 : found->second.now;
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,59 @@
+// DEMANDED COPIES: on how many nodes a model's load needs a host copy. Only nodes that have one take the model's
+// requests, so that copies bound what the model can be served with.
+//
+// Load is GPU time by part of the SMs: runs that had half of the SMs for a second come to half a second. The
+// number rises at once, and falls when the load has needed less for a while. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cluster/copies/replica_policy.hpp"
+#include "cluster/demand_table.hpp"
+
+namespace troupe::cluster {
+
+class DemandedCopies {
+ public:
+  // Part of the GPUs of the nodes with a copy that the model's runs may take, before one more node gets one.
+  // Runs that wait for busy GPUs show as no more load than those GPUs can have: a model that is short of copies
+  // comes to all of it, so that its copies grow by nearly a half at a time.
+  static constexpr double kUse = 0.7;
+  static constexpr Duration kHalfLife = std::chrono::seconds(5);  // of the load that counts
+  static constexpr Duration kHold = std::chrono::seconds(60);     // copies stay for so long without need
+
+  explicit DemandedCopies(ReplicaPolicy policy) : policy_(policy) {}
+  // Runs of the model had a GPU for so long since the last time.
+  void Ran(const std::string& digest, Duration gpu_time, Time now);
+  // Models whose number is another than it was at the last call. `gpus`: of a node, on average.
+  const std::vector<std::string>& Update(double gpus, Time now);
+  // What the last update found.
+  [[nodiscard]] const std::vector<std::string>& changed() const { return changed_; }
+  // Copies that the model's load needs; 1 for a model whose load is that of one node or less.
+  [[nodiscard]] std::uint32_t Of(const std::string& digest) const;
+
+ private:
+  static constexpr Duration kLook =
+      std::chrono::seconds(1);  // between two looks at models that have more copies
+  struct Copies {
+    std::uint32_t now = 1;
+    std::uint32_t since_below = 1;  // the most that were needed since `below` began
+    Time below{};                   // since when fewer are needed; zero: they are not
+  };
+  [[nodiscard]] std::uint32_t Needed(const std::string& digest, double gpus, Time now) const;
+  // True when the number has changed.
+  static bool Follow(Copies& copies, std::uint32_t needed, Time now);
+
+  const ReplicaPolicy policy_;
+  DemandTable<> busy_{kHalfLife};       // microseconds of a GPU
+  std::set<std::string> ran_;           // since the last update
+  std::map<std::string, Copies> more_;  // models that need several, or did lately
+  std::vector<std::string> changed_;
+  Time looked_{};
+};
+
+}  // namespace troupe::cluster
