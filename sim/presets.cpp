@@ -15,6 +15,9 @@ namespace {
 constexpr Mechanisms kOurs{
     .links = gpu::LinkSharing::kDeadline, .runs = Turns::kDeadline, .swap_ahead = node::kDefaultSwapAhead};
 
+// Each is the default, but for what one experiment on placement and scaling does under this name.
+constexpr std::array<std::string_view, 1> kOfOneExperiment = {"time-sharing-replan"};
+
 struct Mixed {
   std::string_view name;
   Mechanisms mechanisms;
@@ -55,6 +58,10 @@ absl::StatusOr<SimPreset> FindSimPreset(std::string_view name) {
       return SimPreset{.name = std::string(name), .policies = std::move(policies), .mechanisms = kOurs};
     }
     known.push_back(sharing.name);
+  }
+  for (const std::string_view one : kOfOneExperiment) {
+    if (one == name) return SimPreset{.name = std::string(name), .policies = {}, .mechanisms = kOurs};
+    known.push_back(one);
   }
   return UnknownPolicy("preset", name, known);
 }

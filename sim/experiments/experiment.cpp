@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 23> kTable = {{
+  static constexpr std::array<Experiment, 24> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -49,6 +49,8 @@ std::span<const Experiment> Experiments() {
        &FastIsolation, "what they share"},
       {"fast-memory", "001, 5.5: instances in a GPU's memory, with and without shared weights", &FastMemory,
        "instances"},
+      {"fast-packing", "001, 5.4: GPUs for 4 ResNet, 2 RNNT and 2 BERT instances in each of 420 orders",
+       &FastPacking, "instances"},
   }};
   return kTable;
 }

@@ -73,5 +73,7 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastIsolation(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastMemory(const ExperimentOptions& options);
+// Of 001 on many GPUs, whose rectangles the manager's table gives away.
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> FastPacking(const ExperimentOptions& options);
 
 }  // namespace troupe::sim

@@ -25,7 +25,7 @@ absl::StatusOr<FastTable> FastTable::Read(const std::string& data) {
     const std::vector<std::string> cells = absl::StrSplit(std::string(absl::StripAsciiWhitespace(text)), ',');
     if (cells.size() != 7)
       return absl::InvalidArgumentError(absl::StrCat(table.path_, ":", line, ": expected seven cells"));
-    table.rows_.push_back({cells[0], cells[1], cells[2], cells[4], cells[5]});
+    table.rows_.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]});
   }
   return table;
 }
@@ -56,6 +56,18 @@ absl::StatusOr<RunCost> FastTable::CostOf(const std::string& model) const {
   const ShareLadder ladder = SharedGpuLadder();
   const double twelve = static_cast<double>(ladder.For(12).sms) / ladder.sms();
   return RunCost{.time = FromSeconds(1 / alone), .saturation = std::min(1.0, 8 * alone / eight * twelve)};
+}
+
+absl::StatusOr<FastTable::Pods> FastTable::PodsToPack(const std::string& model) const {
+  for (const Row& row : rows_) {
+    Pods pods;
+    if (row.item == "pods to pack" && row.model == model && absl::SimpleAtoi(row.value, &pods.count) &&
+        absl::SimpleAtoi(row.quota_percent, &pods.quota_percent) &&
+        absl::SimpleAtoi(row.sm_percent, &pods.sm_percent))
+      return pods;
+  }
+  return absl::NotFoundError(absl::StrCat(path_, ": expected a line 'pods to pack' of ", model,
+                                          " with a number of pods, their SMs and their quota in percent"));
 }
 
 absl::StatusOr<std::vector<Figure>> RunFast(Sweep sweep, const std::vector<FastCase>& cases,

@@ -27,9 +27,16 @@ class FastTable {
   // One instance on all SMs gives the time of a run; eight instances of 12 % of them the saturation.
   [[nodiscard]] absl::StatusOr<RunCost> CostOf(const std::string& model) const;
 
+  // Instances of one model that are to be placed, each of this part of a GPU (section 5.4).
+  struct Pods {
+    std::uint32_t count = 0;
+    std::uint32_t quota_percent = 0, sm_percent = 0;
+  };
+  [[nodiscard]] absl::StatusOr<Pods> PodsToPack(const std::string& model) const;
+
  private:
   struct Row {
-    std::string item, model, sm_percent, value, unit;
+    std::string item, model, sm_percent, quota_percent, value, unit;
   };
   std::string path_;
   std::vector<Row> rows_;

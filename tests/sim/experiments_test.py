@@ -30,6 +30,11 @@ fixed storage context,all,,,300,MB,5.5
 3 pods without sharing,ViT_huge,,,14205,MB,5.5
 pods on a 16 GB V100 with sharing,ResNeXt,,,7,pods,5.5
 pods on a 16 GB V100 without sharing,ResNeXt,,,4,pods,5.5
+pods to pack,ResNet,12,40,4,pods,5.4
+pods to pack,RNNT,24,40,2,pods,5.4
+pods to pack,BERT,50,60,2,pods,5.4
+GPUs needed time sharing,mix,,,4,gpus,5.4
+GPUs needed FaST-Scheduler,mix,,,1,gpus,5.4
 """
 
 
@@ -199,6 +204,11 @@ class Experiment(unittest.TestCase):
                          "16GB/ResNeXt/sharing/instances"):
                 self.assertEqual(figures["fast-memory/" + name]["value"], figures["fast-memory/" + name]["paper"], name)
             self.assertEqual(figures["fast-memory/16GB/ResNeXt/troupe-models/instances"]["value"], 4)
+            figures = self.figures(data, "fast-packing", "--seeds", "1", "--presets", "fast,troupe")
+            self.assertEqual(figures["fast-packing/orders_on_one_gpu/fast"]["value"], 138)
+            self.assertEqual(figures["fast-packing/orders_on_one_gpu/troupe"]["value"], 420)
+            self.assertEqual(figures["fast-packing/mix/troupe/gpus_most"]["value"], 1)
+            self.assertNotIn("fast-packing/mix/time-sharing/gpus", figures)
             table = data / "papers/fast_profile_and_sched.csv"
             table.write_text(FAST.replace("req/s,5.3", "req/s", 1))
             for words, message in (("", "fast_profile_and_sched.csv:2: expected seven cells"),
@@ -254,6 +264,9 @@ ORDERS = {
                                           "quotas/{}/fast/served_per_s": ["20", "40", "60", "80", "100"]}),
     "fast-memory": ([], {"16GB/ResNeXt/{}/instances": ["no-sharing", "sharing", "troupe"],
                          "ViT_huge/3/{}/mb": ["troupe", "sharing", "no-sharing"]}),
+    "fast-packing": (["--seeds", "1"], {"orders_on_one_gpu/{}": ["time-sharing", "fast", "troupe"],
+                                        "mix/{}/gpus": ["troupe", "fast", "time-sharing-replan", "time-sharing"],
+                                        "random/{}/gpus": ["troupe", "fast", "time-sharing-replan"]}),
 }
 
 

@@ -1,0 +1,80 @@
+// RECTANGLE TABLE: the GPUs of a cluster and which instance has which rectangle of which GPU (001, section 3.4.2). Owned
+// by what decides about instances, on one thread. Pure: what it changes here is a decision that is still to be carried
+// out.
+//
+//   absent -> (Place) booked <-> (Resize, Place of another one, Replan) booked elsewhere -> (Release, RemoveGpu) absent
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/rectangles/packing_policy.hpp"
+#include "cluster/rectangles/replan.hpp"
+
+namespace troupe::cluster {
+
+struct Placed {
+  std::string gpu{};
+  Rectangle place{};
+  std::vector<Move> moves{};  // of other instances, which have to be carried out together with it
+};
+
+enum class ResizeTo {
+  kAnyGpu,
+  kSameGpu,  // without a move of another instance either
+};
+
+class RectangleTable {
+ public:
+  explicit RectangleTable(PackingPolicy policy = {}, ReplanLimits limits = {})
+      : policy_(policy), limits_(limits) {}
+
+  // AlreadyExists: a GPU of this name is here. InvalidArgument: it has no name, node or memory.
+  [[nodiscard]] absl::Status AddGpu(GpuDescription gpu);
+  // The instances that were on it, ascending; they have no rectangle any more. Nothing when it is not here.
+  std::vector<InstanceId> RemoveGpu(const std::string& gpu);
+
+  // GPUs with instances come before empty ones. InvalidArgument: a size is not possible; AlreadyExists: the instance has
+  // a rectangle; ResourceExhausted: it fits on no GPU, and nothing has changed.
+  [[nodiscard]] absl::StatusOr<Placed> Place(InstanceRequest request);
+  // NotFound: it has no rectangle.
+  [[nodiscard]] absl::Status Release(InstanceId id);
+  // Another size for an instance: at its place if it can stay there, else on its GPU, else, unless it has to stay on that
+  // GPU, where Place finds room. Errors as of Place, and NotFound; with an error the instance is as before.
+  [[nodiscard]] absl::StatusOr<Placed> Resize(InstanceId id,
+                                              const std::map<std::string, InstanceSize>& by_kind,
+                                              ResizeTo to = ResizeTo::kAnyGpu);
+  // The moves of one plan that empties a GPU, or else mends a fragmented one; they have been booked. None under policies
+  // that do not move instances.
+  [[nodiscard]] std::vector<Move> Replan();
+
+  // Null when it has no rectangle.
+  [[nodiscard]] const Booking* Find(InstanceId id) const;
+  // "": it has no rectangle.
+  [[nodiscard]] std::string GpuOf(InstanceId id) const;
+  [[nodiscard]] const Gpus& gpus() const { return gpus_; }
+  [[nodiscard]] std::size_t InUse() const;  // GPUs with instances
+  [[nodiscard]] std::size_t size() const { return where_.size(); }
+
+ private:
+  using Request = std::shared_ptr<const InstanceRequest>;
+  enum class Among { kInUse, kEmpty };
+
+  [[nodiscard]] absl::Status Check(const InstanceRequest& request) const;
+  [[nodiscard]] absl::StatusOr<Placed> PlaceChecked(const Request& request);
+  [[nodiscard]] std::optional<Placed> BestFit(const Request& request, Among among) const;
+  [[nodiscard]] absl::Status NoRoom(const InstanceRequest& request) const;
+  void Book(const Request& request, const Placed& placed);
+  std::vector<Move> Adopt(const Layout& layout);
+
+  const PackingPolicy policy_;
+  const ReplanLimits limits_;
+  Gpus gpus_;
+  std::map<InstanceId, std::string> where_;  // their GPUs
+};
+
+}  // namespace troupe::cluster
