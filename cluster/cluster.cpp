@@ -78,6 +78,7 @@ void Parts::Hear(const Started& event) {
   members.Start();
   objects.Start();
   claims.Start();
+  rectangles.Start();
   commits.Add(BirthChanges(catalogue));
   deployments.On(event);
 }
@@ -88,12 +89,13 @@ void Parts::Pulse() {
   usage.Pulse();
   claims.TakeOver();
   machines.Provision();
+  rectangles.Pulse();
   profiling.Pulse();
   objects.Collect();
 }
 
 ManagerState Parts::State() const {
-  return {catalogue, members.table(), copies.table(), out.events(), out.now()};
+  return {catalogue, members.table(), copies.table(), rectangles, out.events(), out.now()};
 }
 
 Cluster::Cluster(ClusterSettings settings, Catalogue catalogue)

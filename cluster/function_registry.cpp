@@ -212,6 +212,10 @@ void SetIn(proto::FunctionRecord& record, const proto::SetFunctionSharing& comma
   *record.mutable_sharing() = command.sharing();
 }
 
+void SetIn(proto::FunctionRecord& record, const proto::SetFunctionPlaces& command) {
+  *record.mutable_places() = command.places();
+}
+
 template <class Command>
 void FunctionRegistry::ChangeRecord(const Command& command, Revision revision) {
   const proto::FunctionRecord* found = command.key().version().empty() ? nullptr : table_.Find(command.key());
@@ -232,6 +236,10 @@ void FunctionRegistry::Apply(const proto::SetVersionShare& command, Revision rev
 }
 
 void FunctionRegistry::Apply(const proto::SetFunctionSharing& command, Revision revision) {
+  ChangeRecord(command, revision);
+}
+
+void FunctionRegistry::Apply(const proto::SetFunctionPlaces& command, Revision revision) {
   ChangeRecord(command, revision);
 }
 

@@ -34,6 +34,7 @@ struct RegistryLimits {
 void SetIn(proto::FunctionRecord& record, const proto::SetFunctionLoaded& command);
 void SetIn(proto::FunctionRecord& record, const proto::SetVersionShare& command);
 void SetIn(proto::FunctionRecord& record, const proto::SetFunctionSharing& command);
+void SetIn(proto::FunctionRecord& record, const proto::SetFunctionPlaces& command);
 
 class FunctionRegistry {
  public:
@@ -61,6 +62,7 @@ class FunctionRegistry {
   void Apply(const proto::SetFunctionLoaded& command, Revision revision);
   void Apply(const proto::SetVersionShare& command, Revision revision);
   void Apply(const proto::SetFunctionSharing& command, Revision revision);
+  void Apply(const proto::SetFunctionPlaces& command, Revision revision);
 
   // The model of a function cannot be brought to nodes: not a change, and not kept. Before members join.
   void NoteProblem(const proto::FunctionKey& key, std::string problem);

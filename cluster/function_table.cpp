@@ -37,9 +37,15 @@ absl::StatusOr<std::string> ChooseVersion(const std::string& wish, std::uint64_t
       absl::StrCat("there is no version after ", newest, "; name a free one, or remove that one first"));
 }
 
+FunctionVersion VersionOf(const proto::FunctionKey& key) {
+  return {key.name(), VersionNumber(key.version())};
+}
+
 void FunctionTable::Count(const proto::FunctionRecord& record) {
   ModelUse& use = models_[record.model_digest()];
-  use.functions.emplace(record.key().name(), VersionNumber(record.key().version()));
+  use.functions.insert(VersionOf(record.key()));
+  if (record.sharing().quota_request() > 0 || record.places_size() > 0)
+    owners_.insert(VersionOf(record.key()));
   const bool state = record.state_size() > 0;
   use.loaded += record.loaded() ? 1 : 0;
   use.with_state += state ? 1 : 0;
@@ -54,7 +60,8 @@ void FunctionTable::Uncount(const proto::FunctionRecord& record) {
   }
   const auto it = models_.find(record.model_digest());
   ModelUse& use = it->second;
-  use.functions.erase({record.key().name(), VersionNumber(record.key().version())});
+  use.functions.erase(VersionOf(record.key()));
+  owners_.erase(VersionOf(record.key()));
   if (use.functions.empty()) {
     models_.erase(it);
     return;
@@ -89,6 +96,7 @@ void FunctionTable::Clear() {
   functions_.clear();
   models_.clear();
   sharers_.clear();
+  owners_.clear();
   size_ = 0;
 }
 

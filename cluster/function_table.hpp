@@ -22,9 +22,13 @@ namespace troupe::cluster {
 // InvalidArgument: it is no version; ResourceExhausted: there is none after it.
 [[nodiscard]] absl::StatusOr<std::string> ChooseVersion(const std::string& wish, std::uint64_t newest);
 
+// Name and number of the version.
+using FunctionVersion = std::pair<std::string, std::uint64_t>;
+[[nodiscard]] FunctionVersion VersionOf(const proto::FunctionKey& key);
+
 // Who uses a model.
 struct ModelUse {
-  std::set<std::pair<std::string, std::uint64_t>> functions{};  // name and number of the version
+  std::set<FunctionVersion> functions{};
   std::uint32_t loaded = 0;
   std::uint32_t with_state = 0;  // records that declare state
   std::uint32_t loaded_with_state = 0;
@@ -57,6 +61,8 @@ class FunctionTable {
   [[nodiscard]] const proto::FunctionRecord* LoadedUserOf(const std::string& model_digest) const;
   // By digest.
   [[nodiscard]] const std::map<std::string, ModelUse>& models() const { return models_; }
+  // Records that request time on a GPU, or own a part of one.
+  [[nodiscard]] const std::set<FunctionVersion>& owners() const { return owners_; }
 
  private:
   void Count(const proto::FunctionRecord& record);
@@ -67,6 +73,7 @@ class FunctionTable {
   std::map<std::string, ModelUse> models_;
   std::map<std::string, std::uint32_t>
       sharers_;  // by function: how many of its versions have a share; none with 0
+  std::set<FunctionVersion> owners_;
   std::size_t size_ = 0;
 };
 

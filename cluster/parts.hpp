@@ -23,6 +23,7 @@
 #include "cluster/records/commits.hpp"
 #include "cluster/records/mutations.hpp"
 #include "cluster/records/objects.hpp"
+#include "cluster/rectangles/rectangles.hpp"
 #include "cluster/runs/claims.hpp"
 #include "cluster/runs/run_changes.hpp"
 #include "cluster/runs/run_owners.hpp"
@@ -64,6 +65,8 @@ struct Parts {
   Claims claims{*this};
   Runs runs{*this};
   UnwrittenRuns unwritten{*this};
+  // rectangles/
+  Rectangles rectangles{*this};
   // profiling/
   Profiling profiling{*this};
   // admin/

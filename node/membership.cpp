@@ -14,6 +14,47 @@ void Membership::Learn(const proto::ClusterUpdate& update) {
   for (const auto* keys : {&change.deployed, &change.removed})
     for (const auto& key : *keys) parts_.states.Learn(key);
   parts_.model_profiles.Learn(update);
+  LearnPlaces(change);
+}
+
+void Membership::LearnPlaces(const cluster::ViewChange& change) {
+  std::set<std::string> names;
+  for (const auto* keys : {&change.deployed, &change.removed})
+    for (const auto& key : *keys) names.insert(key.name());
+  bool changed = false;
+  for (const auto& name : names) {
+    auto parts = PartsOf(name);
+    const bool owned = owners_.contains(name);
+    if (parts.empty() && !owned) continue;
+    parts.empty() ? static_cast<void>(owners_.erase(name)) : static_cast<void>(owners_.insert(name));
+    parts_.scheduler.SetOwned(parts_.names.Function(name), std::move(parts));
+    changed = true;
+  }
+  if (changed) parts_.decisions.Decide();
+}
+
+// What the function's versions own of this node's GPUs.
+std::vector<OwnedGpus::Part> Membership::PartsOf(const std::string& name) const {
+  std::vector<OwnedGpus::Part> parts;
+  const auto* versions = view_.functions().VersionsOf(name);
+  if (versions == nullptr) return parts;
+  for (const auto& [number, record] : *versions) {
+    for (const auto& place : record.places()) {
+      if (!record.loaded() || place.node() != parts_.settings.name ||
+          place.gpu() >= parts_.settings.gpus.size())
+        continue;
+      const auto model = parts_.models.CopyOf(record);
+      const auto known = std::ranges::find_if(parts, [&](const OwnedGpus::Part& part) {
+        return part.model == model && part.device == place.gpu();
+      });
+      if (known == parts.end()) {
+        parts.push_back({model, place.gpu(), 1});
+      } else {
+        ++known->instances;
+      }
+    }
+  }
+  return parts;
 }
 
 void Membership::Assume(const proto::ClusterUpdate& known) {

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "cluster/cluster_view.hpp"
 #include "node/events.hpp"
+#include "node/scheduling/owned_gpus.hpp"
 
 namespace troupe::node {
 
@@ -31,12 +33,16 @@ class Membership {
 
  private:
   void Learn(const proto::ClusterUpdate& update);
+  // Which parts of this node's GPUs the changed functions own.
+  void LearnPlaces(const cluster::ViewChange& change);
+  [[nodiscard]] std::vector<OwnedGpus::Part> PartsOf(const std::string& name) const;
   [[nodiscard]] proto::MemberReport Report(const proto::DescribeMember& wish);
 
   Parts& parts_;
   cluster::ClusterView view_;
   std::uint64_t epoch_ = 0;
   std::set<std::string> told_;
+  std::set<std::string> owners_;  // functions that own a part of a GPU of this node
 };
 
 }  // namespace troupe::node

@@ -9,6 +9,7 @@
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
 #include "cluster/function_sharing.hpp"
+#include "cluster/rectangles/rectangles.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -155,8 +156,10 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
   auto reply = AnswerFunctions(records, state, absl::OkStatus());
   // A list shows no settings.
   if (key.name().empty()) return reply;
-  for (auto& function : *reply.mutable_functions())
+  for (auto& function : *reply.mutable_functions()) {
     for (auto& setting : AppliedSettings(function.record())) *function.add_sharing() = std::move(setting);
+    function.set_place_problem(state.rectangles.ProblemOf(function.record().key()));
+  }
   return reply;
 }
 

@@ -15,10 +15,13 @@
 
 namespace troupe::cluster {
 
+class Rectangles;
+
 struct ManagerState {
   const Catalogue& catalogue;
   const MembershipTable& members;
   const PlacementTable& placement;
+  const Rectangles& rectangles;
   const EventLog& events;
   Time now;
 };

@@ -16,9 +16,11 @@ void Insert(std::vector<std::string>& sorted, const std::string& name) {
 void HostCopies::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
   NodeGone(node);
   for (const auto& digest : adopted) Insert(held_[digest], node);
+  ++changes_;
 }
 
 void HostCopies::NodeGone(const std::string& node) {
+  ++changes_;
   for (auto& [digest, nodes] : held_) std::erase(nodes, node);
   std::erase_if(held_, [](const auto& entry) { return entry.second.empty(); });
   std::erase_if(asked_, [&](const Copy& copy) { return copy.second == node; });
@@ -29,6 +31,7 @@ void HostCopies::Adopted(const std::string& digest, const std::string& node) {
   asked_.erase({digest, node});
   not_before_.erase({digest, node});
   Insert(held_[digest], node);
+  ++changes_;
 }
 
 Time HostCopies::Failed(const std::string& digest, const std::string& node, Time now) {
@@ -40,6 +43,7 @@ void HostCopies::Disowned(const std::string& digest, const std::string& node) {
   asked_.erase({digest, node});
   const auto it = held_.find(digest);
   if (it == held_.end()) return;
+  ++changes_;
   std::erase(it->second, node);
   if (it->second.empty()) held_.erase(it);
 }

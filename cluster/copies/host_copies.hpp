@@ -6,6 +6,7 @@
 //            asked -> absent     it failed (and is asked for again after `retry`), or the node has disowned it
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -35,6 +36,8 @@ class HostCopies {
   Time AddDue(Time now, std::set<std::string>& due) const;
 
   [[nodiscard]] const PlacementMap& held() const { return held_; }
+  // Grows with each change of what is held.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
   // Whether some model has its only copy there.
   [[nodiscard]] bool HoldsAlone(const std::string& node) const;
@@ -48,6 +51,7 @@ class HostCopies {
 
   const Duration retry_;
   PlacementMap held_;
+  std::uint64_t changes_ = 0;
   std::set<Copy> asked_;
   std::map<Copy, Time> not_before_;
 };

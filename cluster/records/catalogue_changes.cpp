@@ -104,6 +104,10 @@ Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionSharing& 
   return ChangeOfFunction(catalogue, command);
 }
 
+Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionPlaces& command) {
+  return ChangeOfFunction(catalogue, command);
+}
+
 Changes ChangesFor(const Catalogue& catalogue, const proto::WorkflowRecord& command) {
   return WithRevision({}, Table::kWorkflows, KeyOf(command.spec().name(), command.spec().version()), command,
                       NextRevision(catalogue));

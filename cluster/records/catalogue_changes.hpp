@@ -28,6 +28,7 @@ namespace troupe::cluster {
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionLoaded& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::SetVersionShare& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionSharing& command);
+[[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::SetFunctionPlaces& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::WorkflowRecord& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::RemoveWorkflow& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::CreateApiKey& command);

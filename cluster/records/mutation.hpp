@@ -44,6 +44,11 @@ struct Updating {  // how a function shares its GPUs
   std::vector<proto::SetFunctionSharing> commands{};
 };
 
+// --- parts of GPUs that functions own (rectangles/rectangles.hpp) ---
+struct Placing {
+  std::vector<proto::SetFunctionPlaces> commands{};
+};
+
 // --- workflows (admin/workflow_changes.hpp) ---
 struct SubmittingWorkflow {
   Ask ask = 0;
@@ -74,7 +79,7 @@ struct KeepingProfile {
   proto::KeepProfile command{};
 };
 
-using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating,
+using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating, Placing,
                               SubmittingWorkflow, RemovingWorkflow, CreatingKey, RevokingKey, KeepingProfile>;
 
 }  // namespace troupe::cluster

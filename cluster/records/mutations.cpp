@@ -20,6 +20,7 @@ struct Owner {
   Deployments& operator()(const Loading&) const { return parts.deployments; }
   VersionChanges& operator()(const Splitting&) const { return parts.versions; }
   SharingChanges& operator()(const Updating&) const { return parts.sharing; }
+  Rectangles& operator()(const Placing&) const { return parts.rectangles; }
   WorkflowChanges& operator()(const SubmittingWorkflow&) const { return parts.workflows; }
   WorkflowChanges& operator()(const RemovingWorkflow&) const { return parts.workflows; }
   KeyChanges& operator()(const CreatingKey&) const { return parts.keys; }
@@ -43,6 +44,11 @@ void ForEachCommand(const Splitting& splitting, const Use& use) {
 template <class Use>
 void ForEachCommand(const Updating& updating, const Use& use) {
   for (const auto& command : updating.commands) use(command);
+}
+
+template <class Use>
+void ForEachCommand(const Placing& placing, const Use& use) {
+  for (const auto& command : placing.commands) use(command);
 }
 
 }  // namespace

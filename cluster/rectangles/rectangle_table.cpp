@@ -70,6 +70,24 @@ absl::StatusOr<Placed> RectangleTable::Place(InstanceRequest request) {
   return PlaceChecked(std::make_shared<const InstanceRequest>(std::move(request)));
 }
 
+absl::Status RectangleTable::PlaceAt(InstanceRequest request, const std::string& gpu,
+                                     const Rectangle& place) {
+  TROUPE_RETURN_IF_ERROR(Check(request));
+  if (where_.contains(request.id))
+    return absl::AlreadyExistsError(absl::StrCat("instance ", request.id, " has a rectangle already"));
+  const auto found = gpus_.find(gpu);
+  if (found == gpus_.end()) return absl::NotFoundError(absl::StrCat("GPU ", gpu, " is not in the table"));
+  const InstanceSize* size = found->second.SizeOf(request);
+  const bool fits = size != nullptr && size->extent == place.extent && place.right() <= kWholeGpu &&
+                    place.top() <= kWholeGpu && found->second.free().IsFree(place) &&
+                    found->second.HasMemoryFor(request);
+  if (!fits)
+    return absl::FailedPreconditionError(absl::StrCat("instance ", request.id, " of ", request.function,
+                                                      " has no such rectangle on GPU ", gpu));
+  Book(std::make_shared<const InstanceRequest>(std::move(request)), {.gpu = gpu, .place = place});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Placed> RectangleTable::PlaceChecked(const Request& request) {
   auto placed = BestFit(request, Among::kInUse);
   if (!placed && policy_.moves == PackingPolicy::Moves::kReplan) {

@@ -41,6 +41,10 @@ class RectangleTable {
   // GPUs with instances come before empty ones. InvalidArgument: a size is not possible; AlreadyExists: the instance has
   // a rectangle; ResourceExhausted: it fits on no GPU, and nothing has changed.
   [[nodiscard]] absl::StatusOr<Placed> Place(InstanceRequest request);
+  // Books a rectangle that it had before: the part of a plan that was stored. NotFound: the GPU is not here;
+  // FailedPrecondition: the rectangle is not free, or not of the request's size for that GPU, or there is too little
+  // memory; others as of Place.
+  [[nodiscard]] absl::Status PlaceAt(InstanceRequest request, const std::string& gpu, const Rectangle& place);
   // NotFound: it has no rectangle.
   [[nodiscard]] absl::Status Release(InstanceId id);
   // Another size for an instance: at its place if it can stay there, else on its GPU, else, unless it has to stay on that

@@ -85,6 +85,10 @@ void Dispatches::OrderRun(const HeldStart& start) {
     order.mutable_run()->set_precision(function->precision());
     order.mutable_run()->set_function(absl::StrCat(function->key().name(), "/", function->key().version()));
     if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
+    // Its instances on this GPU, of those that it has in the cluster.
+    const auto owned =
+        parts_.scheduler.OwnedOn(parts_.names.Function(function->key().name()), dispatch.model, dispatch.gpu);
+    if (owned > 0) order.mutable_run()->mutable_sharing()->set_max_instances(owned);
   }
   if (!held->trial)
     order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));

@@ -33,8 +33,12 @@ bool GpuChooser::IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const {
 
 // Runs of the request's function that one GPU is given at a time, at most; 0: as many as it has places for. Of
 // those for which `gpu_mem` has room, one more than compute: the worker has the next one when a run ends.
-std::uint32_t GpuChooser::MostRuns(const RequestEntry& entry) const {
+std::uint32_t GpuChooser::MostRuns(const RequestEntry& entry, const Gpu& gpu) const {
   const NodeRequest& request = entry.request;
+  if (!tables_.owned.empty()) {
+    const auto owned = tables_.owned.InstancesOn(request.function, request.model, gpu.device);
+    if (owned > 0) return owned + 1;
+  }
   const ModelEntry& model = tables_.models[entry.model];
   if (request.gpu_mem == Bytes(0) || model.activation == Bytes(0)) return request.most_on_gpu;
   const std::uint64_t limit = request.gpu_mem.count();
@@ -44,9 +48,14 @@ std::uint32_t GpuChooser::MostRuns(const RequestEntry& entry) const {
   return static_cast<std::uint32_t>(std::min(fit, said));
 }
 
+// Its function owns parts of some GPUs, and runs nowhere else.
+bool GpuChooser::IsOwner(const RequestEntry& entry) const {
+  return !tables_.owned.empty() && tables_.owned.Owns(entry.request.function, entry.request.model);
+}
+
 // As many as its function may have there are dispatched.
 bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const {
-  const std::uint32_t most = MostRuns(entry);
+  const std::uint32_t most = MostRuns(entry, gpu);
   if (most == 0) return false;
   const auto is_run = [&](const RequestEntry* other) {
     return other->leader == nullptr && other->request.function == entry.request.function;
@@ -55,12 +64,13 @@ bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const 
 }
 
 bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
-  return tables_.pauses.IsPaused(entry.request.function, gpu.index) || HasAllItsRuns(entry, gpu);
+  return !tables_.MayRunOn(entry, gpu) || tables_.pauses.IsPaused(entry.request.function, gpu.index) ||
+         HasAllItsRuns(entry, gpu);
 }
 
 bool GpuChooser::IsBarred(const RequestEntry& entry) const {
   if (tables_.own_places_wanted > 0 && !tables_.HasOwnPlace(entry) && !AnyPlace(false)) return true;
-  if (MostRuns(entry) == 0) return false;
+  if (entry.request.most_on_gpu == 0 && entry.request.gpu_mem == Bytes(0)) return false;
   return std::ranges::all_of(tables_.gpus.by_index(), [&](const Gpu* gpu) {
     return gpu == nullptr || gpu->worker != WorkerState::kReady || IsBarredFrom(entry, *gpu);
   });
@@ -116,6 +126,11 @@ GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) cons
       if (gpu != nullptr && gpu->device == look.entry.request.profiled_on) out.push_back(gpu->index);
     return out;
   }
+  if (IsOwner(look.entry)) {
+    for (const Gpu* gpu : tables_.gpus.by_index())
+      if (gpu != nullptr && tables_.MayRunOn(look.entry, *gpu)) out.push_back(gpu->index);
+    return out;
+  }
   // One without a place matters only if it has the model: it may be worth to wait for it.
   const auto matters = [&](const Gpu& gpu) {
     return tables_.gpus.loads().InFlightOn(gpu.device) < tables_.places.depth ||
@@ -148,7 +163,7 @@ bool GpuChooser::MayHit(const RequestLook& look, std::uint64_t draw) const {
   if (holders.size() <= kSomeGpus || tables_.LooksAtAll(look.model))
     return std::ranges::any_of(holders, takes);
   if (look.state != nullptr && look.state->gpu != kNoGpu) return true;
-  if (look.entry.request.profiled_on != kNoGpu) return true;
+  if (look.entry.request.profiled_on != kNoGpu || IsOwner(look.entry)) return true;
   return std::ranges::any_of(SomeHolders(look.entry.model, draw), takes) ||
          std::ranges::any_of(LeastBusy(tables_.places.most), [&](GpuIndex index) {
            return std::ranges::binary_search(holders, index) && takes(index);
@@ -159,6 +174,7 @@ bool GpuChooser::CanTake(const RequestLook& look, const Gpu& gpu, const Resident
   const RequestEntry& entry = look.entry;
   if (gpu.worker != WorkerState::kReady || !HasSlot(entry, gpu, resident)) return false;
   if (entry.request.profiled_on != kNoGpu && gpu.device != entry.request.profiled_on) return false;
+  if (!tables_.MayRunOn(entry, gpu)) return false;
   return tables_.CanEverFit(entry.model, look.whole, gpu) && tables_.StateAllows(look, gpu) &&
          tables_.Serves(entry, gpu) &&
          victims_.CanMakeRoom(look, gpu, resident, tables_.Need(look, resident));
@@ -242,6 +258,7 @@ GpuChoice GpuChooser::Choose(const RequestLook& look, std::uint64_t draw, Time n
   for (const GpuIndex index : Candidates(look, draw)) {
     const Gpu& gpu = tables_.gpus.at(index);
     if (gpu.worker != WorkerState::kReady || !tables_.CanEverFit(entry.model, look.whole, gpu)) continue;
+    if (!tables_.MayRunOn(entry, gpu)) continue;
     if (!tables_.StateAllows(look, gpu) || !((any_serves && gpu.assigned) || MayChoose(entry, gpu))) continue;
     if (home != kNoGpu && gpu.device == home) view.home = index;
     if (!AddOption(look, gpu, now, options) || index != entry.hold) continue;

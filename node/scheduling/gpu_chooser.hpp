@@ -43,7 +43,8 @@ class GpuChooser {
   [[nodiscard]] bool AnyPlace(bool hits_only) const;
   [[nodiscard]] bool IsBehindRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const;
-  [[nodiscard]] std::uint32_t MostRuns(const RequestEntry& entry) const;
+  [[nodiscard]] bool IsOwner(const RequestEntry& entry) const;
+  [[nodiscard]] std::uint32_t MostRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool MayChoose(const RequestEntry& entry, const Gpu& gpu) const;

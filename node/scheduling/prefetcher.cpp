@@ -57,6 +57,7 @@ void Prefetcher::ForgetDemand(ModelId id) {
 }
 
 Time Prefetcher::Decide(Time now, Bring bring) {
+  PrefetchOwned(now, bring);
   const Time again = PrefetchForeseen(now, bring);
   PrefetchAdopted(now, bring);
   PrefetchCopy(now, bring);
@@ -156,6 +157,27 @@ std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const 
     if (best->victims.empty()) break;
   }
   return best;
+}
+
+// Where a function owns a part of a GPU its model is there before its requests are. It takes the room of models that
+// no request waits for, and of none that is to stay itself.
+void Prefetcher::PrefetchOwned(Time now, Bring bring) {
+  if (tables_.owned.empty() || tables_.draining || !tables_.OneForAll()) return;
+  tables_.owned.ForEach([&](const ModelNumber& model, std::uint32_t device) {
+    const ModelId id = tables_.Find(model);
+    if (id == kNoModel || !tables_.models[id].adopted || !tables_.models[id].in_region) return;
+    for (const Gpu* gpu : tables_.gpus.by_index()) {
+      if (gpu == nullptr || gpu->device != device || gpu->worker != WorkerState::kReady) continue;
+      if (brought_for_owners_.contains({id, gpu->index})) continue;
+      const auto plan = PlanOn(id, *gpu, now);
+      const auto is_needed = [&](ModelId victim) {
+        return IsWanted(victim, *gpu) || tables_.owned.Keeps(tables_.NameOf(victim), device);
+      };
+      if (!plan || std::ranges::any_of(plan->victims, is_needed)) continue;
+      brought_for_owners_.emplace(id, gpu->index);
+      bring(id, *plan, Time::max());
+    }
+  });
 }
 
 // A function that was deployed will have requests, though how many is unknown: while there is free room, its

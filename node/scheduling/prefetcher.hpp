@@ -28,6 +28,8 @@ class Prefetcher {
       : tables_(tables), chooser_(chooser), victims_(victims) {}
 
   void NoteAdopted(ModelId model);
+  // Functions own other parts of GPUs than before, or a GPU has a new worker: their models come there.
+  void NoteOwners() { brought_for_owners_.clear(); }
   void NoteAsked(ModelId model, Time now);
   void NoteRun(Duration work, Time now);
   // Something has changed that may make one more copy of the model worth while.
@@ -53,6 +55,7 @@ class Prefetcher {
   [[nodiscard]] std::optional<PrefetchPlan> PlanCopy(ModelId model, double gain, const GpuList& quiet,
                                                      Time now) const;
   void PrefetchAdopted(Time now, Bring bring);
+  void PrefetchOwned(Time now, Bring bring);
   void PrefetchCopy(Time now, Bring bring);
 
   // foreseen_prefetch.cpp
@@ -66,6 +69,8 @@ class Prefetcher {
   const VictimPlanner& victims_;
   std::vector<ModelId> wanting_;  // may want a copy more, by what has changed since they were looked at
   std::deque<ModelId> adopted_;   // adopted since, and perhaps on no GPU
+  // Once each: a model that had to leave, or did not come, comes with its next request.
+  absl::btree_set<std::pair<ModelId, GpuIndex>> brought_for_owners_;
   absl::btree_set<std::pair<Time, ModelId>> foreseen_;  // may come from then on
   RecentRate computing_;                                // seconds of runs, on all GPUs
 };

@@ -18,6 +18,7 @@
 #include "node/scheduling/gpu_table.hpp"
 #include "node/scheduling/held_gpus.hpp"
 #include "node/scheduling/model_rows.hpp"
+#include "node/scheduling/owned_gpus.hpp"
 #include "node/scheduling/quota_pauses.hpp"
 #include "node/scheduling/scheduler_entries.hpp"
 #include "node/scheduling/scheduler_types.hpp"
@@ -66,6 +67,11 @@ struct SchedulerTables {
   [[nodiscard]] bool HasOwnPlace(const RequestEntry& entry) const {
     return entry.request.own_places && models[entry.model].prepared;
   }
+  // False: its function owns parts of other GPUs.
+  [[nodiscard]] bool MayRunOn(const RequestEntry& entry, const Gpu& gpu) const {
+    return owned.empty() || entry.request.profiled_on != kNoGpu ||
+           owned.MayRun(entry.request.function, entry.request.model, gpu.device);
+  }
   // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }
@@ -107,6 +113,7 @@ struct SchedulerTables {
   GpuTable gpus;
   HeldGpus held;
   QuotaPauses pauses;
+  OwnedGpus owned;
   std::size_t own_places_wanted = 0;  // requests that wait and have places of their own
   std::vector<std::vector<RequestEntry*>>
       pipelines;  // by GPU; in the order of dispatch, the requests of a batch among them

@@ -62,6 +62,18 @@ Consequences SwapScheduler::DescribeModel(const ModelNumber& name, Bytes weights
   return effects;
 }
 
+void SwapScheduler::SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts) {
+  SchedulerTables& tables = parts_.tables;
+  if (!tables.binding.late() || tables.policies.gpu.early_binding) return;
+  const auto activate = [&](const ModelNumber& model, std::uint32_t) {
+    if (const ModelId id = tables.Find(model); id != kNoModel) parts_.waiting.Activate(id);
+  };
+  tables.owned.ForEach(activate);
+  tables.owned.Set(function, std::move(parts));
+  tables.owned.ForEach(activate);
+  parts_.prefetcher.NoteOwners();
+}
+
 Consequences SwapScheduler::ForgetModel(const ModelNumber& name) {
   Consequences effects;
   const ModelId id = parts_.tables.Find(name);

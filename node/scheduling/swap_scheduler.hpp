@@ -61,6 +61,14 @@ class SwapScheduler : public SchedulerView {
   // A model whose host copy is on disk only, or on its way, keeps its requests waiting: nothing is dispatched
   // for it, and its requests delay no others. A described model is in the region until told otherwise.
   void SetInRegion(const ModelNumber& model, bool in_region);
+  // Replaces the parts of this node's GPUs that the function owns. Where models have a GPU for good by policy, it
+  // changes nothing.
+  void SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts);
+  // The function's instances there; 0: it owns no part of the GPU.
+  [[nodiscard]] std::uint32_t OwnedOn(const FunctionNumber& function, const ModelNumber& model,
+                                      GpuIndex gpu) const {
+    return parts_.tables.owned.InstancesOn(function, model, parts_.tables.gpus.at(gpu).device);
+  }
   // What a profile says of a model's runs; zero: nothing.
   void SetProfiled(const std::string& model, Duration run) { parts_.tables.costs.SetProfiled(model, run); }
   void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {

@@ -40,6 +40,9 @@ std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time no
     victims.push_back({tables_.policies.eviction(candidate), id, candidate.bytes});
     // Nothing bound goes, unless a model outgrew what was kept for it.
     if (!tables_.binding.late() && tables_.binding.Bound(id)) victims.back().rank.tier += kBoundTier;
+    // Nor does what is to stay, while anything else would do.
+    if (!tables_.owned.empty() && tables_.owned.Keeps(tables_.NameOf(id), gpu.device))
+      victims.back().rank.tier += kBoundTier;
   }
   return victims;
 }

@@ -52,6 +52,7 @@ Consequences WorkerChanges::Apply(const WorkerReady& ready, Time now) {
   tables_.gpus.WorkerUp(ready, resident, now);
   parts_.requests.EndUnplaceable(effects);
   parts_.waiting.ActivateAll();
+  parts_.prefetcher.NoteOwners();
   parts_.names.ForgetUnused();
   return effects;
 }

@@ -60,6 +60,11 @@ std::string ComputeLines(const proto::FunctionStatus& function, const proto::Adm
     Append(&out, "\nprecision  ", std::string(proto::Name(record.precision())));
   out += SharingLines(function);
   if (record.sharing().sm_partition() > 0) out += SmLines(record.sharing().sm_partition(), gpus);
+  for (const auto& place : record.places())
+    Append(&out, "\nowns       ", std::to_string(place.sms()), " % of the SMs for ",
+           std::to_string(place.quota()), " % of the time on ", Printable(place.node()), " GPU ",
+           std::to_string(place.gpu()));
+  if (!function.place_problem().empty()) Append(&out, "\nunplaced   ", Printable(function.place_problem()));
   if (record.run_limit_ns() > 0)
     Append(&out, "\nrun limit  ", FormatDuration(Duration(record.run_limit_ns())));
   return out;

@@ -65,7 +65,7 @@ TEST_F(Replicas, AFunctionWhoseLoadIsMoreThanItsNodesCanServeGetsMore) {
   world_.Run(seconds(5));
   const auto served = From(settled);
   EXPECT_EQ(served.failed, 0U);
-  EXPECT_EQ(served.nodes.size(), 4U);
+  EXPECT_GE(served.nodes.size(), 3U) << "two nodes cannot serve as much";
   EXPECT_GE(static_cast<double>(served.in_time), 0.99 * static_cast<double>(served.requests));
   EXPECT_EQ(world_.answers.size(), calls_);
 }

@@ -1,0 +1,74 @@
+#include "cluster/rectangles/rectangles.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/parts.hpp"
+
+namespace troupe::cluster {
+
+Rectangles::Seen Rectangles::Look() const {
+  return {parts_.catalogue.functions().revision(), parts_.members.table().version(),
+          parts_.copies.table().copies().changes()};
+}
+
+void Rectangles::Start() {
+  not_before_ = parts_.out.now() + parts_.settings.run_grace;
+}
+
+void Rectangles::Pulse() {
+  if (parts_.out.now() < not_before_ || placing_ || planned_ == Look()) return;
+  if (parts_.catalogue.functions().table().owners().empty()) {
+    problems_.clear();
+    planned_ = Look();
+    return;
+  }
+  placing_ = true;
+  parts_.mutations.Add(Placing());
+}
+
+absl::Status Rectangles::Validate(Placing& change) {
+  const auto& functions = parts_.catalogue.functions().table();
+  auto plan = PlanOwnership(functions, parts_.members.table(), parts_.copies.table().copies());
+  TellProblems(plan);
+  problems_ = std::move(plan.problems);
+  change.commands = std::move(plan.commands);
+  planned_ = Look();
+  return absl::OkStatus();
+}
+
+void Rectangles::TellProblems(const OwnershipPlan& plan) {
+  for (const auto& [version, why] : plan.problems) {
+    const auto before = problems_.find(version);
+    if (absl::IsUnavailable(why) || (before != problems_.end() && before->second == why)) continue;
+    parts_.out.Tell(
+        "manager", "instance-unplaced",
+        absl::StrCat("function '", version.first, "' version ", version.second, ": ", why.message()));
+  }
+}
+
+void Rectangles::Answer(const Placing& change, const absl::Status& status) {
+  placing_ = false;
+  if (!status.ok()) {
+    planned_.reset();
+    return;
+  }
+  for (const auto& command : change.commands) {
+    const auto owned = absl::StrJoin(
+        command.places(), ", ",
+        [](std::string* out, const proto::GpuPlace& place) { absl::StrAppend(out, Describe(place)); });
+    parts_.out.Tell(
+        "manager", "instances-placed",
+        absl::StrCat(Describe(command.key()), owned.empty() ? " owns no part of a GPU" : " owns ", owned));
+  }
+  // These commands are changes of functions themselves: they ask for no other plan.
+  if (planned_) std::get<0>(*planned_) = parts_.catalogue.functions().revision();
+}
+
+std::string Rectangles::ProblemOf(const proto::FunctionKey& key) const {
+  const auto found = problems_.find(VersionOf(key));
+  return found == problems_.end() ? std::string() : std::string(found->second.message());
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,48 @@
+// RECTANGLES: gives functions that request time on a GPU their rectangles, and takes them back, as nodes, functions and
+// copies come and go. What a function owns is part of its record, so that it outlives the manager, and every member
+// hears of it as of any other change of a function.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "cluster/records/mutation.hpp"
+#include "cluster/rectangles/ownership_plan.hpp"
+
+namespace troupe::cluster {
+
+struct Parts;
+
+class Rectangles {
+ public:
+  explicit Rectangles(Parts& parts) : parts_(parts) {}
+
+  void Start();
+  // Plans anew when something has changed that a plan looks at.
+  void Pulse();
+  // Why the function owns fewer rectangles than it has instances; empty: it does not.
+  [[nodiscard]] std::string ProblemOf(const proto::FunctionKey& key) const;
+
+  // --- mutations (records/mutations.hpp) ---
+  absl::Status Validate(Placing& change);
+  void Answer(const Placing& change, const absl::Status& status);
+
+ private:
+  // Revisions of the functions, the members and the copies.
+  using Seen = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+  [[nodiscard]] Seen Look() const;
+  void TellProblems(const OwnershipPlan& plan);
+
+  Parts& parts_;
+  std::optional<Seen> planned_;  // by the last plan; none: there is none, or it could not be stored
+  // After a start: what nodes that have not come back yet own stays theirs for so long.
+  Time not_before_{};
+  bool placing_ = false;  // a plan is on its way to the store
+  std::map<FunctionVersion, absl::Status> problems_;
+};
+
+}  // namespace troupe::cluster

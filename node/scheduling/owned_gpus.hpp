@@ -1,0 +1,72 @@
+// OWNED GPUS: which functions own a part of which GPUs of this node, as the manager has placed them. Their models stay
+// there, and their runs go to no other GPU of the node. Owned by the scheduler's tables.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "node/names.hpp"
+
+namespace troupe::node {
+
+class OwnedGpus {
+ public:
+  struct Part {
+    ModelNumber model{};  // of one of the function's versions
+    std::uint32_t device = 0;
+    std::uint32_t instances = 0;
+  };
+
+  // Replaces what all versions of the function own; nothing: they are bound late.
+  void Set(const FunctionNumber& function, std::vector<Part> parts) {
+    if (parts.empty()) {
+      owners_.erase(function);
+    } else {
+      owners_[function] = std::move(parts);
+    }
+  }
+  void Clear() { owners_.clear(); }
+  [[nodiscard]] bool empty() const { return owners_.empty(); }
+
+  // The function owns a part of some GPU for runs of this model.
+  [[nodiscard]] bool Owns(const FunctionNumber& function, const ModelNumber& model) const {
+    const auto owner = owners_.find(function);
+    return owner != owners_.end() &&
+           std::ranges::any_of(owner->second, [&](const Part& part) { return part.model == model; });
+  }
+  // False: it owns parts of GPUs for runs of this model, and none of this one.
+  [[nodiscard]] bool MayRun(const FunctionNumber& function, const ModelNumber& model,
+                            std::uint32_t device) const {
+    return !Owns(function, model) || InstancesOn(function, model, device) > 0;
+  }
+  // 0: it owns no part of the device.
+  [[nodiscard]] std::uint32_t InstancesOn(const FunctionNumber& function, const ModelNumber& model,
+                                          std::uint32_t device) const {
+    const auto owner = owners_.find(function);
+    if (owner == owners_.end()) return 0;
+    const auto part = std::ranges::find_if(
+        owner->second, [&](const Part& one) { return one.model == model && one.device == device; });
+    return part == owner->second.end() ? 0 : part->instances;
+  }
+  // Some function owns a part of the device for runs of this model.
+  [[nodiscard]] bool Keeps(const ModelNumber& model, std::uint32_t device) const {
+    return std::ranges::any_of(owners_, [&](const auto& owner) {
+      return std::ranges::any_of(
+          owner.second, [&](const Part& part) { return part.model == model && part.device == device; });
+    });
+  }
+  // `visit` is called with each model and each device on which it is to stay.
+  template <class Visit>
+  void ForEach(const Visit& visit) const {
+    for (const auto& [function, parts] : owners_)
+      for (const Part& part : parts) visit(part.model, part.device);
+  }
+
+ private:
+  absl::flat_hash_map<FunctionNumber, std::vector<Part>> owners_;
+};
+
+}  // namespace troupe::node
