@@ -16,7 +16,8 @@ constexpr Mechanisms kOurs{
     .links = gpu::LinkSharing::kDeadline, .runs = Turns::kDeadline, .swap_ahead = node::kDefaultSwapAhead};
 
 // Each is the default, but for what one experiment on placement and scaling does under this name.
-constexpr std::array<std::string_view, 1> kOfOneExperiment = {"time-sharing-replan"};
+constexpr std::array<std::string_view, 4> kOfOneExperiment = {"time-sharing-replan", "fast-scaler", "hpa",
+                                                              "oracle"};
 
 struct Mixed {
   std::string_view name;

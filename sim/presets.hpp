@@ -31,8 +31,8 @@ struct SimPreset {
 // Those of `troupe...` have the product's mechanisms. `torpor+links`, `torpor+order`, `torpor+prefetch`:
 // Torpor's policies with one of them: loads by deadline, runs by deadline, models as far ahead.
 // `torpor+links+order`: with two of them; `torpor+all`: with all. `fast`, `fast-bypass`, `time-sharing`, `exclusive`,
-// `racing`: the default with this policy of the slot `sharing`. `time-sharing-replan`: the default, but for
-// `fast-packing`. NotFound lists every preset.
+// `racing`: the default with this policy of the slot `sharing`. `time-sharing-replan`, `fast-scaler`, `hpa`,
+// `oracle`: the default, but in `fast-packing` and `fast-autoscaling`. NotFound lists every preset.
 [[nodiscard]] absl::StatusOr<SimPreset> FindSimPreset(std::string_view name);
 
 }  // namespace troupe::sim

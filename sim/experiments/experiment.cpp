@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 24> kTable = {{
+  static constexpr std::array<Experiment, 25> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -51,6 +51,9 @@ std::span<const Experiment> Experiments() {
        "instances"},
       {"fast-packing", "001, 5.4: GPUs for 4 ResNet, 2 RNNT and 2 BERT instances in each of 420 orders",
        &FastPacking, "instances"},
+      {"fast-autoscaling",
+       "001, 3.4.1 and 5.4: late requests and GPU seconds while the load of ResNet changes", &FastAutoscaling,
+       "load"},
   }};
   return kTable;
 }

@@ -73,7 +73,8 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastIsolation(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastMemory(const ExperimentOptions& options);
-// Of 001 on many GPUs, whose rectangles the manager's table gives away.
+// Of 001 on many GPUs, as cluster/rectangles and cluster/autoscaling decide.
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> FastAutoscaling(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastPacking(const ExperimentOptions& options);
 
 }  // namespace troupe::sim

@@ -35,6 +35,8 @@ pods to pack,RNNT,24,40,2,pods,5.4
 pods to pack,BERT,50,60,2,pods,5.4
 GPUs needed time sharing,mix,,,4,gpus,5.4
 GPUs needed FaST-Scheduler,mix,,,1,gpus,5.4
+SLO,ResNet,,,69,ms,5.4
+SLO violation bound,ResNet,,,1,pct,5.4
 """
 
 
@@ -267,6 +269,11 @@ ORDERS = {
     "fast-packing": (["--seeds", "1"], {"orders_on_one_gpu/{}": ["time-sharing", "fast", "troupe"],
                                         "mix/{}/gpus": ["troupe", "fast", "time-sharing-replan", "time-sharing"],
                                         "random/{}/gpus": ["troupe", "fast", "time-sharing-replan"]}),
+    "fast-autoscaling": (["--seeds", "1"], {"ramp/{}/late": ["troupe", "fast-scaler"],
+                                            "steps/{}/late": ["troupe", "fast-scaler"],
+                                            "crowd/{}/late": ["troupe", "fast-scaler", "hpa"],
+                                            "crowd/{}/gpu_s": ["oracle", "troupe", "hpa"],
+                                            "ramp/{}/gpu_s": ["oracle", "troupe", "hpa"]}),
 }
 
 
