@@ -289,7 +289,7 @@ TEST_F(Rectangles, NoMoreInstancesMoveThanAllowed) {
 }
 
 TEST_F(Rectangles, AFragmentedGpuIsMendedAndAGpuIsEmptiedWhenTheOthersHaveRoom) {
-  Use("replan", 2);
+  Use("replan", 2, {.fragmentation = 0.2});
   for (InstanceId id = 1; id <= 4; ++id) Place(Request(id, 100, 25));
   Place(Request(5, 100, 25));
   ASSERT_EQ(table->GpuOf(5), "gpu1");
@@ -303,13 +303,11 @@ TEST_F(Rectangles, AFragmentedGpuIsMendedAndAGpuIsEmptiedWhenTheOthersHaveRoom) 
 
   ASSERT_TRUE(table->Release(1).ok());
   ASSERT_TRUE(table->Release(3).ok());
-  // Two of 25 are left with holes of 25 on either side of one of them.
-  const double before = Gpu("gpu0").Fragmentation();
-  const auto mended = table->Replan();
-  if (before > ReplanLimits().fragmentation) {
-    EXPECT_THAT(mended, testing::SizeIs(1));
-  }
-  EXPECT_LE(Gpu("gpu0").Fragmentation(), ReplanLimits().fragmentation);
+  // Two of 25 are left, with a hole of 25 on one side of each.
+  EXPECT_EQ(Gpu("gpu0").Fragmentation(), 0.25);
+  EXPECT_THAT(table->Replan(), testing::SizeIs(1));
+  EXPECT_EQ(Gpu("gpu0").Fragmentation(), 0);
+  EXPECT_THAT(table->Replan(), IsEmpty());
 }
 
 }  // namespace
