@@ -78,7 +78,7 @@ void Parts::Hear(const Started& event) {
   members.Start();
   objects.Start();
   claims.Start();
-  rectangles.Start();
+  ownership.Start();
   commits.Add(BirthChanges(catalogue));
   deployments.On(event);
 }
@@ -89,13 +89,13 @@ void Parts::Pulse() {
   usage.Pulse();
   claims.TakeOver();
   machines.Provision();
-  rectangles.Pulse();
+  ownership.Pulse();
   profiling.Pulse();
   objects.Collect();
 }
 
 ManagerState Parts::State() const {
-  return {catalogue, members.table(), copies.table(), rectangles, out.events(), out.now()};
+  return {catalogue, members.table(), copies.table(), ownership, out.events(), out.now()};
 }
 
 Cluster::Cluster(ClusterSettings settings, Catalogue catalogue)

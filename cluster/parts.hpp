@@ -17,13 +17,13 @@
 #include "cluster/members/machines.hpp"
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
+#include "cluster/ownership/ownership.hpp"
 #include "cluster/profiling/profiling.hpp"
 #include "cluster/records/catalogue.hpp"
 #include "cluster/records/catalogue_changes.hpp"
 #include "cluster/records/commits.hpp"
 #include "cluster/records/mutations.hpp"
 #include "cluster/records/objects.hpp"
-#include "cluster/rectangles/rectangles.hpp"
 #include "cluster/runs/claims.hpp"
 #include "cluster/runs/run_changes.hpp"
 #include "cluster/runs/run_owners.hpp"
@@ -65,8 +65,8 @@ struct Parts {
   Claims claims{*this};
   Runs runs{*this};
   UnwrittenRuns unwritten{*this};
-  // rectangles/
-  Rectangles rectangles{*this};
+  // ownership/
+  Ownership ownership{*this};
   // profiling/
   Profiling profiling{*this};
   // admin/

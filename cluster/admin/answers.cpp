@@ -9,7 +9,7 @@
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
 #include "cluster/function_sharing.hpp"
-#include "cluster/rectangles/rectangles.hpp"
+#include "cluster/ownership/ownership.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -158,7 +158,7 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
   if (key.name().empty()) return reply;
   for (auto& function : *reply.mutable_functions()) {
     for (auto& setting : AppliedSettings(function.record())) *function.add_sharing() = std::move(setting);
-    function.set_place_problem(state.rectangles.ProblemOf(function.record().key()));
+    function.set_place_problem(state.ownership.ProblemOf(function.record().key()));
   }
   return reply;
 }

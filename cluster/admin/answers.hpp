@@ -15,13 +15,13 @@
 
 namespace troupe::cluster {
 
-class Rectangles;
+class Ownership;
 
 struct ManagerState {
   const Catalogue& catalogue;
   const MembershipTable& members;
   const PlacementTable& placement;
-  const Rectangles& rectangles;
+  const Ownership& ownership;
   const EventLog& events;
   Time now;
 };

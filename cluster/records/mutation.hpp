@@ -44,7 +44,7 @@ struct Updating {  // how a function shares its GPUs
   std::vector<proto::SetFunctionSharing> commands{};
 };
 
-// --- parts of GPUs that functions own (rectangles/rectangles.hpp) ---
+// --- parts of GPUs that functions own (ownership/ownership.hpp) ---
 struct Placing {
   std::vector<proto::SetFunctionPlaces> commands{};
 };

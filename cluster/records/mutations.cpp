@@ -20,7 +20,7 @@ struct Owner {
   Deployments& operator()(const Loading&) const { return parts.deployments; }
   VersionChanges& operator()(const Splitting&) const { return parts.versions; }
   SharingChanges& operator()(const Updating&) const { return parts.sharing; }
-  Rectangles& operator()(const Placing&) const { return parts.rectangles; }
+  Ownership& operator()(const Placing&) const { return parts.ownership; }
   WorkflowChanges& operator()(const SubmittingWorkflow&) const { return parts.workflows; }
   WorkflowChanges& operator()(const RemovingWorkflow&) const { return parts.workflows; }
   KeyChanges& operator()(const CreatingKey&) const { return parts.keys; }

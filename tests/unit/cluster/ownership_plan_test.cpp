@@ -1,4 +1,4 @@
-#include "cluster/rectangles/ownership_plan.hpp"
+#include "cluster/ownership/ownership_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cluster/rectangles/rectangles.hpp"
+#include "cluster/ownership/ownership.hpp"
 
 #include <utility>
 
@@ -8,16 +8,16 @@
 
 namespace troupe::cluster {
 
-Rectangles::Seen Rectangles::Look() const {
+Ownership::Seen Ownership::Look() const {
   return {parts_.catalogue.functions().revision(), parts_.members.table().version(),
           parts_.copies.table().copies().changes()};
 }
 
-void Rectangles::Start() {
+void Ownership::Start() {
   not_before_ = parts_.out.now() + parts_.settings.run_grace;
 }
 
-void Rectangles::Pulse() {
+void Ownership::Pulse() {
   if (parts_.out.now() < not_before_ || placing_ || planned_ == Look()) return;
   if (parts_.catalogue.functions().table().owners().empty()) {
     problems_.clear();
@@ -28,7 +28,7 @@ void Rectangles::Pulse() {
   parts_.mutations.Add(Placing());
 }
 
-absl::Status Rectangles::Validate(Placing& change) {
+absl::Status Ownership::Validate(Placing& change) {
   const auto& functions = parts_.catalogue.functions().table();
   auto plan = PlanOwnership(functions, parts_.members.table(), parts_.copies.table().copies());
   TellProblems(plan);
@@ -38,17 +38,16 @@ absl::Status Rectangles::Validate(Placing& change) {
   return absl::OkStatus();
 }
 
-void Rectangles::TellProblems(const OwnershipPlan& plan) {
+void Ownership::TellProblems(const OwnershipPlan& plan) {
   for (const auto& [version, why] : plan.problems) {
     const auto before = problems_.find(version);
     if (absl::IsUnavailable(why) || (before != problems_.end() && before->second == why)) continue;
-    parts_.out.Tell(
-        "manager", "instance-unplaced",
-        absl::StrCat("function '", version.first, "' version ", version.second, ": ", why.message()));
+    const auto function = absl::StrCat("function '", version.first, "' version ", version.second);
+    parts_.out.Tell("manager", "instance-unplaced", absl::StrCat(function, ": ", why.message()));
   }
 }
 
-void Rectangles::Answer(const Placing& change, const absl::Status& status) {
+void Ownership::Answer(const Placing& change, const absl::Status& status) {
   placing_ = false;
   if (!status.ok()) {
     planned_.reset();
@@ -58,15 +57,14 @@ void Rectangles::Answer(const Placing& change, const absl::Status& status) {
     const auto owned = absl::StrJoin(
         command.places(), ", ",
         [](std::string* out, const proto::GpuPlace& place) { absl::StrAppend(out, Describe(place)); });
-    parts_.out.Tell(
-        "manager", "instances-placed",
-        absl::StrCat(Describe(command.key()), owned.empty() ? " owns no part of a GPU" : " owns ", owned));
+    const auto now = owned.empty() ? std::string(" owns no part of a GPU") : absl::StrCat(" owns ", owned);
+    parts_.out.Tell("manager", "instances-placed", absl::StrCat(Describe(command.key()), now));
   }
   // These commands are changes of functions themselves: they ask for no other plan.
   if (planned_) std::get<0>(*planned_) = parts_.catalogue.functions().revision();
 }
 
-std::string Rectangles::ProblemOf(const proto::FunctionKey& key) const {
+std::string Ownership::ProblemOf(const proto::FunctionKey& key) const {
   const auto found = problems_.find(VersionOf(key));
   return found == problems_.end() ? std::string() : std::string(found->second.message());
 }

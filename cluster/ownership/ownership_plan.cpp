@@ -1,4 +1,4 @@
-#include "cluster/rectangles/ownership_plan.hpp"
+#include "cluster/ownership/ownership_plan.hpp"
 
 #include <algorithm>
 #include <set>
@@ -18,7 +18,7 @@ std::string NameOf(const std::string& node, std::uint32_t gpu) {
 }
 
 // One function's instances while a plan is made.
-struct Owner {
+struct Owning {
   const proto::FunctionRecord* record = nullptr;
   std::vector<InstanceId> instances{};
 };
@@ -34,10 +34,10 @@ class Planning {
     for (const FunctionVersion& version : functions_.owners())
       owners_.push_back({.record = &functions_.functions().at(version.first).at(version.second)});
     // What is owned comes first, so that nothing takes its place.
-    for (Owner& owner : owners_) KeepPlaces(owner);
-    for (Owner& owner : owners_) ResizePlaces(owner);
-    for (Owner& owner : owners_) AddPlaces(owner);
-    for (const Owner& owner : owners_) AddCommand(owner);
+    for (Owning& owner : owners_) KeepPlaces(owner);
+    for (Owning& owner : owners_) ResizePlaces(owner);
+    for (Owning& owner : owners_) AddPlaces(owner);
+    for (const Owning& owner : owners_) AddCommand(owner);
     return std::move(plan_);
   }
 
@@ -91,7 +91,7 @@ class Planning {
             .by_kind = SizesOf(record)};
   }
 
-  void KeepPlaces(Owner& owner) {
+  void KeepPlaces(Owning& owner) {
     const auto& record = *owner.record;
     const auto holders = copies_.HoldersOf(record.model_digest());
     for (const auto& place : record.places()) {
@@ -108,7 +108,7 @@ class Planning {
     }
   }
 
-  void ResizePlaces(Owner& owner) {
+  void ResizePlaces(Owning& owner) {
     const auto& record = *owner.record;
     const auto wanted = SizeOf(record).extent;
     std::erase_if(owner.instances, [&](InstanceId id) {
@@ -119,7 +119,7 @@ class Planning {
     });
   }
 
-  void AddPlaces(Owner& owner) {
+  void AddPlaces(Owning& owner) {
     const auto& record = *owner.record;
     while (owner.instances.size() < Wanted(record)) {
       auto request = RequestFor(record);
@@ -156,7 +156,7 @@ class Planning {
     return place;
   }
 
-  void AddCommand(const Owner& owner) {
+  void AddCommand(const Owning& owner) {
     proto::SetFunctionPlaces command;
     *command.mutable_key() = owner.record->key();
     for (const InstanceId id : owner.instances) *command.add_places() = PlaceOf(id);
@@ -174,7 +174,7 @@ class Planning {
   RectangleTable table_{PackingPolicy(), ReplanLimits{.steps = 2'000, .steps_of_choice = 200}};
   std::map<std::string, Place> places_;                   // by the GPU's name in the table
   std::map<std::string, std::vector<std::string>> open_;  // by node: its GPUs that may get instances
-  std::vector<Owner> owners_;
+  std::vector<Owning> owners_;
   InstanceId last_id_ = 0;
   OwnershipPlan plan_;
 };

@@ -1,4 +1,4 @@
-// RECTANGLES: gives functions that request time on a GPU their rectangles, and takes them back, as nodes, functions and
+// OWNERSHIP: gives functions that request time on a GPU their rectangles of GPUs, and takes them back, as nodes, functions and
 // copies come and go. What a function owns is part of its record, so that it outlives the manager, and every member
 // hears of it as of any other change of a function.
 #pragma once
@@ -10,16 +10,16 @@
 #include <tuple>
 
 #include "absl/status/status.h"
+#include "cluster/ownership/ownership_plan.hpp"
 #include "cluster/records/mutation.hpp"
-#include "cluster/rectangles/ownership_plan.hpp"
 
 namespace troupe::cluster {
 
 struct Parts;
 
-class Rectangles {
+class Ownership {
  public:
-  explicit Rectangles(Parts& parts) : parts_(parts) {}
+  explicit Ownership(Parts& parts) : parts_(parts) {}
 
   void Start();
   // Plans anew when something has changed that a plan looks at.
