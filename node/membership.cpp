@@ -33,6 +33,18 @@ void Membership::LearnPlaces(const cluster::ViewChange& change) {
   if (changed) parts_.decisions.Decide();
 }
 
+void Membership::DescribeOwned(proto::NodeDescription& node) const {
+  for (const auto& name : owners_) {
+    for (const auto& part : PartsOf(name)) {
+      auto& owned = *node.add_owned();
+      owned.set_function(name);
+      owned.set_gpu(part.device);
+      owned.set_instances(
+          parts_.scheduler.OwnedInstances(parts_.names.Function(name), part.model, part.device));
+    }
+  }
+}
+
 // What the function's versions own of this node's GPUs.
 std::vector<OwnedGpus::Part> Membership::PartsOf(const std::string& name) const {
   std::vector<OwnedGpus::Part> parts;

@@ -28,6 +28,7 @@ class Membership {
   [[nodiscard]] proto::NodeLoad Load() const;
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }  // 0: no manager was heard
   [[nodiscard]] const cluster::ClusterView& view() const { return view_; }
+  void DescribeOwned(proto::NodeDescription& node) const;
   // The last report for a join named the model.
   [[nodiscard]] bool Told(const std::string& digest) const { return told_.contains(digest); }
 

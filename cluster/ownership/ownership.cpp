@@ -1,5 +1,6 @@
 #include "cluster/ownership/ownership.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,20 @@ void Ownership::Start() {
   not_before_ = parts_.out.now() + parts_.settings.run_grace;
 }
 
+// Some function owns a part of a GPU of a node that has not been heard of since the start.
+bool Ownership::AwaitsNodes() const {
+  if (parts_.out.now() >= not_before_) return false;
+  const auto& functions = parts_.catalogue.functions().table();
+  return std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
+    const auto& places = functions.functions().at(version.first).at(version.second).places();
+    return std::ranges::any_of(places, [&](const proto::GpuPlace& place) {
+      return parts_.members.table().Find(place.node()) == nullptr;
+    });
+  });
+}
+
 void Ownership::Pulse() {
-  if (parts_.out.now() < not_before_ || placing_ || planned_ == Look()) return;
+  if (placing_ || planned_ == Look() || AwaitsNodes()) return;
   if (parts_.catalogue.functions().table().owners().empty()) {
     problems_.clear();
     planned_ = Look();

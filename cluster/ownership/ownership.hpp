@@ -35,11 +35,12 @@ class Ownership {
   // Revisions of the functions, the members and the copies.
   using Seen = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
   [[nodiscard]] Seen Look() const;
+  [[nodiscard]] bool AwaitsNodes() const;
   void TellProblems(const OwnershipPlan& plan);
 
   Parts& parts_;
   std::optional<Seen> planned_;  // by the last plan; none: there is none, or it could not be stored
-  // After a start: what nodes that have not come back yet own stays theirs for so long.
+  // After a start: what functions own of nodes that have not come back yet stays theirs for so long.
   Time not_before_{};
   bool placing_ = false;  // a plan is on its way to the store
   std::map<FunctionVersion, absl::Status> problems_;

@@ -87,7 +87,8 @@ void Dispatches::OrderRun(const HeldStart& start) {
     if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
     // Its instances on this GPU, of those that it has in the cluster.
     const auto owned =
-        parts_.scheduler.OwnedOn(parts_.names.Function(function->key().name()), dispatch.model, dispatch.gpu);
+        parts_.scheduler.OwnedInstances(parts_.names.Function(function->key().name()), dispatch.model,
+                                        parts_.settings.DeviceOf(dispatch.gpu));
     if (owned > 0) order.mutable_run()->mutable_sharing()->set_max_instances(owned);
   }
   if (!held->trial)

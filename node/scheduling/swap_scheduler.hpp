@@ -65,9 +65,9 @@ class SwapScheduler : public SchedulerView {
   // changes nothing.
   void SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts);
   // The function's instances there; 0: it owns no part of the GPU.
-  [[nodiscard]] std::uint32_t OwnedOn(const FunctionNumber& function, const ModelNumber& model,
-                                      GpuIndex gpu) const {
-    return parts_.tables.owned.InstancesOn(function, model, parts_.tables.gpus.at(gpu).device);
+  [[nodiscard]] std::uint32_t OwnedInstances(const FunctionNumber& function, const ModelNumber& model,
+                                             std::uint32_t device) const {
+    return parts_.tables.owned.InstancesOn(function, model, device);
   }
   // What a profile says of a model's runs; zero: nothing.
   void SetProfiled(const std::string& model, Duration run) { parts_.tables.costs.SetProfiled(model, run); }

@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 17>& AllPlanted() {
-  static constexpr std::array<PlantedName, 17> kAll = {{
+const std::array<PlantedName, 18>& AllPlanted() {
+  static constexpr std::array<PlantedName, 18> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -27,6 +27,7 @@ const std::array<PlantedName, 17>& AllPlanted() {
       {Planted::kUnchargedRun, "uncharged-run", "quotas"},
       {Planted::kSwappedMembers, "swapped-members", "requests"},
       {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
+      {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

@@ -27,6 +27,7 @@ enum class Planted {
   kUnchargedRun,    // workers charge no run to its function's quota
   kSwappedMembers,  // two requests of a batch get each other's outputs
   kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
+  kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
   kUnmended,         // a fault stays
 };
 struct PlantedName {
@@ -34,7 +35,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 17>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 18>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

@@ -26,12 +26,13 @@ bool Reopened(const proto::RunRecord& before, const proto::RunRecord& after) {
          after.start().SerializeAsString() == before.start().SerializeAsString();
 }
 
-// The same deployment, which shares its GPUs in another way.
+// The same deployment, which shares its GPUs in another way, or owns other parts of them.
 bool Updated(const std::string& before, const std::string& after) {
   proto::FunctionRecord first, second;
   if (!first.ParseFromString(before) || !second.ParseFromString(after)) return false;
   for (auto* record : {&first, &second}) {
     record->clear_sharing();
+    record->clear_places();
     record->clear_revision();
   }
   return first.SerializeAsString() == second.SerializeAsString();

@@ -9,6 +9,7 @@
 #include "sim/chaos/health.hpp"
 #include "sim/chaos/run_log.hpp"
 #include "sim/checkers/count_check.hpp"
+#include "sim/checkers/ownership_check.hpp"
 #include "sim/checkers/quota_check.hpp"
 #include "sim/checkers/run_check.hpp"
 #include "sim/checkers/run_limit_check.hpp"
@@ -130,6 +131,8 @@ class ScheduleRun {
         return cluster_.nodes().SwapMembers();
       case Planted::kForgottenUpdate:
         return clients_.updates().Misremember();
+      case Planted::kDisobeyedOwner:
+        return;  // by Nodes()
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -169,12 +172,15 @@ class ScheduleRun {
 
   void AskEverything() {
     std::set<std::string> there = {ClientLoad::kWorkflow};
-    clients_.operators().List([&](const AdminResult& result) {
+    const auto listed = std::make_shared<std::vector<proto::FunctionRecord>>();
+    clients_.operators().List([&there, this, listed](const AdminResult& result) {
       if (!result.reply) return Break("quiescence", "the manager did not list its functions");
       for (const auto& function : result.reply->functions()) there.insert(function.record().key().name());
       BreakAll("sharing", clients_.updates().Check(*result.reply));
+      for (const auto& function : result.reply->functions()) listed->push_back(function.record());
     });
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
+    BreakAll("ownership", CheckOwnership(*listed, Nodes()));
     auto names = clients_.operators().Names();
     names.push_back(ClientLoad::kWorkflow);
     std::vector<std::pair<std::uint64_t, bool>> asked;
@@ -183,6 +189,16 @@ class ScheduleRun {
         asked.emplace_back(clients_.requests().Ask(gateway, name, "", kLastTimeout), there.contains(name));
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLastTimeout + seconds(3));
     for (const auto& [request, expected] : asked) CheckLast(request, expected);
+  }
+
+  // What the nodes say of themselves.
+  [[nodiscard]] std::vector<proto::NodeDescription> Nodes() {
+    std::vector<proto::NodeDescription> nodes;
+    for (const auto& name : shape_.NodeNames()) {
+      nodes.push_back(cluster_.world().Describe(name));
+      if (options_.planted == Planted::kDisobeyedOwner) nodes.back().clear_owned();
+    }
+    return nodes;
   }
 
   void CheckLast(std::uint64_t request, bool expected) {

@@ -11,17 +11,18 @@ import numpy as np
 from harness import E2eTest, Load, main
 from harness.networks import scale
 from harness.shell import Shell
+from harness.waiting import eventually
 
 X = np.arange(4, dtype=np.float32).reshape(1, 4)
 RUN_SECONDS = 0.1  # on all SMs; no faster with more than 12 % of them
 
 
 class Sharing(E2eTest):
-    def serve(self, **options):
+    def serve(self, gpus=1, **options):
         profile = self.directory / "profile"
         profile.write_text(f"default {int(1000 * RUN_SECONDS)}ms 12%\n")
-        self.daemon = self.start("one", "all", gpus=1, compute="timed", profile=profile, measure="requests",
-                                 **options).wait_serving(gpus=1)
+        self.daemon = self.start("one", "all", gpus=gpus, compute="timed", profile=profile, measure="requests",
+                                 **options).wait_serving(gpus=gpus)
         self.http = self.daemon.http
         self.shell = Shell(self.daemon.address("manager"), self.directory)
 
@@ -71,6 +72,37 @@ class Sharing(E2eTest):
             answer = self.http.deploy("f", scale(2), f"?version=2&sm_partition=12&{query}")
             self.assertEqual(answer.code, 400, query)
         self.assertEqual(len(self.shell.json("function", "show", "f")["functions"]), 1)
+
+    def owned(self, name):
+        record = self.shell.json("function", "show", name)["functions"][0]["record"]
+        return [place.get("gpu", 0) for place in record.get("places", [])]
+
+    def owned_soon(self, name, instances):
+        """The GPUs on which it owns a part, once it has so many instances."""
+        eventually(lambda: len(self.owned(name)) == instances, f"{name} owns {instances} parts of GPUs")
+        return self.owned(name)
+
+    def test_a_function_that_requests_time_owns_a_gpu_over_a_restart(self):
+        self.serve(gpus=2)
+        for name, factor in (("a", 2), ("b", 3)):
+            self.http.deploy(name, scale(factor), "?sm_partition=100&quota_request=60").good()
+        first, second = self.owned_soon("a", 1), self.owned_soon("b", 1)
+        self.assertNotEqual(first, second, "60 % and 60 % of the time are more than one GPU has")
+        self.assertIn("owns       100 % of the SMs for 60 % of the time on one GPU", self.shell.text("function", "show", "a"))
+        load = Load(lambda: self.ask("a"), threads=2)
+        load.wait(4)
+        self.http.deploy("c", scale(4), "?sm_partition=100&quota_request=60").good()
+        eventually(lambda: "bound late" in self.shell.text("function", "show", "c"), "c says why it owns nothing")
+        self.ask("c")
+        self.shell.text("function", "update", "b", "--quota-request", "none")
+        self.owned_soon("b", 0)
+        self.assertEqual(self.owned_soon("c", 1), second)
+        load.wait(4)
+        load.stop()  # raises when a request failed
+        self.daemon.kill()
+        self.serve(gpus=2)
+        self.assertEqual((self.owned("a"), self.owned("c")), (first, second))
+        self.ask("a")
 
     def test_runtimes_of_one_gpu_go_by_one_gate(self):
         self.serve(isolation="function", runtimes=3)
