@@ -25,7 +25,11 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   // Members come whole, when anything has changed in them.
   if (update.members_size() > 0 || update.snapshot()) {
     members_.clear();
-    for (const proto::MemberRecord& record : update.members()) members_[record.name()] = record;
+    gpu_kinds_.clear();
+    for (const proto::MemberRecord& record : update.members()) {
+      members_[record.name()] = record;
+      AddGpuKinds(record, gpu_kinds_);
+    }
     change.members_changed = true;
   }
   if (update.workflows_listed()) {
@@ -33,6 +37,7 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
     for (const proto::WorkflowRecord& record : update.workflows())
       workflows_[record.spec().name()][VersionNumber(record.spec().version())] = record;
   }
+  profiles_.Apply(update);
   revision_ = update.revision();
   return change;
 }

@@ -1,4 +1,4 @@
-// CLUSTER VIEW: a member's copy of what the manager publishes (functions, members, workflows), kept by
+// CLUSTER VIEW: a member's copy of what the manager publishes (functions, members, workflows, profiles), kept by
 // applying ClusterUpdates; where models are, the nodes' grants say. The member that joined owns it: router,
 // gateway.
 #pragma once
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/function_table.hpp"
+#include "cluster/profiled_runs.hpp"
 #include "proto/cluster.pb.h"
 
 namespace troupe::cluster {
@@ -36,12 +37,20 @@ class ClusterView {
   // An empty version asks for the newest. Null: there is none.
   [[nodiscard]] const proto::WorkflowRecord* FindWorkflow(const std::string& name,
                                                           const std::string& version) const;
+  [[nodiscard]] const ProfiledRuns& profiles() const { return profiles_; }
+  // How long a run of the function takes by its profiles, on the kind of GPU of the cluster's nodes on which it is the
+  // shortest: a request that is too late for that is too late for all. Zero: not every kind has a profile that says.
+  [[nodiscard]] Duration ProfiledRun(const proto::FunctionRecord& function, std::uint32_t batch) const {
+    return profiles_.empty() ? Duration::zero() : profiles_.ShortestRun(function, batch, gpu_kinds_);
+  }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:
   FunctionTable functions_;
   std::map<std::string, proto::MemberRecord> members_;
+  GpuKinds gpu_kinds_;  // of the members
   Workflows workflows_;
+  ProfiledRuns profiles_;
   std::uint64_t revision_ = 0;
 };
 

@@ -121,6 +121,7 @@ class Router : public RouterSelf::base, public RouterClient {
     request.percentile = record.slo().percentile();
     request.timeout = Duration(message.timeout_ns());
     request.bytes = InlineBytes(message);
+    request.profiled_run = view_->ProfiledRun(record, cluster::BatchOf(record, message.inputs()));
     const auto now = Now(this);
     if (const auto admission = table_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);

@@ -26,10 +26,11 @@ struct RouterRequest {
   std::string version{};
   std::string model{};
   std::uint32_t priority = 0;
-  Duration deadline{};    // the function's SLO, from arrival; zero: none
-  double percentile = 0;  // of the SLO; 0: the default
-  Duration timeout{};     // the client's expiry, from arrival; zero: the router's default
-  Bytes bytes{};          // inline input bytes
+  Duration deadline{};      // the function's SLO, from arrival; zero: none
+  double percentile = 0;    // of the SLO; 0: the default
+  Duration timeout{};       // the client's expiry, from arrival; zero: the router's default
+  Bytes bytes{};            // inline input bytes
+  Duration profiled_run{};  // by the profiles of its model; zero: none says, and what was learned counts
 };
 
 enum class RequestPlace { kQueued, kPaused, kSent };

@@ -15,7 +15,9 @@ void RequestOrder::Begin(RequestEntry& entry, Time now) {
   entry.key = MakeOrderingKey(
       ordering_, {.priority = request.priority, .arrival = now, .deadline = entry.deadline}, next_++);
   if (!late_) return;
-  entry.latest = LatestBegin(entry.deadline, costs_.RunTime(request.model), now);
+  const auto run =
+      request.profiled_run > Duration::zero() ? request.profiled_run : costs_.RunTime(request.model);
+  entry.latest = LatestBegin(entry.deadline, run, now);
   if (entry.deadline != Time::max() && late_->Yields(request.function)) entry.key = LateKey(entry.key);
 }
 

@@ -1,67 +1,29 @@
 #include "node/profiling/model_profiles.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "node/parts.hpp"
 #include "proto/gpu_instances.hpp"
-#include "proto/open_dimension.hpp"
 
 namespace troupe::node {
 
-namespace {
-
-// The open leading dimension of its inputs; a function without one answers one request by each run.
-std::uint32_t BatchOf(const proto::FunctionRecord& function, const proto::SubmitRequest& request) {
-  for (const auto& spec : function.inputs()) {
-    if (!proto::LeadingIsOpen(spec)) continue;
-    for (const auto& input : request.inputs())
-      if (input.spec().name() == spec.name() && !input.spec().shape().empty() && input.spec().shape(0) > 0)
-        return static_cast<std::uint32_t>(std::min<std::int64_t>(input.spec().shape(0), 1 << 20));
-  }
-  return 1;
-}
-
-}  // namespace
-
-bool ModelProfiles::IsOfOurKind(const std::string& kind) const {
-  return std::ranges::all_of(parts_.settings.gpus, [&](const auto& gpu) { return gpu.kind == kind; });
+std::string ModelProfiles::OurKind() const {
+  const auto& gpus = parts_.settings.gpus;
+  if (gpus.empty()) return {};
+  const auto& kind = gpus.front().kind;
+  return std::ranges::all_of(gpus, [&](const auto& gpu) { return gpu.kind == kind; }) ? kind : std::string();
 }
 
 void ModelProfiles::Learn(const proto::ClusterUpdate& update) {
   std::set<std::string> changed;
-  if (update.snapshot()) {
-    for (const auto& [key, profile] : profiles_) changed.insert(key.first);
-    profiles_.clear();
-  }
-  for (const auto& profile : update.profiles()) {
-    if (!IsOfOurKind(profile.gpu_kind())) continue;
-    Keep(profile);
-    changed.insert(profile.model_digest());
-  }
-  for (const auto& function : update.functions())
-    if (profiles_.contains({function.model_digest(), function.precision()}))
-      changed.insert(function.model_digest());
+  if (update.snapshot()) changed = told_;
+  const auto kind = OurKind();
+  for (const auto& profile : update.profiles())
+    if (profile.gpu_kind() == kind) changed.insert(profile.model_digest());
+  if (!parts_.membership.view().profiles().empty())
+    for (const auto& function : update.functions()) changed.insert(function.model_digest());
   for (const auto& digest : changed) Tell(digest);
-}
-
-void ModelProfiles::Keep(const proto::FunctionProfile& profile) {
-  RunProfile kept;
-  // The time of a run does not depend on the quota; the figures of the largest one are taken.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> quotas;
-  for (const auto& row : profile.rows()) {
-    if (row.state() == proto::PROFILE_ROW_FAILED || row.run_ns() <= 0) continue;
-    auto& quota = quotas[{row.sm_partition(), row.batch()}];
-    if (row.quota_limit() < quota) continue;
-    quota = row.quota_limit();
-    kept.Add(row.sm_partition(), row.batch(), Duration(row.run_ns()));
-  }
-  const Key key{profile.model_digest(), profile.precision()};
-  if (kept.empty())
-    profiles_.erase(key);
-  else
-    profiles_[key] = std::move(kept);
 }
 
 void ModelProfiles::Tell(const std::string& digest) {
@@ -85,17 +47,20 @@ void ModelProfiles::Tell(const std::string& digest) {
     }
   }
   parts_.scheduler.SetProfiled(digest, run);
+  if (run > Duration::zero())
+    told_.insert(digest);
+  else
+    told_.erase(digest);
 }
 
 Duration ModelProfiles::RunTimeOf(const proto::FunctionRecord& function, std::uint32_t batch) const {
-  const auto it = profiles_.find({function.model_digest(), function.precision()});
-  if (it == profiles_.end()) return {};
-  return it->second.RunTime(proto::SmPercentOf(function.sharing()), batch).value_or(Duration::zero());
+  return parts_.membership.view().profiles().RunTime(function, batch, OurKind());
 }
 
 Duration ModelProfiles::RunTimeOf(const proto::FunctionRecord& function,
                                   const proto::SubmitRequest& request) const {
-  return profiles_.empty() ? Duration::zero() : RunTimeOf(function, BatchOf(function, request));
+  if (parts_.membership.view().profiles().empty()) return {};
+  return RunTimeOf(function, cluster::BatchOf(function, request.inputs()));
 }
 
 }  // namespace troupe::node

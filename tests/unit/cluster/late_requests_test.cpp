@@ -29,13 +29,15 @@ class LateRequests : public testing::Test {
     Admit(2, 1000, 0);
     (void)Then(10);
   }
-  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms, const std::string& function = "m") {
+  void Admit(std::uint64_t sequence, int deadline_ms, int now_ms, const std::string& function = "m",
+             Duration profiled = {}) {
     RouterRequest request;
     request.sequence = sequence;
     request.model = "m";
     request.function = function;
     request.version = "1";
     request.deadline = milliseconds(deadline_ms);
+    request.profiled_run = profiled;
     ASSERT_TRUE(table_.Admit(request, At(now_ms)).status.ok());
   }
   // The request that is sent when the one under way has been served.
@@ -62,6 +64,16 @@ TEST_F(LateRequests, WhatCanStillEndInTimeGoesFirst) {
   Admit(3, 50, 10);
   Admit(4, 100, 10);
   EXPECT_EQ(Then(40), 3u);
+}
+
+TEST_F(LateRequests, WhatAProfileSaysOfItsRunCountsForMoreThanWhatWasLearned) {
+  Admit(3, 50, 10, "m", milliseconds(40));
+  Admit(4, 100, 10);
+  EXPECT_EQ(Then(21), 4u);  // 3 is due at 60, and takes 40
+  EXPECT_EQ(Then(30), 3u);
+  Admit(5, 50, 40, "m", milliseconds(1));
+  Admit(6, 100, 40);
+  EXPECT_EQ(Then(88), 5u);  // 5 is due at 90
 }
 
 TEST_F(LateRequests, WithoutADeadlineNothingIsLate) {

@@ -1,0 +1,72 @@
+#include "cluster/profiled_runs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/gpu_instances.hpp"
+#include "proto/open_dimension.hpp"
+
+namespace troupe::cluster {
+
+void AddGpuKinds(const proto::MemberRecord& member, GpuKinds& kinds) {
+  if (member.kind() != proto::MEMBER_NODE || member.state() == proto::MEMBER_LEFT) return;
+  for (const auto& gpu : member.gpus()) kinds.insert(gpu.kind());
+}
+
+std::uint32_t BatchOf(const proto::FunctionRecord& function,
+                      const google::protobuf::RepeatedPtrField<proto::Tensor>& inputs) {
+  for (const auto& spec : function.inputs()) {
+    if (!proto::LeadingIsOpen(spec)) continue;
+    for (const auto& input : inputs)
+      if (input.spec().name() == spec.name() && !input.spec().shape().empty() && input.spec().shape(0) > 0)
+        return static_cast<std::uint32_t>(std::min<std::int64_t>(input.spec().shape(0), 1 << 20));
+  }
+  return 1;
+}
+
+void ProfiledRuns::Apply(const proto::ClusterUpdate& update) {
+  if (update.snapshot()) profiles_.clear();
+  for (const auto& profile : update.profiles()) Keep(profile);
+}
+
+void ProfiledRuns::Keep(const proto::FunctionProfile& profile) {
+  RunProfile runs;
+  // The time of a run does not depend on the quota; the figures of the largest one are taken.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> quotas;
+  for (const auto& row : profile.rows()) {
+    if (row.state() == proto::PROFILE_ROW_FAILED || row.run_ns() <= 0) continue;
+    auto& quota = quotas[{row.sm_partition(), row.batch()}];
+    if (row.quota_limit() < quota) continue;
+    quota = row.quota_limit();
+    runs.Add(row.sm_partition(), row.batch(), Duration(row.run_ns()));
+  }
+  const Key key{profile.model_digest(), profile.precision(), profile.gpu_kind()};
+  if (runs.empty()) {
+    profiles_.erase(key);
+    return;
+  }
+  profiles_[key] = {std::make_shared<const RunProfile>(std::move(runs)), profile.revision()};
+  if (profiles_.size() <= kMost) return;
+  profiles_.erase(
+      std::ranges::min_element(profiles_, {}, [](const auto& one) { return one.second.revision; }));
+}
+
+Duration ProfiledRuns::RunTime(const proto::FunctionRecord& function, std::uint32_t batch,
+                               const std::string& kind) const {
+  const auto it = profiles_.find({function.model_digest(), function.precision(), kind});
+  if (it == profiles_.end()) return {};
+  return it->second.runs->RunTime(proto::SmPercentOf(function.sharing()), batch).value_or(Duration::zero());
+}
+
+Duration ProfiledRuns::ShortestRun(const proto::FunctionRecord& function, std::uint32_t batch,
+                                   const GpuKinds& kinds) const {
+  Duration shortest{};
+  for (const auto& kind : kinds) {
+    const auto run = RunTime(function, batch, kind);
+    if (run == Duration::zero()) return {};
+    if (shortest == Duration::zero() || run < shortest) shortest = run;
+  }
+  return shortest;
+}
+
+}  // namespace troupe::cluster
