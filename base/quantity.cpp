@@ -49,6 +49,7 @@ std::string ExactSize(std::uint64_t bytes) {
 
 std::optional<std::uint64_t> ParseQuantity(std::string_view text, const Quantity& quantity) {
   if (text == quantity.none) return 0;
+  if (!quantity.automatic.empty() && text == quantity.automatic) return kAutomatic;
   const auto value = quantity.unit == kBytes     ? ParseSize(text)
                      : quantity.unit == kPercent ? ParseWhole(WithoutPercentSign(text))
                                                  : ParseWhole(text);
@@ -57,6 +58,7 @@ std::optional<std::uint64_t> ParseQuantity(std::string_view text, const Quantity
 
 std::string FormatQuantity(std::uint64_t value, const Quantity& quantity) {
   if (value == 0) return std::string(quantity.none);
+  if (value == kAutomatic) return std::string(quantity.automatic);
   if (quantity.unit == kBytes) return ExactSize(value);
   return absl::StrCat(value, std::string(quantity.unit));
 }
@@ -66,7 +68,9 @@ std::string ExpectedOf(const Quantity& quantity) {
                       : quantity.unit == kPercent
                           ? absl::StrCat("a whole number of percent from 1 to ", quantity.most)
                           : absl::StrCat("a whole number from 1 to ", quantity.most);
-  return absl::StrCat(number, ", or '", std::string(quantity.none), "'");
+  const auto none = absl::StrCat("'", std::string(quantity.none), "'");
+  if (quantity.automatic.empty()) return absl::StrCat(number, ", or ", none);
+  return absl::StrCat(number, ", or ", none, ", or '", std::string(quantity.automatic), "'");
 }
 
 }  // namespace troupe

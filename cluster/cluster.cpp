@@ -91,6 +91,7 @@ void Parts::Pulse() {
   machines.Provision();
   ownership.Pulse();
   profiling.Pulse();
+  sharing.Follow();
   objects.Collect();
 }
 

@@ -23,20 +23,14 @@ std::string Format(const proto::SharingField& field, std::uint64_t value) {
   return FormatQuantity(value, QuantityOf(field));
 }
 
+static_assert(kAutomatic == proto::kFromProfile);
+
 std::optional<std::string> ClosedDimension(const char* what, const Specs& specs) {
   for (const auto& spec : specs)
     if (!proto::LeadingIsOpen(spec))
       return absl::StrCat("its ", what, " '", spec.name(), "' has the shape [",
                           absl::StrJoin(spec.shape(), ", "), "], whose leading dimension is not open");
   return std::nullopt;
-}
-
-// Why one run cannot answer several requests; nothing when it can.
-std::optional<std::string> WhyUnbatched(const proto::FunctionRecord& record) {
-  if (!record.state().empty()) return "it keeps state, and a run goes on from the state of the run before it";
-  if (record.inputs().empty()) return "its model has no inputs that could be joined";
-  if (auto why = ClosedDimension("input", record.inputs())) return why;
-  return ClosedDimension("output", record.outputs());
 }
 
 absl::Status ValidateMemory(const proto::FunctionRecord& record) {
@@ -83,22 +77,53 @@ Default DefaultOf(std::string_view setting, const proto::FunctionRecord& record)
   return {0, "each node decides"};
 }
 
-proto::AppliedSetting AppliedOf(const proto::SharingField& field, const proto::FunctionRecord& record) {
+proto::AppliedSetting AppliedOf(const proto::SharingField& field, const proto::FunctionRecord& record,
+                                const ProfiledValues& profiled) {
   proto::AppliedSetting applied;
   applied.set_name(std::string(field.name));
-  if (const auto declared = field.get(record.sharing()); declared > 0) {
-    applied.set_value(declared);
-    applied.set_source(proto::AppliedSetting::DECLARED);
+  const auto value = field.get(record.sharing());
+  const bool left = proto::Declared(record.sharing(), field) == proto::kFromProfile;
+  std::string said;  // by the profiles
+  if (left) {
+    const auto now = profiled.find(field.name);
+    const bool applies = now != profiled.end() && now->second.value == value;
+    said = applies ? now->second.reason : "what the profiles say now does not apply yet";
+  }
+  if (value > 0) {
+    applied.set_value(value);
+    applied.set_source(left ? proto::AppliedSetting::PROFILED : proto::AppliedSetting::DECLARED);
+    applied.set_reason(std::move(said));
     return applied;
   }
-  auto otherwise = DefaultOf(field.name, record);
+  const auto otherwise = DefaultOf(field.name, record);
   applied.set_value(otherwise.value);
   applied.set_source(proto::AppliedSetting::DEFAULT);
-  applied.set_reason(std::move(otherwise.reason));
+  applied.set_reason(left
+                         ? absl::StrCat(otherwise.reason, " (", std::string(field.automatic), ": ", said, ")")
+                         : otherwise.reason);
   return applied;
 }
 
+// "24%"; "auto", or "auto (24%)", when it was left to the profiles.
+std::string DescribeSetting(const proto::SharingField& field, const proto::GpuSharing& sharing) {
+  const auto declared = proto::Declared(sharing, field);
+  const auto value = field.get(sharing);
+  if (declared != proto::kFromProfile || value == 0) return Format(field, declared);
+  return absl::StrCat(Format(field, declared), " (", Format(field, value), ")");
+}
+
 }  // namespace
+
+std::optional<std::string> WhyUnbatched(const proto::FunctionRecord& record) {
+  if (!record.state().empty()) return "it keeps state, and a run goes on from the state of the run before it";
+  if (record.inputs().empty()) return "its model has no inputs that could be joined";
+  if (auto why = ClosedDimension("input", record.inputs())) return why;
+  return ClosedDimension("output", record.outputs());
+}
+
+std::uint64_t MostShare(const proto::GpuSharing& sharing) {
+  return 100 / std::max<std::uint64_t>(1, sharing.max_instances());
+}
 
 absl::Status ValidateSharing(const proto::FunctionRecord& record) {
   if (const auto fault = proto::FaultIn(record.sharing())) return absl::InvalidArgumentError(fault->why);
@@ -118,22 +143,27 @@ absl::StatusOr<proto::GpuSharing> SharingAfter(const proto::FunctionRecord& reco
       return absl::InvalidArgumentError(absl::StrCat("there is no setting '", name,
                                                      "' that an update could change; ", "there are ",
                                                      proto::SharingFieldNames()));
-    field->set(sharing, field->get(wish.sharing()));
+    proto::Declare(sharing, *field, proto::Declared(wish.sharing(), *field));
   }
+  // What a profile said gives way to what was declared; what it says beside that is found next.
+  const auto& share = *proto::FindSharingField("sm_partition");
+  if (proto::Declared(sharing, share) == proto::kFromProfile)
+    share.set(sharing, std::min(share.get(sharing), MostShare(sharing)));
   return sharing;
 }
 
-std::vector<proto::AppliedSetting> AppliedSettings(const proto::FunctionRecord& record) {
+std::vector<proto::AppliedSetting> AppliedSettings(const proto::FunctionRecord& record,
+                                                   const ProfiledValues& profiled) {
   std::vector<proto::AppliedSetting> settings;
-  for (const auto& field : proto::kSharingFields) settings.push_back(AppliedOf(field, record));
+  for (const auto& field : proto::kSharingFields) settings.push_back(AppliedOf(field, record, profiled));
   return settings;
 }
 
 std::string DescribeSharing(const proto::GpuSharing& sharing) {
   std::vector<std::string> settings;
   for (const auto& field : proto::kSharingFields)
-    if (const auto value = field.get(sharing); value > 0)
-      settings.push_back(absl::StrCat(std::string(field.name), " ", Format(field, value)));
+    if (proto::Declared(sharing, field) > 0)
+      settings.push_back(absl::StrCat(std::string(field.name), " ", DescribeSetting(field, sharing)));
   return settings.empty() ? "no setting" : absl::StrJoin(settings, ", ");
 }
 
@@ -142,7 +172,7 @@ std::string DescribeUpdate(const proto::UpdateFunction& wish) {
   for (const auto& field : proto::kSharingFields)
     if (std::find(wish.settings().begin(), wish.settings().end(), field.name) != wish.settings().end())
       settings.push_back(
-          absl::StrCat(std::string(field.name), " ", Format(field, field.get(wish.sharing()))));
+          absl::StrCat(std::string(field.name), " ", Format(field, proto::Declared(wish.sharing(), field))));
   return settings.empty() ? "no setting" : absl::StrJoin(settings, ", ");
 }
 

@@ -51,6 +51,8 @@ void FunctionTable::Count(const proto::FunctionRecord& record) {
   use.with_state += state ? 1 : 0;
   use.loaded_with_state += record.loaded() && state ? 1 : 0;
   if (record.share_percent() > 0) ++sharers_[record.key().name()];
+  if (!record.sharing().from_profile().empty())
+    profile_followers_.emplace(record.key().name(), VersionNumber(record.key().version()));
 }
 
 void FunctionTable::Uncount(const proto::FunctionRecord& record) {
@@ -60,8 +62,10 @@ void FunctionTable::Uncount(const proto::FunctionRecord& record) {
   }
   const auto it = models_.find(record.model_digest());
   ModelUse& use = it->second;
-  use.functions.erase(VersionOf(record.key()));
-  owners_.erase(VersionOf(record.key()));
+  const FunctionVersion key = VersionOf(record.key());
+  profile_followers_.erase(key);
+  owners_.erase(key);
+  use.functions.erase(key);
   if (use.functions.empty()) {
     models_.erase(it);
     return;
@@ -97,6 +101,7 @@ void FunctionTable::Clear() {
   models_.clear();
   sharers_.clear();
   owners_.clear();
+  profile_followers_.clear();
   size_ = 0;
 }
 

@@ -63,6 +63,8 @@ class FunctionTable {
   [[nodiscard]] const std::map<std::string, ModelUse>& models() const { return models_; }
   // Records that request time on a GPU, or own a part of one.
   [[nodiscard]] const std::set<FunctionVersion>& owners() const { return owners_; }
+  // The records that leave settings to the profiles of their model (GpuSharing.from_profile), by name and number.
+  [[nodiscard]] const std::set<FunctionVersion>& profile_followers() const { return profile_followers_; }
 
  private:
   void Count(const proto::FunctionRecord& record);
@@ -74,6 +76,7 @@ class FunctionTable {
   std::map<std::string, std::uint32_t>
       sharers_;  // by function: how many of its versions have a share; none with 0
   std::set<FunctionVersion> owners_;
+  std::set<FunctionVersion> profile_followers_;
   std::size_t size_ = 0;
 };
 

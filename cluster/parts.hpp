@@ -18,6 +18,7 @@
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
 #include "cluster/ownership/ownership.hpp"
+#include "cluster/profiling/profile_removals.hpp"
 #include "cluster/profiling/profiling.hpp"
 #include "cluster/records/catalogue.hpp"
 #include "cluster/records/catalogue_changes.hpp"
@@ -69,6 +70,7 @@ struct Parts {
   Ownership ownership{*this};
   // profiling/
   Profiling profiling{*this};
+  ProfileRemovals profile_removals{*this};
   // admin/
   Audit audit{*this};
   Admin admin{*this};

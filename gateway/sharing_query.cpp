@@ -16,7 +16,7 @@ absl::StatusOr<bool> ReadSetting(const std::string& key, const std::string& valu
   if (!number)
     return absl::InvalidArgumentError(
         Cat("query parameter '", key, "' is '", value, "'; it is ", ExpectedOf(quantity)));
-  field->set(sharing, *number);
+  proto::Declare(sharing, *field, *number);
   return true;
 }
 

@@ -1,5 +1,7 @@
 #include "proto/gpu_sharing.hpp"
 
+#include <algorithm>
+
 namespace troupe::proto {
 
 namespace {
@@ -8,7 +10,28 @@ std::string OutOfRange(const SharingField& field, std::uint64_t value) {
   const auto unit = field.unit == "%" ? std::string(" %") : std::string();
   return std::string(field.name) + " is " + std::to_string(value) + unit + "; give 1 to " +
          std::to_string(field.most) + (field.unit == "%" ? " percent" : "") + ", or '" +
-         std::string(field.none) + "'";
+         std::string(field.none) + "'" +
+         (field.automatic.empty() ? std::string() : ", or '" + std::string(field.automatic) + "'");
+}
+
+std::optional<SharingFault> FaultInLeft(const GpuSharing& sharing) {
+  const auto& left = sharing.from_profile();
+  for (const auto& name : left) {
+    const auto* field = FindSharingField(name);
+    if (field == nullptr)
+      return SharingFault{
+          kSharingFields.front().name,
+          "a setting is left to the profiles that does not exist; there are " + SharingFieldNames()};
+    if (field->automatic.empty())
+      return SharingFault{field->name, std::string(field->name) +
+                                           " is left to the profiles of the model, and they do not say it; "
+                                           "give a value, or '" +
+                                           std::string(field->none) + "'"};
+    if (std::count(left.begin(), left.end(), name) > 1)
+      return SharingFault{field->name,
+                          std::string(field->name) + " is left to the profiles twice; name it once"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -28,7 +51,31 @@ std::string SharingFieldNames() {
   return names;
 }
 
+std::uint64_t Declared(const GpuSharing& sharing, const SharingField& field) {
+  const auto& left = sharing.from_profile();
+  return std::find(left.begin(), left.end(), field.name) == left.end() ? field.get(sharing) : kFromProfile;
+}
+
+void Declare(GpuSharing& sharing, const SharingField& field, std::uint64_t value) {
+  auto& left = *sharing.mutable_from_profile();
+  const auto found = std::find(left.begin(), left.end(), field.name);
+  if (value == kFromProfile && found != left.end()) return;
+  field.set(sharing, value == kFromProfile ? 0 : value);
+  if (value == kFromProfile)
+    left.Add(std::string(field.name));
+  else if (found != left.end())
+    left.erase(found);
+}
+
+GpuSharing Declarations(const GpuSharing& sharing) {
+  GpuSharing declared = sharing;
+  for (const auto& field : kSharingFields)
+    if (Declared(sharing, field) == kFromProfile) field.set(declared, 0);
+  return declared;
+}
+
 std::optional<SharingFault> FaultIn(const GpuSharing& sharing) {
+  if (auto fault = FaultInLeft(sharing)) return fault;
   for (const auto& field : kSharingFields)
     if (field.get(sharing) > field.most)
       return SharingFault{field.name, OutOfRange(field, field.get(sharing))};

@@ -13,12 +13,13 @@
 namespace troupe::proto {
 
 // One setting. As a text it is a Quantity (base/quantity.hpp) of this unit, with this largest value, and with this word
-// for 0, which means that nothing was said.
+// for 0, which means that nothing was said. A setting that profiles can say has a word that leaves it to them.
 struct SharingField {
   std::string_view name;
   std::string_view unit;
   std::uint64_t most;
   std::string_view none;
+  std::string_view automatic;  // "": no profile says it
   std::uint64_t (*get)(const GpuSharing&);
   void (*set)(GpuSharing&, std::uint64_t);
 };
@@ -28,22 +29,22 @@ inline constexpr std::uint64_t kMostInstances = 16;
 inline constexpr std::uint64_t kMostBatch = 128;
 
 inline constexpr std::array<SharingField, 6> kSharingFields = {{
-    {"sm_partition", "%", 100, "all",
+    {"sm_partition", "%", 100, "all", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.sm_partition(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_sm_partition(static_cast<std::uint32_t>(value)); }},
-    {"quota_request", "%", 100, "none",
+    {"quota_request", "%", 100, "none", "",
      [](const GpuSharing& from) -> std::uint64_t { return from.quota_request(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_quota_request(static_cast<std::uint32_t>(value)); }},
-    {"quota_limit", "%", 100, "none",
+    {"quota_limit", "%", 100, "none", "",
      [](const GpuSharing& from) -> std::uint64_t { return from.quota_limit(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_quota_limit(static_cast<std::uint32_t>(value)); }},
-    {"gpu_mem", "B", INT64_MAX, "none",
+    {"gpu_mem", "B", INT64_MAX, "none", "",
      [](const GpuSharing& from) -> std::uint64_t { return from.gpu_mem(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_gpu_mem(value); }},
-    {"max_instances", "", kMostInstances, "auto",
+    {"max_instances", "", kMostInstances, "auto", "",
      [](const GpuSharing& from) -> std::uint64_t { return from.max_instances(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_max_instances(static_cast<std::uint32_t>(value)); }},
-    {"max_batch", "", kMostBatch, "auto",
+    {"max_batch", "", kMostBatch, "default", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.max_batch(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_max_batch(static_cast<std::uint32_t>(value)); }},
 }};
@@ -52,6 +53,14 @@ inline constexpr std::array<SharingField, 6> kSharingFields = {{
 [[nodiscard]] const SharingField* FindSharingField(std::string_view name);
 // "sm_partition, quota_request, ...": for messages.
 [[nodiscard]] std::string SharingFieldNames();
+
+// What was declared of a setting: its value, 0, or kFromProfile when it was left to the profiles.
+inline constexpr std::uint64_t kFromProfile = UINT64_MAX;
+[[nodiscard]] std::uint64_t Declared(const GpuSharing& sharing, const SharingField& field);
+// A setting that was left to the profiles before keeps the value that they gave it.
+void Declare(GpuSharing& sharing, const SharingField& field, std::uint64_t value);
+// Without the values that profiles gave.
+[[nodiscard]] GpuSharing Declarations(const GpuSharing& sharing);
 
 // How many runs of this share of the SMs fit on a GPU at a time; `percent` is above 0.
 [[nodiscard]] constexpr std::uint64_t InstancesOfShare(std::uint64_t percent) {

@@ -20,7 +20,8 @@ std::string OptionOf(const proto::SharingField& field) {
 }
 
 std::string HelpOf(std::string_view setting) {
-  if (setting == "sm_partition") return "percent of a GPU's SMs that each of its runs takes, or 'all'";
+  if (setting == "sm_partition")
+    return "percent of a GPU's SMs that each of its runs takes, 'all', or 'auto': as its profile says";
   if (setting == "quota_request") return "percent of a window's GPU time that it is to get, or 'none'";
   if (setting == "quota_limit") return "percent of a window's GPU time that it gets at most, or 'none'";
   if (setting == "gpu_mem")
@@ -28,7 +29,8 @@ std::string HelpOf(std::string_view setting) {
   if (setting == "max_instances")
     return Cat("runs of it that compute on one GPU at a time, 1 to ", proto::kMostInstances,
                " at most, or 'auto'");
-  return Cat("requests that one of its runs answers, 1 to ", proto::kMostBatch, " at most, or 'auto'");
+  return Cat("requests that one of its runs answers, 1 to ", proto::kMostBatch,
+             " at most, 'default', or 'auto': as its profile says");
 }
 
 }  // namespace
@@ -50,7 +52,7 @@ absl::StatusOr<std::vector<std::string>> ReadSharing(const Arguments& arguments,
     if (!value)
       return UsageError(
           Cat(option, " is '", Printable(arguments.Text(option)), "'; it is ", ExpectedOf(quantity)));
-    field.set(sharing, *value);
+    proto::Declare(sharing, field, *value);
     settings.emplace_back(field.name);
   }
   return settings;

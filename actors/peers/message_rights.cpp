@@ -134,6 +134,7 @@ constexpr AdminRow kAdminRows[] = {
     {Case::kUpdateFunction, "change how a function shares its GPUs", kOperators},
     {Case::kProfileFunction, "profile a function", kAdmin},
     {Case::kImportProfile, "import a profile", kAdmin},
+    {Case::kRemoveProfile, "remove a profile", kAdmin},
     {Case::kCancelProfiling, "cancel a profile's experiment", kAdmin},
     {Case::kShowProfile, "look at a profile", kReaders},
     {Case::kSubmitWorkflow, "submit a workflow", kOperators},

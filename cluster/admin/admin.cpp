@@ -72,6 +72,8 @@ void Admin::Carry(Ask ask, const proto::AdminRequest& request) {
       return parts_.profiling.Begin(ask, request.profile_function());
     case Case::kImportProfile:
       return parts_.profiling.Import(ask, request.import_profile());
+    case Case::kRemoveProfile:
+      return parts_.profile_removals.Remove(ask, request.remove_profile());
     case Case::kCancelProfiling:
       return parts_.profiling.Cancel(ask, request.cancel_profiling());
     case Case::kDrain:

@@ -10,6 +10,7 @@
 #include "base/wire_status.hpp"
 #include "cluster/function_sharing.hpp"
 #include "cluster/ownership/ownership.hpp"
+#include "cluster/profiling/profiled_sharing.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -156,8 +157,11 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
   auto reply = AnswerFunctions(records, state, absl::OkStatus());
   // A list shows no settings.
   if (key.name().empty()) return reply;
+  const auto kinds = KindsOf(state.members);
   for (auto& function : *reply.mutable_functions()) {
-    for (auto& setting : AppliedSettings(function.record())) *function.add_sharing() = std::move(setting);
+    const auto profiled = ValuesFromProfiles(function.record(), state.catalogue.profiles(), kinds);
+    for (auto& setting : AppliedSettings(function.record(), profiled))
+      *function.add_sharing() = std::move(setting);
     function.set_place_problem(state.ownership.ProblemOf(function.record().key()));
   }
   return reply;

@@ -110,6 +110,9 @@ std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
     case Case::kImportProfile:
       return EntryOf("profile.import", Versioned("function", request.import_profile().key().name(),
                                                  request.import_profile().key().version()));
+    case Case::kRemoveProfile:
+      return EntryOf("profile.remove", Versioned("function", request.remove_profile().key().name(),
+                                                 request.remove_profile().key().version()));
     case Case::kCancelProfiling:
       return EntryOf("profile.cancel", Versioned("function", request.cancel_profiling().key().name(),
                                                  request.cancel_profiling().key().version()));

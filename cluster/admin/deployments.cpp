@@ -42,7 +42,7 @@ proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
   record.set_tenant(wish.tenant());
   record.set_isolation(wish.isolation());
   record.set_precision(wish.precision());
-  if (wish.has_sharing()) *record.mutable_sharing() = wish.sharing();
+  if (wish.has_sharing()) *record.mutable_sharing() = proto::Declarations(wish.sharing());
   record.set_run_limit_ns(wish.run_limit_ns());
   *record.mutable_slo() = wish.has_slo() ? wish.slo() : default_slo;
   // A percentile alone is one of the default deadline.
@@ -69,6 +69,7 @@ absl::Status Deployments::Validate(Deploying& change) const {
     return absl::AlreadyExistsError("a workflow has this name; choose another");
   TROUPE_RETURN_IF_ERROR(PlacementTable::CheckFits(change.command.record(), parts_.members.table()));
   TROUPE_ASSIGN_OR_RETURN(change.command, catalogue.functions().ValidateDeploy(change.command));
+  parts_.sharing.FillIn(*change.command.mutable_record());
   return absl::OkStatus();
 }
 

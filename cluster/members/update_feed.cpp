@@ -29,6 +29,9 @@ void AddWorkflows(const Catalogue& catalogue, proto::ClusterUpdate& update) {
 void AddProfiles(std::uint64_t known, const Catalogue& catalogue, proto::ClusterUpdate& update) {
   for (const auto& [name, profile] : catalogue.profiles().profiles())
     if (update.snapshot() || profile.revision() > known) *update.add_profiles() = profile;
+  if (update.snapshot()) return;
+  for (const auto& [name, profile] : catalogue.profiles().gone())
+    if (profile.revision() > known) *update.add_profiles() = profile;
 }
 
 void AddKeys(const Catalogue& catalogue, proto::ClusterUpdate& update) {

@@ -120,10 +120,14 @@ class Catalogue {
     const auto* record = functions_.table().Find(key);
     return record == nullptr ? std::string() : record->model_digest();
   }
-  // Of functions.
+  // Of functions, and the removal of a profile.
   template <class Command>
   void ApplyTo(const Command& command) {
-    functions_.Apply(command, revision_);
+    if constexpr (std::is_same_v<Command, proto::DropProfile>) {
+      profiles_.Apply(command, revision_);
+    } else {
+      functions_.Apply(command, revision_);
+    }
   }
   void ApplyTo(const proto::WorkflowRecord& command) {
     workflows_.Apply(command, revision_);

@@ -149,6 +149,11 @@ Changes ChangesFor(const Catalogue& catalogue, const proto::KeepProfile& command
   return changes;
 }
 
+Changes ChangesFor(const Catalogue& catalogue, const proto::DropProfile& command) {
+  return Removal(Table::kSettings, absl::StrCat(kProfileKey, ProfileRegistry::NameOf(command.profile())),
+                 NextRevision(catalogue));
+}
+
 Changes ChangesFor(const Catalogue&, const proto::StartRun& command) {
   proto::RunRecord record;
   *record.mutable_start() = command;

@@ -34,6 +34,7 @@ namespace troupe::cluster {
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::CreateApiKey& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::RevokeApiKey& command);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::KeepProfile& command);
+[[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::DropProfile& command);
 // Of an experiment that goes on.
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::ProfilingExperiment& experiment);
 [[nodiscard]] Changes ChangesFor(const Catalogue& catalogue, const proto::StartRun& command);

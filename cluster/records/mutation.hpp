@@ -43,6 +43,9 @@ struct Updating {  // how a function shares its GPUs
   proto::FunctionKey key{};  // with the version that is meant
   std::vector<proto::SetFunctionSharing> commands{};
 };
+struct FollowingProfiles {  // the functions that leave settings to their profiles, as these say now
+  std::vector<proto::SetFunctionSharing> commands{};
+};
 
 // --- parts of GPUs that functions own (ownership/ownership.hpp) ---
 struct Placing {
@@ -78,8 +81,15 @@ struct KeepingProfile {
   Ask ask = 0;  // 0: no one asked for it now
   proto::KeepProfile command{};
 };
+// --- (profiling/profile_removals.hpp) ---
+struct DroppingProfiles {
+  Ask ask = 0;
+  proto::RemoveProfile wish{};
+  std::vector<proto::DropProfile> commands{};
+};
 
-using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating, Placing,
-                              SubmittingWorkflow, RemovingWorkflow, CreatingKey, RevokingKey, KeepingProfile>;
+using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating,
+                              FollowingProfiles, Placing, SubmittingWorkflow, RemovingWorkflow, CreatingKey,
+                              RevokingKey, KeepingProfile, DroppingProfiles>;
 
 }  // namespace troupe::cluster

@@ -21,11 +21,13 @@ struct Owner {
   VersionChanges& operator()(const Splitting&) const { return parts.versions; }
   SharingChanges& operator()(const Updating&) const { return parts.sharing; }
   Ownership& operator()(const Placing&) const { return parts.ownership; }
+  SharingChanges& operator()(const FollowingProfiles&) const { return parts.sharing; }
   WorkflowChanges& operator()(const SubmittingWorkflow&) const { return parts.workflows; }
   WorkflowChanges& operator()(const RemovingWorkflow&) const { return parts.workflows; }
   KeyChanges& operator()(const CreatingKey&) const { return parts.keys; }
   KeyChanges& operator()(const RevokingKey&) const { return parts.keys; }
   Profiling& operator()(const KeepingProfile&) const { return parts.profiling; }
+  ProfileRemovals& operator()(const DroppingProfiles&) const { return parts.profile_removals; }
 };
 
 // `use` is called with each command of a change.
@@ -33,22 +35,12 @@ template <class OneMutation, class Use>
 void ForEachCommand(const OneMutation& mutation, const Use& use) {
   use(mutation.command);
 }
-template <class Use>
-void ForEachCommand(const Loading& loading, const Use& use) {
-  for (const auto& command : loading.commands) use(command);
+template <class OneMutation, class Use>
+requires requires(const OneMutation& mutation) {
+  mutation.commands;
 }
-template <class Use>
-void ForEachCommand(const Splitting& splitting, const Use& use) {
-  for (const auto& command : splitting.commands) use(command);
-}
-template <class Use>
-void ForEachCommand(const Updating& updating, const Use& use) {
-  for (const auto& command : updating.commands) use(command);
-}
-
-template <class Use>
-void ForEachCommand(const Placing& placing, const Use& use) {
-  for (const auto& command : placing.commands) use(command);
+void ForEachCommand(const OneMutation& mutation, const Use& use) {
+  for (const auto& command : mutation.commands) use(command);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cluster/records/profile_registry.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,15 +14,35 @@ std::string ProfileRegistry::NameOf(const proto::FunctionProfile& profile) {
 
 void ProfileRegistry::Load(proto::FunctionProfile profile, std::uint64_t revision) {
   profile.set_revision(revision);
+  revision_ = revision;
+  gone_.erase(NameOf(profile));
   profiles_[NameOf(profile)] = std::move(profile);
+}
+
+void ProfileRegistry::Drop(const proto::FunctionProfile& like, std::uint64_t revision) {
+  proto::FunctionProfile gone;
+  gone.set_model_digest(like.model_digest());
+  gone.set_gpu_kind(like.gpu_kind());
+  gone.set_precision(like.precision());
+  gone.set_revision(revision);
+  const auto name = NameOf(gone);
+  profiles_.erase(name);
+  gone_[name] = std::move(gone);
+  revision_ = revision;
+  if (gone_.size() <= kMostGone) return;
+  gone_.erase(std::ranges::min_element(gone_, {}, [](const auto& one) { return one.second.revision(); }));
 }
 
 void ProfileRegistry::Apply(const proto::KeepProfile& command, const FunctionTable& functions,
                             std::uint64_t revision) {
   if (command.has_experiment()) Apply(command.experiment());
   if (!command.has_profile()) return;
-  if (const auto* oldest = GivesWayTo(command.profile(), functions)) profiles_.erase(NameOf(*oldest));
+  if (const auto* oldest = GivesWayTo(command.profile(), functions)) Drop(*oldest, revision);
   Load(command.profile(), revision);
+}
+
+void ProfileRegistry::Apply(const proto::DropProfile& command, std::uint64_t revision) {
+  Drop(command.profile(), revision);
 }
 
 void ProfileRegistry::Apply(const proto::ProfilingExperiment& experiment) {

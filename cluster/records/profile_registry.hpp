@@ -17,6 +17,7 @@ class ProfileRegistry {
   // Beyond so many the profile that changed least lately, of a model that no function uses, gives way to a new one.
   static constexpr std::size_t kMostProfiles = 1000;
   static constexpr std::size_t kMostEnded = 100;  // experiments that have ended; the oldest are forgotten
+  static constexpr std::size_t kMostGone = 1000;  // profiles that members are still told are gone; likewise
 
   // Where the profile lies: "DIGEST/PRECISION/KIND".
   [[nodiscard]] static std::string NameOf(const proto::FunctionProfile& profile);
@@ -24,6 +25,7 @@ class ProfileRegistry {
   // As the store has it.
   void Load(proto::FunctionProfile profile, std::uint64_t revision);
   void Apply(const proto::KeepProfile& command, const FunctionTable& functions, std::uint64_t revision);
+  void Apply(const proto::DropProfile& command, std::uint64_t revision);
   void Apply(const proto::ProfilingExperiment& experiment);
 
   // Null: there is none with its digest, precision and kind.
@@ -39,12 +41,20 @@ class ProfileRegistry {
   }
 
   [[nodiscard]] const std::map<std::string, proto::FunctionProfile>& profiles() const { return profiles_; }
+  // Profiles that were removed in this life of the manager, without rows.
+  [[nodiscard]] const std::map<std::string, proto::FunctionProfile>& gone() const { return gone_; }
   [[nodiscard]] const std::map<std::uint64_t, proto::ProfilingExperiment>& experiments() const {
     return experiments_;
   }
+  // Of the last change of a profile; 0: there was none.
+  [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:
+  void Drop(const proto::FunctionProfile& like, std::uint64_t revision);
+
   std::map<std::string, proto::FunctionProfile> profiles_;
+  std::map<std::string, proto::FunctionProfile> gone_;
+  std::uint64_t revision_ = 0;
   std::map<std::uint64_t, proto::ProfilingExperiment> experiments_;
 };
 

@@ -55,7 +55,7 @@ absl::Status ReadSharingSettings(const YamlMap& map, proto::DeployRequest& deplo
     TROUPE_ASSIGN_OR_RETURN(const auto text, map.Text(key));
     const auto value = ParseQuantity(text, QuantityOf(field));
     if (!value) return map.Wrong(key, Cat(ExpectedOf(QuantityOf(field)), " is expected"));
-    field.set(*deploy.mutable_sharing(), *value);
+    proto::Declare(*deploy.mutable_sharing(), field, *value);
   }
   return absl::OkStatus();
 }
@@ -105,7 +105,7 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
   if (record.precision() != proto::PRECISION_FP32)
     settings["precision"] = std::string(proto::Name(record.precision()));
   for (const auto& field : proto::kSharingFields)
-    if (const auto value = field.get(record.sharing()); value > 0)
+    if (const auto value = proto::Declared(record.sharing(), field); value > 0)
       settings[std::string(field.name)] = FormatQuantity(value, QuantityOf(field));
   if (record.run_limit_ns() > 0) settings["run_limit"] = ExactTime(record.run_limit_ns());
   if (!record.state().empty())

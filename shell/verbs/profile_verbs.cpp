@@ -195,6 +195,17 @@ absl::Status ProfileImport(Session& session, const Arguments& arguments) {
   return absl::OkStatus();
 }
 
+absl::Status ProfileRemove(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  *request.mutable_remove_profile()->mutable_key() = ProfiledKey(arguments);
+  request.mutable_remove_profile()->set_gpu_kind(arguments.Text("--kind"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "removing"));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  for (const auto& removed : reply.profiles())
+    session.out() << "the profile on " << Printable(removed.gpu_kind()) << " is removed\n";
+  return absl::OkStatus();
+}
+
 absl::Status ProfileCancel(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
   *request.mutable_cancel_profiling()->mutable_key() = ProfiledKey(arguments);
@@ -248,6 +259,11 @@ std::vector<Verb> ProfileVerbs() {
                      {.name = "FILE", .kind = Kind::kFile, .help = "the file", .required = true},
                      kVersion},
        .run = ProfileImport},
+      {.group = group,
+       .name = "remove",
+       .summary = "Remove the profiles of a function's model; its other functions had the same ones",
+       .arguments = {kFunction, {.name = "--kind", .help = "of this kind of GPU alone"}, kVersion},
+       .run = ProfileRemove},
       {.group = group,
        .name = "cancel",
        .summary = "End a function's experiment; the rows that it has are kept",

@@ -1,19 +1,23 @@
 #!/usr/bin/python3
 """A function is measured on shares of a real daemon's GPU: the table finds the saturation that its timed compute has, it
-outlives the manager, goes out as a file and comes back, and a trial whose worker dies is a row that says so."""
+outlives the manager, goes out as a file and comes back, a trial whose worker dies is a row that says so, and a function that
+leaves its share to the profile follows it."""
 import csv
 import io
 import os
 import signal
 import xml.etree.ElementTree
 
-from harness import E2eTest, eventually, main
+import numpy as np
+
+from harness import E2eTest, Load, eventually, main
 from harness.networks import scale
 from harness.shell import Shell
 
 # A run takes 60 ms on 40 % of the SMs or more, and in proportion longer on fewer.
 RUN_MS, SATURATION = 60, 40
 SHARES = [10, 20, 40, 60, 80, 90, 100]
+X = np.ones((1, 4), dtype=np.float32)
 # Measured on a machine that does other things, too.
 TOLERANCE = 0.15
 
@@ -74,6 +78,50 @@ class Profile(E2eTest):
         self.assertIn("not used: no GPU of the cluster is of this kind", self.shell.text("profile", "show", "double"))
         other.write_text(exported.replace(lines[0]["model_digest"], "0" * 64))
         self.assertIn("it is not taken", self.shell.error("profile", "import", "double", other, code=1))
+
+    def share(self):
+        """How its share applies, and where it comes from."""
+        function, = self.shell.json("function", "show", "double")["functions"]
+        setting = function["sharing"][0]
+        return setting["value"], setting["source"], setting["reason"]
+
+    def test_a_function_follows_the_profile_that_it_leaves_its_share_to(self):
+        self.shell.text("function", "update", "double", "--sm-partition", "auto")
+        value, source, reason = self.share()
+        self.assertEqual((value, source), ("100", "DEFAULT"))
+        self.assertIn("auto: no profile of its model in fp32 on 'slow one'", reason)
+        self.assertIn("sm_partition: auto", self.shell.text("export", "double"))
+        shares = ",".join(map(str, SHARES))
+        self.shell.text("profile", "double", "--grid", "--quotas", 100, "--shares", shares)
+        eventually(lambda: self.share()[1] == "PROFILED", "the profile says the share")
+        chosen = int(self.share()[0])
+        rows = self.rows()
+        best = max(row["throughput"] for row in rows.values())
+        self.assertEqual(chosen, min(share for share, row in rows.items() if row["throughput"] >= 0.97 * best))
+
+        # It goes and comes back while requests flow: none fails, and no worker is started again.
+        file = self.directory / "double.csv"
+        file.write_text(self.shell.text("profile", "show", "double", "--csv"))
+        workers = self.node.workers()
+        load = Load(lambda: self.front.http.infer("double", {"x": X}), threads=2)
+        load.wait(4)
+        self.assertIn("the profile on slow one is removed", self.shell.text("profile", "remove", "double"))
+        eventually(lambda: self.share()[:2] == ("100", "DEFAULT"), "the share is the default again")
+        self.shell.error("profile", "remove", "double", code=3)
+        load.wait(8)
+        self.shell.text("profile", "import", "double", file)
+        eventually(lambda: self.share()[:2] == (str(chosen), "PROFILED"), "the imported profile says the share")
+        load.wait(8)
+        load.stop()  # raises when a request failed
+        self.assertEqual(self.node.workers(), workers)
+
+        # It is durable, and a manager that comes back finds the nodes' kinds before it changes anything.
+        self.front.kill()
+        self.front = self.start("front", "manager,gateway", manager=self.address)
+        eventually(lambda: self.front.http.get("/v2/health/ready").code == 200, "the front is ready again")
+        self.assertEqual(self.share()[0], str(chosen))
+        self.assertIn("--quota-limit is 'auto'",
+                      self.shell.error("function", "update", "double", "--quota-limit", "auto", code=2))
 
     def test_a_trial_whose_worker_dies_is_a_row_that_says_so(self):
         self.shell.text("profile", "double", "--grid", "--quotas", 100, "--shares", "50,100", "--detach")

@@ -8,6 +8,7 @@ namespace {
 constexpr Quantity kPercentage{"%", 100, "all"};
 constexpr Quantity kMemory{"B", INT64_MAX, "none"};
 constexpr Quantity kCount{"", 64, "auto"};
+constexpr Quantity kLeft{"%", 100, "all", "auto"};
 
 TEST(QuantityText, IsANumberInItsRangeOrTheWordForNone) {
   struct Case {
@@ -42,6 +43,10 @@ TEST(QuantityText, IsANumberInItsRangeOrTheWordForNone) {
       {"65", kCount, {}},
       {"8%", kCount, {}},
       {"auto", kCount, 0},
+      {"auto", kPercentage, {}},
+      {"", kLeft, {}},
+      {"all", kLeft, 0},
+      {"auto", kLeft, kAutomatic},
   };
   for (const auto& one : cases)
     EXPECT_EQ(ParseQuantity(one.text, one.quantity), one.value) << "'" << one.text << "'";
@@ -51,6 +56,7 @@ TEST(QuantityText, IsReadBackAsTheNumberThatWasWritten) {
   EXPECT_EQ(FormatQuantity(24, kPercentage), "24%");
   EXPECT_EQ(FormatQuantity(0, kPercentage), "all");
   EXPECT_EQ(FormatQuantity(8, kCount), "8");
+  EXPECT_EQ(FormatQuantity(kAutomatic, kLeft), "auto");
   EXPECT_EQ(FormatQuantity(2ULL << 30, kMemory), "2GiB");
   EXPECT_EQ(FormatQuantity(2'000'000'000, kMemory), "2GB") << "and not 1953125KiB";
   EXPECT_EQ(FormatQuantity(1'500'000'000, kMemory), "1500MB");
@@ -61,6 +67,7 @@ TEST(QuantityText, IsReadBackAsTheNumberThatWasWritten) {
 
 TEST(QuantityText, SaysWhatIsExpected) {
   EXPECT_EQ(ExpectedOf(kPercentage), "a whole number of percent from 1 to 100, or 'all'");
+  EXPECT_EQ(ExpectedOf(kLeft), "a whole number of percent from 1 to 100, or 'all', or 'auto'");
   EXPECT_EQ(ExpectedOf(kMemory), "a size like 2GiB, or 'none'");
   EXPECT_EQ(ExpectedOf(kCount), "a whole number from 1 to 64, or 'auto'");
 }

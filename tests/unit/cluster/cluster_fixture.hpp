@@ -60,7 +60,7 @@ class ClusterTest : public testing::Test {
   Lines Written(absl::Status status = {}) { return On(AuditWritten{entry_, std::move(status)}); }
 
   // --- members ---
-  Lines JoinNode(const std::string& name, Ask ask = 1) {
+  Lines JoinNode(const std::string& name, Ask ask = 1, const std::string& kind = "virtual") {
     JoinAsked asked{.ask = ask, .daemon = absl::StrCat(name, "-", ask)};
     auto& member = *asked.join.mutable_member();
     member.set_name(name);
@@ -70,7 +70,7 @@ class ClusterTest : public testing::Test {
     auto& gpu = *member.add_gpus();
     gpu.set_memory_bytes(GiB(1).count());
     gpu.set_state("ready");
-    gpu.set_kind("virtual");
+    gpu.set_kind(kind);
     return On(std::move(asked));
   }
   // A gateway joins; `process`: the process in which its runs run.

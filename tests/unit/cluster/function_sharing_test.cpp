@@ -98,7 +98,7 @@ const std::vector<Case>& Cases() {
        "max_instances is 8, and so many runs of an sm_partition of 13 % take 104 % of a GPU's SMs; give 7 instances at "
        "most, or an sm_partition of 12 % at most"},
       {Record(), Sharing({{"max_batch", 128}}), ""},
-      {Record(), Sharing({{"max_batch", 129}}), "max_batch is 129; give 1 to 128, or 'auto'"},
+      {Record(), Sharing({{"max_batch", 129}}), "max_batch is 129; give 1 to 128, or 'default', or 'auto'"},
       {Fixed(), Sharing({{"max_batch", 1}}), ""},
       {Fixed(), Sharing({{"max_batch", 2}}),
        "max_batch is 2, and one run of function 'f' cannot answer several requests: its input 'x' has the shape [1, 4], "

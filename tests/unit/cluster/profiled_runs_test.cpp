@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/cluster_view.hpp"
+#include "cluster/members/update_feed.hpp"
 #include "tests/unit/cluster/records.hpp"
 
 namespace troupe::cluster::profiled_runs_test {
@@ -99,6 +100,29 @@ TEST_F(Runs, ThereAreNoMoreThanTheManagerKeeps) {
   }
   EXPECT_EQ(runs.RunTime(OnHalf(), 1, "kind 0"), Duration()) << "it changed least lately";
   EXPECT_EQ(runs.RunTime(OnHalf(), 1, "kind 1"), milliseconds(40));
+}
+
+// --- what the manager tells ---
+
+TEST(ProfileFeed, TellsThatAProfileIsGone) {
+  CatalogueRecords records;
+  records.cluster = "c";
+  records.profiles.push_back(ProfileOf("slow"));
+  auto catalogue = *Catalogue::Of(std::move(records), "c");
+  MembershipTable members;
+  ClusterView view;
+  ASSERT_TRUE(view.Apply(UpdateFeed::Since(0, catalogue, members)).applied);
+  EXPECT_FALSE(view.profiles().empty());
+  UpdateFeed feed(catalogue);
+  proto::DropProfile drop;
+  *drop.mutable_profile() = ProfileOf("slow");
+  catalogue.Apply(drop);
+  ClusterView away = view;
+  ASSERT_TRUE(view.Apply(feed.Next(catalogue, members)).applied);
+  EXPECT_TRUE(view.profiles().empty());
+  ASSERT_TRUE(away.Apply(UpdateFeed::Since(away.revision(), catalogue, members)).applied);
+  EXPECT_TRUE(away.profiles().empty()) << "a member that was away hears of it, too";
+  EXPECT_EQ(UpdateFeed::Since(0, catalogue, members).profiles_size(), 0);
 }
 
 }  // namespace

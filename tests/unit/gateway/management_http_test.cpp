@@ -205,9 +205,13 @@ TEST_F(ManagementHttp, AFunctionIsUpdatedWhileItIsServed) {
   EXPECT_EQ(wish.sharing().gpu_mem(), 1'500'000'000U);
   EXPECT_THAT(wish.settings(), testing::UnorderedElementsAre("quota_limit", "sm_partition", "gpu_mem"));
   EXPECT_EQ(admin_.last_caller().address(), "127.0.0.1");
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/sharing?sm_partition=auto&max_batch=auto").code,
+            200);
+  EXPECT_THAT(admin_.last_update().sharing().from_profile(),
+              testing::UnorderedElementsAre("sm_partition", "max_batch"));
   for (const std::string_view wrong :
-       {"", "?version=2", "?quota_limit=0", "?quota_limit=101", "?sm_partition=none", "?max_batch=many",
-        "?quota=30", "?precision=fp16"})
+       {"", "?version=2", "?quota_limit=auto", "?gpu_mem=auto", "?quota_limit=0", "?quota_limit=101",
+        "?sm_partition=none", "?max_batch=many", "?quota=30", "?precision=fp16"})
     EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/digits/sharing", wrong)).code, 400) << wrong;
   EXPECT_NE(client_->Ask("POST", "/v2/troupe/functions/digits/sharing?quota=30")
                 .body.find("there are version, sm_partition"),

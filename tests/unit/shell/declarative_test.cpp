@@ -332,6 +332,24 @@ TEST_F(Declarative, AChangeOfTheSharingAloneIsAnUpdateAndNoNewVersion) {
       << "with another change it is a new version";
 }
 
+TEST_F(Declarative, ASettingThatIsLeftToTheProfilesIsTheSameWhateverTheySay) {
+  auto& sharing = *Has("digits", "1", "a").mutable_sharing();
+  sharing.add_from_profile("sm_partition");
+  sharing.set_sm_partition(40);
+  EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: auto\n")), IsEmpty());
+  EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: auto\nmax_batch: auto\n")), ElementsAre("update digits 1"));
+  EXPECT_THAT(troupe.out(), HasSubstr("    max_batch: - -> auto\n"));
+  EXPECT_THAT(troupe.cluster.asked.back().update_function().sharing().from_profile(),
+              ElementsAre("sm_partition", "max_batch"));
+  EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: 40%\n")), ElementsAre("update digits 1"));
+  EXPECT_THAT(troupe.out(), HasSubstr("    sm_partition: auto -> 40%\n"));
+  EXPECT_THAT(WrongIn(Cat(kDigits, "quota_limit: auto\n")),
+              HasSubstr("a whole number of percent from 1 to 100, or 'none' is expected"));
+  Answer();
+  EXPECT_EQ(troupe.Run("export digits"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("    sm_partition: auto\n"));
+}
+
 TEST_F(Declarative, ANamedVersionIsUpdatedTooAndSoIsOneBesideACanary) {
   Has("f", "1", "a").set_share_percent(90);
   Has("f", "2", "b").set_share_percent(10);

@@ -227,6 +227,31 @@ TEST_F(RegistryVerbTest, UpdateSendsWhatItNamesAndSaysWhatApplies) {
   EXPECT_THAT(troupe.err(), HasSubstr("give at least one of --sm-partition, --quota-request, --quota-limit"));
 }
 
+TEST_F(RegistryVerbTest, SettingsAreLeftToTheProfiles) {
+  proto::AdminReply reply;
+  auto& function = *reply.add_functions();
+  function = MakeFunction("digits", "3");
+  auto share = Applied("sm_partition", 40, "the smallest within 3 % of the best throughput on 'virtual'");
+  share.set_source(proto::AppliedSetting::PROFILED);
+  *function.add_sharing() = share;
+  troupe.cluster.Answer(Request::kUpdateFunction, reply);
+  EXPECT_EQ(troupe.Run("function update digits --sm-partition auto --max-batch auto"), ExitCode::kOk)
+      << troupe.err();
+  const auto& update = troupe.cluster.asked.back().update_function();
+  EXPECT_THAT(update.sharing().from_profile(), testing::ElementsAre("sm_partition", "max_batch"));
+  EXPECT_THAT(update.settings(), testing::ElementsAre("sm_partition", "max_batch"));
+  EXPECT_THAT(troupe.out(), HasSubstr("sm_partition 40 % (the smallest within 3 %"));
+  troupe.cluster.Answer(Request::kShowFunction, reply);
+  EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("sharing    sm_partition   40 %       profiled: the smallest within 3 %"));
+  EXPECT_EQ(troupe.Run("function update digits --max-batch default"), ExitCode::kOk);
+  EXPECT_THAT(troupe.cluster.asked.back().update_function().sharing().from_profile(), testing::IsEmpty());
+  EXPECT_EQ(troupe.Run("function update digits --quota-limit auto"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(),
+              HasSubstr("--quota-limit is 'auto'; it is a whole number of percent from 1 to 100, or 'none'"));
+}
+
 TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {
   proto::AdminReply two;
   for (const char* version : {"9", "10"}) *two.add_functions() = MakeFunction("dd", version);

@@ -143,6 +143,19 @@ TEST(ProfileVerbs, AProfileThatNoGpuUsesSaysSo) {
   EXPECT_THAT(troupe.out(), HasSubstr("not used: the function computes in fp16"));
 }
 
+TEST(ProfileVerbs, AProfileIsRemoved) {
+  Harness troupe;
+  proto::AdminReply removed;
+  removed.add_profiles()->set_gpu_kind("virtual");
+  troupe.cluster.Answer(Request::kRemoveProfile, removed);
+  EXPECT_EQ(troupe.Run("profile remove digits --version 2 --kind virtual"), ExitCode::kOk) << troupe.err();
+  const auto& wish = troupe.cluster.asked.back().remove_profile();
+  EXPECT_EQ(wish.key().name(), "digits");
+  EXPECT_EQ(wish.key().version(), "2");
+  EXPECT_EQ(wish.gpu_kind(), "virtual");
+  EXPECT_EQ(troupe.out(), "the profile on virtual is removed\n");
+}
+
 TEST(ProfileVerbs, WhatCsvExportsIsImportedAgain) {
   const test::TemporaryDirectory directory;
   Harness troupe;

@@ -1,0 +1,179 @@
+#include "cluster/profiling/profiled_sharing.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/gpu_sharing.hpp"
+#include "proto/precision.hpp"
+#include "scheduling/run_profile.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+constexpr std::string_view kShare = "sm_partition", kBatch = "max_batch";
+constexpr std::uint32_t kAllSms = 100;
+
+bool IsLeft(const proto::GpuSharing& sharing, std::string_view setting) {
+  return proto::Declared(sharing, *proto::FindSharingField(setting)) == proto::kFromProfile;
+}
+
+// Requests per second of one profile, as if its whole window were the function's.
+class Throughputs {
+ public:
+  explicit Throughputs(const proto::FunctionProfile& profile) {
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> quotas;
+    for (const auto& row : profile.rows()) {
+      if (row.state() == proto::PROFILE_ROW_FAILED || row.throughput() <= 0 || row.quota_limit() == 0)
+        continue;
+      auto& quota = quotas[{row.batch(), row.sm_partition()}];
+      if (row.quota_limit() < quota) continue;
+      quota = row.quota_limit();
+      const double whole = row.throughput() * 100 / quota;
+      by_batch_[row.batch()][row.sm_partition()] = whole;
+      loops_.Add(row.sm_partition(), row.batch(), FromSeconds(row.batch() / whole));
+    }
+  }
+
+  // Nothing: one batch alone was measured.
+  [[nodiscard]] std::optional<std::uint32_t> SaturatingBatch(std::uint32_t share) const {
+    if (by_batch_.size() < 2) return std::nullopt;
+    std::map<std::uint32_t, double> at_share;
+    for (const auto& [batch, shares] : by_batch_)
+      if (const auto loop = loops_.RunTime(share, batch)) at_share[batch] = batch / ToSeconds(*loop);
+    return at_share.empty() ? std::nullopt : std::optional(Saturation(at_share));
+  }
+  // Nothing: all SMs and a smaller share were not measured both, with any batch.
+  [[nodiscard]] std::optional<std::uint32_t> SaturatingShare(std::uint64_t most_batch) const {
+    std::optional<std::uint32_t> share;
+    for (const auto& [batch, shares] : by_batch_) {
+      if (shares.size() < 2 || !shares.contains(kAllSms)) continue;
+      if (share && batch > most_batch) break;
+      share = std::max(share.value_or(0), Saturation(shares));
+    }
+    return share;
+  }
+
+ private:
+  using Curve = std::map<std::uint32_t, double>;  // by share, or by batch
+  [[nodiscard]] static std::uint32_t Saturation(const Curve& curve) {
+    double best = 0;
+    for (const auto& [at, throughput] : curve) best = std::max(best, throughput);
+    const auto first = std::ranges::find_if(
+        curve, [&](const auto& point) { return point.second >= (1 - kSaturationTolerance) * best; });
+    return first->first;
+  }
+
+  std::map<std::uint32_t, Curve> by_batch_;
+  RunProfile loops_;  // from the begin of a run to the begin of the next
+};
+
+// By kind, of every kind in the cluster.
+using Measured = std::map<std::string, Throughputs>;
+
+// Why not every kind has a profile; "": each has one.
+std::string WhatLacks(const Measured& measured, const std::vector<std::string>& others,
+                      const proto::FunctionRecord& record, const GpuKinds& kinds) {
+  if (kinds.empty()) return "no node with a GPU has joined the cluster";
+  std::vector<std::string> lacking;
+  for (const auto& kind : kinds)
+    if (!measured.contains(kind)) lacking.push_back(absl::StrCat("'", kind, "'"));
+  if (lacking.empty()) return {};
+  auto text = absl::StrCat("no profile of its model in ", std::string(proto::Name(record.precision())),
+                           " on ", absl::StrJoin(lacking, ", "));
+  if (!others.empty()) absl::StrAppend(&text, ", but on ", absl::StrJoin(others, ", "));
+  return text;
+}
+
+// Of all kinds the value that `before` puts first.
+ProfiledValue Careful(const Measured& measured,
+                      const std::function<bool(std::uint32_t, std::uint32_t)>& before,
+                      const std::function<std::optional<std::uint32_t>(const Throughputs&)>& value_on,
+                      const std::string& meaning, const std::string& lacking) {
+  ProfiledValue chosen{.reason = meaning};
+  std::vector<std::string> by_kind;
+  for (const auto& [kind, throughputs] : measured) {
+    const auto value = value_on(throughputs);
+    if (!value) return {.reason = absl::StrCat("the profile on '", kind, "' has ", lacking)};
+    if (chosen.value == 0 || before(*value, static_cast<std::uint32_t>(chosen.value))) chosen.value = *value;
+    by_kind.push_back(
+        absl::StrCat("'", kind, "'", measured.size() > 1 ? absl::StrCat(" (", *value, ")") : ""));
+  }
+  absl::StrAppend(&chosen.reason, " on ", absl::StrJoin(by_kind, ", "));
+  return chosen;
+}
+
+ProfiledValue BatchFrom(const Measured& measured, const proto::FunctionRecord& record) {
+  if (const auto why = WhyUnbatched(record)) return {.reason = *why};
+  const auto& sharing = record.sharing();
+  const auto share =
+      IsLeft(sharing, kShare) || sharing.sm_partition() == 0 ? kAllSms : sharing.sm_partition();
+  return Careful(
+      measured, std::less<>(), [&](const Throughputs& on) { return on.SaturatingBatch(share); },
+      "the smallest within 3 % of the best throughput", "no batch but one");
+}
+
+ProfiledValue ShareFrom(const Measured& measured, const proto::GpuSharing& sharing) {
+  const auto batch = std::max<std::uint64_t>(1, sharing.max_batch());
+  auto chosen = Careful(
+      measured, std::greater<>(), [&](const Throughputs& on) { return on.SaturatingShare(batch); },
+      "the smallest within 3 % of the best throughput", "not both all SMs and a smaller share");
+  if (const auto most = MostShare(sharing); chosen.value > most) {
+    chosen.reason = absl::StrCat("100 % / ", sharing.max_instances(), " instances; ", chosen.value, " % is ",
+                                 chosen.reason);
+    chosen.value = most;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+GpuKinds KindsOf(const MembershipTable& members) {
+  GpuKinds kinds;
+  for (const auto& [name, member] : members.members()) AddGpuKinds(member.record, kinds);
+  return kinds;
+}
+
+ProfiledValues ValuesFromProfiles(const proto::FunctionRecord& record, const ProfileRegistry& profiles,
+                                  const GpuKinds& kinds) {
+  ProfiledValues values;
+  for (const auto& field : proto::kSharingFields)
+    if (!field.automatic.empty() && IsLeft(record.sharing(), field.name)) values[std::string(field.name)];
+  if (values.empty()) return values;
+  Measured measured;
+  std::vector<std::string> others;
+  for (const auto& [name, profile] : profiles.profiles()) {
+    if (profile.model_digest() != record.model_digest() || profile.precision() != record.precision())
+      continue;
+    if (kinds.contains(profile.gpu_kind()))
+      measured.emplace(profile.gpu_kind(), Throughputs(profile));
+    else
+      others.push_back(absl::StrCat("'", profile.gpu_kind(), "'"));
+  }
+  if (const auto lacking = WhatLacks(measured, others, record, kinds); !lacking.empty()) {
+    for (auto& [name, value] : values) value.reason = lacking;
+    return values;
+  }
+  auto filled = record;
+  if (const auto batch = values.find(kBatch); batch != values.end()) {
+    batch->second = BatchFrom(measured, record);
+    filled.mutable_sharing()->set_max_batch(static_cast<std::uint32_t>(batch->second.value));
+  }
+  if (const auto share = values.find(kShare); share != values.end())
+    share->second = ShareFrom(measured, filled.sharing());
+  return values;
+}
+
+proto::GpuSharing FilledIn(const proto::GpuSharing& sharing, const ProfiledValues& values) {
+  auto filled = sharing;
+  for (const auto& [name, value] : values) proto::FindSharingField(name)->set(filled, value.value);
+  return filled;
+}
+
+}  // namespace troupe::cluster
