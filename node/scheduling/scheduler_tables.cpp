@@ -67,6 +67,16 @@ RequestLook SchedulerTables::LookFor(const RequestEntry& entry) const {
           .load = LoadTimeOf(model)};
 }
 
+bool SchedulerTables::MayRunOn(const RequestEntry& entry, const Gpu& gpu) const {
+  const NodeRequest& request = entry.request;
+  if (owned.empty() || request.profiled_on != kNoGpu) return true;
+  if (owned.MayRun(request.function, request.model, gpu.device)) return true;
+  return std::ranges::none_of(gpus.by_index(), [&](const Gpu* own) {
+    return own != nullptr && own->worker == WorkerState::kReady &&
+           owned.InstancesOn(request.function, request.model, own->device) > 0;
+  });
+}
+
 Bytes SchedulerTables::StateNeed(const RequestLook& look, const Resident* resident) const {
   if (look.state == nullptr) return Bytes();
   const bool there = resident != nullptr && resident->states.contains(look.entry.request.state);

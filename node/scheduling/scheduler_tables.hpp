@@ -67,11 +67,8 @@ struct SchedulerTables {
   [[nodiscard]] bool HasOwnPlace(const RequestEntry& entry) const {
     return entry.request.own_places && models[entry.model].prepared;
   }
-  // False: its function owns parts of other GPUs.
-  [[nodiscard]] bool MayRunOn(const RequestEntry& entry, const Gpu& gpu) const {
-    return owned.empty() || entry.request.profiled_on != kNoGpu ||
-           owned.MayRun(entry.request.function, entry.request.model, gpu.device);
-  }
+  // False: its function owns parts of other GPUs, some of which have a worker.
+  [[nodiscard]] bool MayRunOn(const RequestEntry& entry, const Gpu& gpu) const;
   // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }

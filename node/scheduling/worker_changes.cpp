@@ -59,6 +59,8 @@ Consequences WorkerChanges::Apply(const WorkerReady& ready, Time now) {
 
 Consequences WorkerChanges::Apply(const WorkerLost& lost, Time) {
   Consequences effects = LoseGpu(lost.gpu, WorkerState::kAbsent, lost.why);
+  // Functions that own a part of this GPU may run elsewhere until it has a worker again.
+  if (!tables_.owned.empty()) parts_.waiting.ActivateAll();
   parts_.names.ForgetUnused();
   return effects;
 }

@@ -116,6 +116,23 @@ TEST_F(Owned, ANewWorkerGetsTheModelAgain) {
   EXPECT_THAT(Brought(), ElementsAre(1U));
 }
 
+TEST_F(Owned, WhileItsGpuHasNoWorkerAFunctionRunsElsewhere) {
+  Model("m", 10);
+  Own("f", "m", 1);
+  Brought();
+  for (std::uint64_t i = 1; i <= 4; ++i) Submit(i, "m", "f");
+  ASSERT_EQ(Decide().size(), 2U);
+  scheduler.Apply(WorkerLost{1, "it died"}, now);
+  std::set<GpuIndex> on;
+  for (const auto& dispatch : Decide()) on.insert(dispatch.gpu);
+  EXPECT_FALSE(on.empty());
+  EXPECT_FALSE(on.contains(1U));
+  Ready(1);
+  prefetches.clear();
+  for (const auto& dispatch : Decide()) EXPECT_EQ(dispatch.gpu, 1U);
+  scheduler.Check();
+}
+
 TEST_F(Owned, AModelThatDoesNotComeIsNotTriedAgainByItself) {
   Model("m", 10);
   Own("f", "m", 1);
