@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "node/gpu_kinds.hpp"
 #include "node/membership.hpp"
 #include "node/models/broadcast_rounds.hpp"
 #include "node/models/evictions.hpp"
@@ -39,6 +40,7 @@ namespace troupe::node {
 struct Parts {
   Parts(NodeSettings given, SchedulerPolicies policies)
       : settings(std::move(given)),
+        kinds(settings.gpus, policies.gpu.kinds),
         scheduler(settings.scheduler, policies, settings.costs, settings.topology) {}
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
@@ -51,6 +53,7 @@ struct Parts {
   void Hear(const Joined& event);
 
   const NodeSettings settings;
+  GpuKinds kinds;
   Names names;  // numbers of all that the other parts hold
   Outbox out;
   SwapScheduler scheduler;

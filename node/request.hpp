@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "base/units.hpp"
 #include "node/names.hpp"
@@ -36,6 +37,9 @@ struct BatchTerms {
   Bytes inlined{};         // of its inputs, that lie in the order to the worker
 };
 
+// What the profiles of a function say of such a run, by the kind of the GPU; zero, or absent: nothing.
+using ProfiledRuns = absl::InlinedVector<Duration, 2>;
+
 // A request as the scheduler sees it; its tensors stay with their owner.
 struct NodeRequest {
   RequestId id{};
@@ -56,7 +60,7 @@ struct NodeRequest {
   BatchTerms batch{};
   // A trial of a profile runs on this GPU alone, and its times say nothing of other runs. kNoGpu: none.
   std::uint32_t profiled_on = kNoGpu;
-  Duration profiled_run{};  // what the profile of its function says of such a run; zero: nothing
+  ProfiledRuns profiled_runs{};
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are

@@ -1,7 +1,9 @@
 // The cost model that several decisions share: how long a model takes to load and to run, learned from
 // outcomes. It also says whether a model is heavy, that is, whether its run is slowed when it has to be
-// swapped in (Torpor, 002, 5.3). One decision object owns it at a time (no locks). It remembers a bounded
-// number of models: the model that was not seen for longest is forgotten for a new one.
+// swapped in (Torpor, 002, 5.3). All of that is by the kind of GPU (003, section VI); what stands for a kind on
+// which a model is not known yet is said in scheduling/kind_costs.hpp. One decision object owns it at a time
+// (no locks). It remembers a bounded number of models: the model that was not seen for longest is forgotten
+// for a new one.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +12,12 @@
 
 #include "absl/container/node_hash_map.h"
 #include "base/units.hpp"
+#include "scheduling/by_kind.hpp"
+#include "scheduling/kind_costs.hpp"
 #include "scheduling/run_time_sketch.hpp"
+#include "scheduling/running_estimate.hpp"
 
 namespace troupe {
-
-// A running mean that follows change: each observation moves it by a fifth of the difference, the first one
-// sets it.
-class RunningEstimate {
- public:
-  void Observe(Duration value);
-  [[nodiscard]] bool known() const { return known_; }
-  [[nodiscard]] Duration Or(Duration fallback) const { return known_ ? Duration(mean_) : fallback; }
-
- private:
-  Duration::rep mean_ = 0;
-  bool known_ = false;
-};
 
 // For which share of the last seconds something was busy: what is added counts at once, and fades.
 class BusyShare {
@@ -51,12 +43,13 @@ struct CostDefaults {
   std::size_t max_models = 10'000;
 };
 
-// What is known of one model, to be kept and read again.
+// What is known of one model on one kind of GPU, to be kept and read again.
 struct ModelCost {
   std::string model{};
   Duration run{};                          // zero: not seen
   Duration swapped{};                      // zero: not seen
   std::vector<std::uint32_t> run_times{};  // RunTimeSketch::Counts
+  KindId kind = 0;
 };
 
 // What it costs to swap one model. A decision that looks at many models asks for all of it at once.
@@ -82,55 +75,61 @@ class CostModel {
   Id Hold(const std::string& model);
   void Release(Id model);
 
-  void ObserveLoad(Bytes bytes, Duration took);
+  // `kind` is the kind of the GPU, here and below; who knows one kind only leaves it out.
+  void ObserveLoad(Bytes bytes, Duration took, KindId kind = 0);
   // A run that had all its weights when it began.
-  void ObserveRun(Id model, Duration took);
+  void ObserveRun(Id model, Duration took, KindId kind = 0);
   // A run with the swap-in before and beneath it, alone on its GPU: from the begin of the one to the end of
   // the other.
-  void ObserveSwapped(Id model, Duration took);
+  void ObserveSwapped(Id model, Duration took, KindId kind = 0);
 
   // How long a run takes by a profile, which counts for more than what was learned; zero: no profile says.
-  void SetProfiled(const std::string& model, Duration run);
+  void SetProfiled(const std::string& model, Duration run, KindId kind = 0);
 
   // How long a run had the GPU, its wait for weights apart; and that it was cut since it had it for too long.
-  void ObserveCompute(Id model, Duration took);
-  void NoteCut(Id model);
-  [[nodiscard]] const RunTimeSketch& RunTimes(Id model) const { return entries_[model].times; }
-  // How many runs were cut one after the other, since a run last ended by itself.
-  [[nodiscard]] std::uint32_t Cuts(Id model) const { return entries_[model].cuts; }
+  void ObserveCompute(Id model, Duration took, KindId kind = 0);
+  void NoteCut(Id model, KindId kind = 0);
+  // What was learned of the kind itself; null: nothing.
+  [[nodiscard]] const KindCosts::Learned* LearnedOf(Id model, KindId kind) const {
+    return entries_[model].costs.Find(kind);
+  }
 
-  // Time to bring `bytes` over the link, at the rate that was last seen.
-  [[nodiscard]] Duration LoadTime(Bytes bytes) const;
-  [[nodiscard]] Duration RunTime(Id model) const { return RunTimeOf(&entries_[model]); }
-  // A resident run was seen, here or by an earlier process.
-  [[nodiscard]] bool Ran(Id model) const { return entries_[model].run.known(); }
+  // Time to bring `bytes` over the link, at the rate that was last seen; of a kind whose link was not seen yet,
+  // at the highest rate of the others.
+  [[nodiscard]] Duration LoadTime(Bytes bytes, KindId kind = 0) const;
+  [[nodiscard]] Duration RunTime(Id model, KindId kind = 0) const {
+    return entries_[model].costs.RunTime(kind, ratios_, defaults_.run);
+  }
+  // A resident run was seen on some kind, here or by an earlier process.
+  [[nodiscard]] bool Ran(Id model) const { return entries_[model].costs.Ran(); }
   // Does swapping over the link slow this model's run? What was measured, or as long as that is missing, a
   // run that hides beneath its load (or the other way round) without loss.
-  [[nodiscard]] bool Heavy(Id model, Bytes weights) const {
-    return HeavyOf(&entries_[model], LoadTime(weights));
+  [[nodiscard]] bool Heavy(Id model, Bytes weights, KindId kind = 0) const {
+    return HeavyOf(&entries_[model], LoadTime(weights, kind), kind);
   }
   // By how much a run that has to bring its weights is slower than a run that finds them.
-  [[nodiscard]] Duration SwapDelay(Id model, Bytes weights) const {
-    return DelayOf(entries_[model], LoadTime(weights));
+  [[nodiscard]] Duration SwapDelay(Id model, Bytes weights, KindId kind = 0) const {
+    return DelayOf(entries_[model], LoadTime(weights, kind), kind);
   }
-  [[nodiscard]] SwapCosts CostsOf(Id model, Bytes weights) const;
-  // Whether both were measured: a resident run and a swapped one.
+  [[nodiscard]] SwapCosts CostsOf(Id model, Bytes weights, KindId kind = 0) const;
+  // Whether both were measured on one kind: a resident run and a swapped one.
   [[nodiscard]] bool Measured(const std::string& model) const;
 
   // The same of models by name, held or not.
-  void ObserveRun(const std::string& model, Duration took);
-  void ObserveSwapped(const std::string& model, Duration took);
-  [[nodiscard]] Duration RunTime(const std::string& model) const;
-  [[nodiscard]] bool Heavy(const std::string& model, Bytes weights) const {
-    return HeavyOf(Find(model), LoadTime(weights));
+  void ObserveRun(const std::string& model, Duration took, KindId kind = 0);
+  void ObserveSwapped(const std::string& model, Duration took, KindId kind = 0);
+  [[nodiscard]] Duration RunTime(const std::string& model, KindId kind = 0) const;
+  [[nodiscard]] bool Heavy(const std::string& model, Bytes weights, KindId kind = 0) const {
+    return HeavyOf(Find(model), LoadTime(weights, kind), kind);
   }
 
-  // All that is known, in the order of the models' names. `nanos_per_byte` zero: no load was seen.
+  // All that is known, in the order of the models' names, then of the kinds; and of each kind's link, zero:
+  // no load was seen.
   [[nodiscard]] std::vector<ModelCost> Known() const;
-  [[nodiscard]] double nanos_per_byte() const { return nanos_per_byte_; }
+  [[nodiscard]] const ByKind<double>& nanos_per_byte() const { return nanos_per_byte_; }
   // What an earlier process knew; observations move it like any other. Values that make no sense are left
   // out.
-  void Restore(const std::vector<ModelCost>& known, double nanos_per_byte);
+  void Restore(const std::vector<ModelCost>& known, const ByKind<double>& nanos_per_byte);
   // Changes with every observation.
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
@@ -138,24 +137,17 @@ class CostModel {
   static constexpr Id kNone = ~Id{0};
   // Models that were seen stand in a list, the last seen first.
   struct Entry {
-    RunningEstimate run{};
-    RunningEstimate swapped{};
-    Duration profiled{};
-    RunTimeSketch times{};
-    std::uint32_t cuts = 0;
+    KindCosts costs{};
     std::uint32_t holders = 0;
     bool seen = false;
     Id newer = kNone, older = kNone;
     const std::string* name = nullptr;  // of ids_; null: the number is free
   };
   [[nodiscard]] const Entry* Find(const std::string& model) const;  // null: unknown
-  [[nodiscard]] Duration RunTimeOf(const Entry* entry) const {
-    if (entry == nullptr) return defaults_.run;
-    if (entry->profiled > Duration::zero()) return entry->profiled;
-    return entry->run.Or(entry->swapped.Or(defaults_.run));
-  }
-  [[nodiscard]] bool HeavyOf(const Entry* entry, Duration load) const;
-  [[nodiscard]] Duration DelayOf(const Entry& entry, Duration load) const;
+  [[nodiscard]] double FewestNanosPerByte() const;                  // 0: no load was seen
+  [[nodiscard]] bool HeavyOf(const Entry* entry, Duration load, KindId kind) const;
+  [[nodiscard]] Duration DelayOf(const Entry& entry, Duration load, KindId kind) const;
+  static void SetProfiled(Entry& entry, const ByKind<Duration>& runs);
   Id IdOf(const std::string& model);
   Entry& Touch(Id id);
   void Unlink(Id id);
@@ -163,10 +155,11 @@ class CostModel {
   void FreeUnused(Id id);
 
   CostDefaults defaults_;
-  double nanos_per_byte_ = 0;  // 0: no load was seen
+  ByKind<double> nanos_per_byte_{};  // 0: no load was seen
+  KindRatios ratios_{};
   absl::node_hash_map<std::string, Id> ids_;
   std::vector<Entry> entries_;
-  absl::node_hash_map<std::string, Duration> profiled_;  // of models that have an entry, and of others
+  absl::node_hash_map<std::string, ByKind<Duration>> profiled_;  // of models with an entry, and of others
   std::vector<Id> free_;
   Id newest_ = kNone, oldest_ = kNone;
   std::size_t seen_ = 0;  // entries in the list

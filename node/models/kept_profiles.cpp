@@ -9,7 +9,7 @@ namespace troupe::node {
 
 void KeptProfiles::On(const Started&) {
   if (parts_.settings.profiles.format_version() != 0) {  // 0: nothing was learned yet
-    const auto imported = ImportProfiles(parts_.settings.profiles, parts_.scheduler);
+    const auto imported = ImportProfiles(parts_.settings.profiles, parts_.kinds, parts_.scheduler);
     if (!imported.ok()) parts_.out.Add(Log{"profiles-refused", std::string(imported.message())});
     saved_ = parts_.scheduler.costs().revision();
   }
@@ -29,7 +29,7 @@ void KeptProfiles::OnTimer() {
 void KeptProfiles::Save() {
   if (!parts_.settings.keeps_profiles || parts_.scheduler.costs().revision() == saved_) return;
   saved_ = parts_.scheduler.costs().revision();
-  parts_.out.Add(SaveProfiles{ExportProfiles(parts_.scheduler)});
+  parts_.out.Add(SaveProfiles{ExportProfiles(parts_.scheduler, parts_.kinds)});
 }
 
 }  // namespace troupe::node

@@ -8,19 +8,11 @@
 
 namespace troupe::node {
 
-std::string ModelProfiles::OurKind() const {
-  const auto& gpus = parts_.settings.gpus;
-  if (gpus.empty()) return {};
-  const auto& kind = gpus.front().kind;
-  return std::ranges::all_of(gpus, [&](const auto& gpu) { return gpu.kind == kind; }) ? kind : std::string();
-}
-
 void ModelProfiles::Learn(const proto::ClusterUpdate& update) {
   std::set<std::string> changed;
   if (update.snapshot()) changed = told_;
-  const auto kind = OurKind();
   for (const auto& profile : update.profiles())
-    if (profile.gpu_kind() == kind) changed.insert(profile.model_digest());
+    if (parts_.kinds.Find(profile.gpu_kind())) changed.insert(profile.model_digest());
   if (!parts_.membership.view().profiles().empty())
     for (const auto& function : update.functions()) changed.insert(function.model_digest());
   for (const auto& digest : changed) Tell(digest);
@@ -29,9 +21,9 @@ void ModelProfiles::Learn(const proto::ClusterUpdate& update) {
 void ModelProfiles::Tell(const std::string& digest) {
   const auto& functions = parts_.membership.view().functions();
   const auto use = functions.models().find(digest);
-  Duration run{};
+  ByKind<std::uint32_t> most;
+  ByKind<Duration> runs;
   if (use != functions.models().end()) {
-    std::uint32_t most = 0;
     for (const auto& [name, version] : use->second.functions) {
       proto::FunctionKey key;
       key.set_name(name);
@@ -39,28 +31,35 @@ void ModelProfiles::Tell(const std::string& digest) {
       const auto* function = functions.Find(key);
       if (function == nullptr) continue;
       const auto share = proto::SmPercentOf(function->sharing());
-      if (share <= most) continue;
-      const auto profiled = RunTimeOf(*function, 1);
-      if (profiled == Duration::zero()) continue;
-      most = share;
-      run = profiled;
+      const auto profiled = RunTimesOf(*function, 1);
+      for (KindId kind = 0; kind < profiled.size(); ++kind) {
+        if (share <= most.At(kind) || profiled[kind] == Duration::zero()) continue;
+        most.At(kind) = share;
+        runs.At(kind) = profiled[kind];
+      }
     }
   }
-  parts_.scheduler.SetProfiled(digest, run);
-  if (run > Duration::zero())
-    told_.insert(digest);
-  else
-    told_.erase(digest);
+  told_.erase(digest);
+  for (KindId kind = 0; kind < parts_.kinds.size(); ++kind) {
+    parts_.scheduler.SetProfiled(digest, runs.At(kind), kind);
+    if (runs.At(kind) > Duration::zero()) told_.insert(digest);
+  }
 }
 
-Duration ModelProfiles::RunTimeOf(const proto::FunctionRecord& function, std::uint32_t batch) const {
-  return parts_.membership.view().profiles().RunTime(function, batch, OurKind());
+ProfiledRuns ModelProfiles::RunTimesOf(const proto::FunctionRecord& function, std::uint32_t batch) const {
+  const auto& profiles = parts_.membership.view().profiles();
+  ProfiledRuns runs;
+  if (profiles.empty()) return runs;
+  for (KindId kind = 0; kind < parts_.kinds.size(); ++kind)
+    runs.push_back(profiles.RunTime(function, batch, parts_.kinds.NameOf(kind)));
+  const bool known = std::ranges::any_of(runs, [](Duration run) { return run > Duration::zero(); });
+  return known ? runs : ProfiledRuns();
 }
 
-Duration ModelProfiles::RunTimeOf(const proto::FunctionRecord& function,
-                                  const proto::SubmitRequest& request) const {
+ProfiledRuns ModelProfiles::RunTimesOf(const proto::FunctionRecord& function,
+                                       const proto::SubmitRequest& request) const {
   if (parts_.membership.view().profiles().empty()) return {};
-  return RunTimeOf(function, cluster::BatchOf(function, request.inputs()));
+  return RunTimesOf(function, cluster::BatchOf(function, request.inputs()));
 }
 
 }  // namespace troupe::node

@@ -89,7 +89,7 @@ void Requests::On(RequestArrived& event) {
   if (const auto* record = parts_.models.FunctionOf(message)) {
     ShareGpu(record->sharing(), request);
     if (parts_.scheduler.batching().Joins()) request.batch = TermsOf(*record, message, *copy);
-    request.profiled_run = parts_.model_profiles.RunTimeOf(*record, message);
+    request.profiled_runs = parts_.model_profiles.RunTimesOf(*record, message);
   }
   auto& held = requests_[id];
   held.message = std::move(message);

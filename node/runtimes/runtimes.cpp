@@ -26,7 +26,8 @@ Runtimes::Runtimes(Parts& parts) : parts_(parts) {
   runtimes_.resize(settings.gpus.size() * each);
   for (GpuIndex gpu = 0; gpu < runtimes_.size(); ++gpu) {
     const auto device = settings.DeviceOf(gpu);
-    parts_.scheduler.AddRuntime(gpu, Bytes(settings.gpus[device].memory.count() / each), device);
+    parts_.scheduler.AddRuntime(gpu, Bytes(settings.gpus[device].memory.count() / each), device,
+                                parts_.kinds.OfDevice(device));
     runtimes_[gpu].last.set_gpu(gpu);
   }
 }

@@ -28,35 +28,37 @@ void BatchProfiles::Refuse(ModelId model) {
   models_[model].refused = true;
 }
 
-void BatchProfiles::Observe(ModelId model, std::uint32_t rows, Duration computed) {
+void BatchProfiles::Observe(ModelId model, std::uint32_t rows, Duration computed, KindId kind) {
   const auto found = models_.find(model);
   const std::size_t at = IndexOf(rows);
   if (found == models_.end() || at == kSizes || computed <= Duration()) return;
-  Profile& profile = found->second;
-  Size& size = profile.sizes[at];
-  size.last = ++profile.runs;
+  Times& times = found->second.times.At(kind);
+  SizeTime& size = times.sizes[at];
+  size.last = ++times.runs;
   // Not of one row, of which there is always a request now and then.
   for (std::size_t other = 1; other < kSizes; ++other)
-    if (profile.runs - profile.sizes[other].last >= kForget)
-      profile.sizes[other].seen = std::min(profile.sizes[other].seen, kBelievedRuns - 1);
+    if (times.runs - times.sizes[other].last >= kForget)
+      times.sizes[other].seen = std::min(times.sizes[other].seen, kBelievedRuns - 1);
   if (!std::exchange(size.warm, true)) return;
   size.run.Observe(computed);
   ++size.seen;
 }
 
-std::vector<BatchSize> BatchProfiles::SizesOn(ModelId model, GpuIndex gpu, std::uint32_t most, Bytes one,
-                                              Bytes room) const {
+std::vector<BatchSize> BatchProfiles::SizesOn(ModelId model, const Place& place, std::uint32_t most) const {
+  static const Times kNone;
   std::vector<BatchSize> sizes;
   const auto found = models_.find(model);
   if (found == models_.end() || found->second.refused) return sizes;
   for (std::size_t at = 0; at < kSizes && std::uint32_t{1} << at <= most; ++at) {
     const Size& size = found->second.sizes[at];
-    const bool planned = std::ranges::find(size.gpus, gpu) != size.gpus.end();
+    const Times* const times = found->second.times.Find(place.kind);
+    const SizeTime& time = (times == nullptr ? kNone : *times).sizes[at];
+    const bool planned = std::ranges::find(size.gpus, place.gpu) != size.gpus.end();
     BatchSize& look = sizes.emplace_back();
     look.rows = std::uint32_t{1} << at;
-    look.prepared = planned && size.activation <= one + room;
-    look.seen = size.seen;
-    if (size.run.known()) look.run = size.run.Or(Duration());
+    look.prepared = planned && size.activation <= place.one + place.room;
+    look.seen = time.seen;
+    if (time.run.known()) look.run = time.run.Or(Duration());
   }
   return sizes;
 }

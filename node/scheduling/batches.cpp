@@ -50,7 +50,8 @@ Company Batches::CompanyOf(const RequestEntry& leader, const Gpu& gpu, Bytes nee
     candidates.push_back({entry->request.batch.rows, entry->request.deadline});
   const Bytes one = tables_.models[leader.model].activation;
   const Bytes room = gpu.Free() > need ? gpu.Free() - need : Bytes();
-  const auto sizes = tables_.batches.SizesOn(leader.model, gpu.index, leader.request.batch.most, one, room);
+  const auto sizes =
+      tables_.batches.SizesOn(leader.model, {gpu.index, gpu.kind, one, room}, leader.request.batch.most);
   const BatchChoice choice =
       ChooseBatch({.now = now, .backlog = gpu.work.Left(now), .candidates = candidates, .sizes = sizes});
   if (choice.requests < 2) return company;
@@ -74,8 +75,8 @@ std::optional<Time> Batches::Awaits(RequestEntry& entry, const Gpu& gpu, Time no
   if (tables_.gpus.loads().InFlightOn(gpu.device) <= tables_.limits.concurrency) return std::nullopt;
   const std::vector<RequestEntry*> waiting = CandidatesFor(entry);
   if (waiting.empty()) return std::nullopt;
-  const auto sizes =
-      tables_.batches.SizesOn(entry.model, gpu.index, entry.request.batch.most, Bytes(), gpu.memory);
+  const auto sizes = tables_.batches.SizesOn(entry.model, {gpu.index, gpu.kind, Bytes(), gpu.memory},
+                                             entry.request.batch.most);
   // The best that any company could make of it; a wait for more is worth nothing.
   const std::vector<BatchCandidate> many(entry.request.batch.most);
   const BatchChoice best = ChooseBatch({.candidates = many, .sizes = sizes});

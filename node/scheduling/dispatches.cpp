@@ -94,7 +94,8 @@ void Dispatches::OrderRun(const HeldStart& start) {
   if (!held->trial)
     order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
   held->limit = RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
-                            parts_.scheduler.RunsOf(dispatch.model), order.run().sharing().sm_partition());
+                            parts_.scheduler.RunsOf(dispatch.model, dispatch.gpu),
+                            order.run().sharing().sm_partition());
   // What is known is about runs of one request.
   held->limit.limit *= static_cast<Duration::rep>(1 + dispatch.members.size());
   if (held->profiled) AsTrial(*held, *order.mutable_run());

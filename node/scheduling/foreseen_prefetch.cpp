@@ -36,7 +36,7 @@ void Prefetcher::ForgetForeseen(ModelId id) {
 // Takes the first GPU where no victim is wanted.
 std::optional<PrefetchPlan> Prefetcher::PlanForeseen(ModelId id, const GpuList& quiet, Time now) const {
   const Time since = now - tables_.models[id].forecast.interval();
-  for (const GpuIndex index : quiet) {
+  for (const GpuIndex index : FastestFirst(id, quiet)) {
     const Gpu& gpu = tables_.gpus.at(index);
     auto plan = PlanOn(id, gpu, now);
     if (!plan) continue;
@@ -64,7 +64,9 @@ bool Prefetcher::PrefetchForeseen(ModelId id, std::optional<GpuList>& quiet, Tim
   if (!plan) return false;
   // As urgent as its request will be.
   const bool known = model.patience.known();
-  const Time begin_by = known ? due + model.patience.Or({}) - tables_.costs.RunTime(model.cost) : Time::max();
+  const KindId kind = tables_.gpus.at(plan->gpu).kind;
+  const Time begin_by =
+      known ? due + model.patience.Or({}) - tables_.costs.RunTime(model.cost, kind) : Time::max();
   bring(id, *plan, begin_by);
   quiet.reset();
   return true;

@@ -11,6 +11,7 @@
 #include "node/names.hpp"
 #include "node/request.hpp"
 #include "node/scheduling/backlog.hpp"
+#include "scheduling/by_kind.hpp"
 
 namespace troupe::node {
 
@@ -57,6 +58,7 @@ struct alignas(64) Gpu {
   std::uint32_t in_flight = 0;
   std::uint32_t taken = 0;  // what these take of the SMs, in percent: more than 100 wait for each other
   std::uint32_t coming_models = 0;  // on their way
+  KindId kind = 0;
   Bytes memory{};
   Bytes overhead{};    // what the worker reports as gone beyond the plan: fragments, alignment, its own needs
   Bytes promised{};    // activations of dispatched requests

@@ -205,9 +205,21 @@ bool GpuChooser::IsOccupied(const Gpu& gpu) const {
 Duration GpuChooser::QueuedFor(ModelId model) const {
   const std::size_t waiting = tables_.WaitingFor(model);
   if (waiting < 2) return {};
+  if (tables_.KindsDiffer()) return QueuedForKinds(model, waiting - 1);
   const auto holders = std::max<std::uint32_t>(tables_.gpus.holders().Count(model), 1);
   return tables_.costs.RunTime(tables_.models[model].cost) * static_cast<Duration::rep>(waiting - 1) /
          holders;
+}
+
+// Each of them serves as many as its kind can.
+Duration GpuChooser::QueuedForKinds(ModelId model, std::size_t behind) const {
+  double rate = 0;  // runs a second
+  const auto rate_on = [&](KindId kind) {
+    return 1 / std::max(ToSeconds(tables_.costs.RunTime(tables_.models[model].cost, kind)), 1e-9);
+  };
+  for (const GpuIndex gpu : tables_.gpus.Holders(model)) rate += rate_on(tables_.gpus.at(gpu).kind);
+  if (rate == 0) rate = rate_on(tables_.FastestKindFor(tables_.models[model]));
+  return FromSeconds(static_cast<double>(behind) / rate);
 }
 
 // Adds none where no policy would look at it, since it cannot take the request now and does not have its
@@ -233,7 +245,7 @@ bool GpuChooser::AddOption(const RequestLook& look, const Gpu& gpu, Time now, Op
   if (resident != nullptr) return true;
   if (tables_.policies.gpu.weighs_victims)
     option.victim = victims_.WorstVictim(look.entry.model, need, gpu, now);
-  option.load = look.load;
+  option.load = tables_.KindsDiffer() ? tables_.LoadTimeOn(look.model, gpu.kind) : look.load;
   option.switch_load = LoadOfSwitch(gpu);
   option.before = gpu.bringing.Left(now);
   option.beside = LoadsBeside(gpu, now);
@@ -253,6 +265,12 @@ GpuChoice GpuChooser::Choose(const RequestLook& look, std::uint64_t draw, Time n
                .concurrency = tables_.limits.concurrency,
                .home = bound,
                .draw = draw};
+  const bool kinds_differ = tables_.KindsDiffer();
+  const Duration fastest = kinds_differ ? tables_.RunTimeOf(entry) : Duration();
+  if (kinds_differ && entry.request.deadline != Time::max()) {
+    view.spare = entry.request.deadline - now - fastest;
+    view.fast_wanted = tables_.fast_wanted.At(now);
+  }
   const bool any_serves = tables_.OneForAll() && look.model.key.empty();
   Options options;
   for (const GpuIndex index : Candidates(look, draw)) {
@@ -261,8 +279,10 @@ GpuChoice GpuChooser::Choose(const RequestLook& look, std::uint64_t draw, Time n
     if (!tables_.MayRunOn(entry, gpu)) continue;
     if (!tables_.StateAllows(look, gpu) || !((any_serves && gpu.assigned) || MayChoose(entry, gpu))) continue;
     if (home != kNoGpu && gpu.device == home) view.home = index;
-    if (!AddOption(look, gpu, now, options) || index != entry.hold) continue;
-    const GpuOption& option = options.back();
+    if (!AddOption(look, gpu, now, options)) continue;
+    GpuOption& option = options.back();
+    if (kinds_differ) option.slower = tables_.RunTimeOn(entry, gpu.kind) - fastest;
+    if (index != entry.hold) continue;
     if (!option.has_slot || !option.fits || !tables_.Serves(entry, gpu)) continue;
     // It was kept for this request: only the source is left to choose.
     view.options = std::span(&option, 1);

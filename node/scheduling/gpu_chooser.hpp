@@ -53,6 +53,7 @@ class GpuChooser {
   [[nodiscard]] GpuList Candidates(const RequestLook& look, std::uint64_t draw) const;
   [[nodiscard]] bool IsOccupied(const Gpu& gpu) const;
   [[nodiscard]] Duration QueuedFor(ModelId model) const;
+  [[nodiscard]] Duration QueuedForKinds(ModelId model, std::size_t behind) const;
   bool AddOption(const RequestLook& look, const Gpu& gpu, Time now, Options& options) const;
 
   // weight_sources.cpp

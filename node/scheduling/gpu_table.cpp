@@ -42,12 +42,13 @@ Bytes Resident::WithEachState() const {
   return sum;
 }
 
-void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned) {
+void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned, KindId kind) {
   Gpu gpu;
   gpu.index = index;
   gpu.memory = memory;
   gpu.device = device;
   gpu.assigned = assigned;
+  gpu.kind = kind;
   const auto [it, added] = gpus_.emplace(index, std::move(gpu));
   TROUPE_CHECK(added, "this GPU is in the table already");
   if (by_index_.size() <= index) by_index_.resize(index + 1);

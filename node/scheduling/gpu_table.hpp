@@ -37,7 +37,7 @@ class GpuTable {
   GpuTable() = default;
   GpuTable(const GpuTable&) = delete;
   GpuTable& operator=(const GpuTable&) = delete;
-  void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned);
+  void Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned, KindId kind = 0);
   [[nodiscard]] const Gpu& at(GpuIndex index) const {
     TROUPE_CHECK(index < by_index_.size() && by_index_[index] != nullptr, "no such GPU");
     return *by_index_[index];

@@ -33,15 +33,18 @@ bool LocalityTurns::MayStart(const RequestEntry& entry) {
 
 GpuIndex LocalityTurns::PlaceFor(const RequestEntry& entry, GpuIndex index, Time now) const {
   const RequestLook look = tables_.LookFor(entry);
+  const Gpu& own = tables_.gpus.at(index);
+  // With its run, which does not take as long on GPUs of each kind (003, VI).
+  const auto end_on = [&](const Gpu& gpu) { return gpu.work.Left(now) + tables_.RunTimeOn(entry, gpu.kind); };
   GpuIndex busy = kNoGpu;
   for (const GpuIndex holder : tables_.gpus.Holders(entry.model)) {
     const Gpu& gpu = tables_.gpus.at(holder);
     if (holder == index || !parts_.chooser.CanTake(look, gpu, gpu.Find(entry.model))) continue;
     if (tables_.gpus.loads().InFlightOn(gpu.device) == 0) return holder;
-    if (busy == kNoGpu || gpu.work.Left(now) < tables_.gpus.at(busy).work.Left(now)) busy = holder;
+    if (busy == kNoGpu || end_on(gpu) < end_on(tables_.gpus.at(busy))) busy = holder;
   }
-  if (busy != kNoGpu && tables_.gpus.at(busy).work.Left(now) < look.load) return busy;
-  const Gpu& own = tables_.gpus.at(index);
+  const Duration brought = tables_.LoadTimeOn(look.model, own.kind) + tables_.RunTimeOn(entry, own.kind);
+  if (busy != kNoGpu && end_on(tables_.gpus.at(busy)) < brought) return busy;
   return parts_.chooser.CanTake(look, own, own.Find(entry.model)) ? index : kNoGpu;
 }
 

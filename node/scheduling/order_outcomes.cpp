@@ -44,9 +44,10 @@ void OrderOutcomes::EvictForgotten(GpuIndex gpu, ModelId model, Consequences& ef
 }
 
 void OrderOutcomes::ObserveLoad(const SwapInDone& done, ModelId id) {
-  tables_.costs.ObserveLoad(done.device_bytes, done.took);
+  const KindId kind = tables_.gpus.at(done.gpu).kind;
+  tables_.costs.ObserveLoad(done.device_bytes, done.took, kind);
   ModelEntry* const model = tables_.Adopted(id);
-  if (model != nullptr && done.took > Duration::zero()) model->load.Observe(done.took);
+  if (model != nullptr && done.took > Duration::zero()) tables_.ObserveLoad(*model, done.took, kind);
 }
 
 Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
@@ -91,13 +92,14 @@ void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
 void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done, std::uint32_t rows,
                                std::size_t requests) {
   if (entry.source == SwapSource::kLayers || entry.request.profiled_on != kNoGpu) return;
-  tables_.batches.Observe(entry.model, rows, done.computed);
+  const KindId kind = tables_.gpus.at(done.gpu).kind;
+  tables_.batches.Observe(entry.model, rows, done.computed, kind);
   if (requests > 1) return;  // what is known of the model is about runs of one request
   const CostModel::Id cost = tables_.models[entry.model].cost;
-  if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed);
-  if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took);
+  if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed, kind);
+  if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took, kind);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
-    tables_.costs.ObserveSwapped(cost, done.since_swap);
+    tables_.costs.ObserveSwapped(cost, done.since_swap, kind);
 }
 
 void OrderOutcomes::EndRun(RequestEntry& entry, const absl::Status& status, Consequences& effects, Time now) {
@@ -172,7 +174,7 @@ void OrderOutcomes::Ran(const std::vector<RequestEntry*>& requests, const RunDon
   } else if (requests.size() > 1) {
     return parts_.batches.RunApart(requests, done, effects);
   } else if (done.cut) {
-    tables_.costs.NoteCut(tables_.models[first.model].cost);
+    tables_.costs.NoteCut(tables_.models[first.model].cost, tables_.gpus.at(done.gpu).kind);
   }
   for (RequestEntry* const entry : requests) EndRun(*entry, done.status, effects, now);
 }

@@ -66,10 +66,11 @@ Time Prefetcher::Decide(Time now, Bring bring) {
 
 ModelDemand Prefetcher::DemandOf(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
-  const Duration load = tables_.LoadTimeOf(model);
+  const KindId kind = tables_.FastestKindFor(model);
   return {.rate = model.asks.At(now),
-          .run = tables_.costs.RunTime(model.cost),
-          .bring = tables_.limits.LoadsOccupy() ? load : tables_.costs.SwapDelay(model.cost, model.weights)};
+          .run = tables_.costs.RunTime(model.cost, kind),
+          .bring = tables_.limits.LoadsOccupy() ? tables_.LoadTimeOf(model)
+                                                : tables_.costs.SwapDelay(model.cost, model.weights, kind)};
 }
 
 bool Prefetcher::MayHaveCopies(ModelId id) const {
@@ -137,6 +138,15 @@ GpuList Prefetcher::QuietGpus() const {
   return quiet;
 }
 
+// Where a run of the model takes least, first; in their order where all take as long.
+GpuList Prefetcher::FastestFirst(ModelId id, GpuList gpus) const {
+  if (tables_.KindsDiffer())
+    std::ranges::stable_sort(gpus, {}, [&](GpuIndex gpu) {
+      return tables_.costs.RunTime(tables_.models[id].cost, tables_.gpus.at(gpu).kind);
+    });
+  return gpus;
+}
+
 // Which victims would leave for the model; nothing when it is there already, or finds no room now.
 std::optional<PrefetchPlan> Prefetcher::PlanOn(ModelId id, const Gpu& gpu, Time now) const {
   const Bytes need = tables_.models[id].weights + tables_.models[id].activation;
@@ -148,7 +158,7 @@ std::optional<PrefetchPlan> Prefetcher::PlanOn(ModelId id, const Gpu& gpu, Time 
 std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const GpuList& quiet,
                                                  Time now) const {
   std::optional<PrefetchPlan> best;
-  for (const GpuIndex index : quiet) {
+  for (const GpuIndex index : FastestFirst(id, quiet)) {
     auto plan = PlanOn(id, tables_.gpus.at(index), now);
     if (!plan) continue;
     plan->loss = LossOf(plan->victims, tables_.gpus.at(index), now);

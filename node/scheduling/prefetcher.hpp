@@ -51,6 +51,7 @@ class Prefetcher {
   [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
   [[nodiscard]] bool IsWanted(ModelId victim, const Gpu& gpu) const;
   [[nodiscard]] GpuList QuietGpus() const;
+  [[nodiscard]] GpuList FastestFirst(ModelId model, GpuList gpus) const;
   [[nodiscard]] std::optional<PrefetchPlan> PlanOn(ModelId model, const Gpu& gpu, Time now) const;
   [[nodiscard]] std::optional<PrefetchPlan> PlanCopy(ModelId model, double gain, const GpuList& quiet,
                                                      Time now) const;

@@ -17,12 +17,13 @@ void Reservations::Load(const RequestLook& look, RequestEntry& entry, GpuChoice&
     tables_.broadcasts.Join({choice.peer, tables_.gpus.at(choice.peer).device}, {gpu.index, gpu.device},
                             entry.model);
   }
-  tables_.gpus.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, look.load, now);
+  const Duration load = tables_.LoadTimeOn(look.model, gpu.kind);
+  tables_.gpus.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, load, now);
   ++parts_.counts.swaps;
   parts_.counts.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   parts_.counts.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
   if (tables_.places.MoreForHits()) parts_.waiting.ActivateResidents(gpu);
-  if (entry.source == SwapSource::kHost) tables_.link_pressure.Add(look.load, now, tables_.links);
+  if (entry.source == SwapSource::kHost) tables_.link_pressure.Add(load, now, tables_.links);
 }
 
 // A run on a part of the SMs keeps others from that part only.
@@ -42,14 +43,16 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
   entry.source = SwapSource::kResident;
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
-  Duration work = company.members.empty() ? tables_.RunTimeOf(entry) : company.run;
+  Duration work = company.members.empty() ? tables_.RunTimeOn(entry, gpu.kind) : company.run;
   parts_.prefetcher.NoteRun(work, now);
+  if (tables_.NeedsFast(entry))
+    tables_.fast_wanted.Add(work, now, static_cast<std::uint32_t>(tables_.gpus.gpus().size()));
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
                           ? std::nullopt
                           : tables_.topology.PeerLink(tables_.gpus.at(choice.peer).device, gpu.device);
-    work += link ? TransferTime(look.model.weights, *link) : look.load;
+    work += link ? TransferTime(look.model.weights, *link) : tables_.LoadTimeOn(look.model, gpu.kind);
   } else {
     parts_.counts.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
@@ -106,7 +109,8 @@ void Reservations::Leave(RequestEntry& entry, GpuIndex gpu, Time now) {
 // When its run has to begin to be in time: what comes for it is wanted by then.
 Time Reservations::BeginBy(const RequestEntry& entry, const Company& company) const {
   if (entry.request.deadline == Time::max()) return Time::max();
-  return entry.request.deadline - std::max(tables_.RunTimeOf(entry), company.run);
+  return entry.request.deadline -
+         std::max(tables_.RunTimeOn(entry, tables_.gpus.at(entry.gpu).kind), company.run);
 }
 
 // What the node has to know to carry the decision out.
@@ -140,12 +144,13 @@ Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
 
 void Reservations::Evict(GpuIndex gpu, ModelId model) {
   ++parts_.counts.evictions;
-  const Bytes bytes = tables_.gpus.at(gpu).Find(model)->bytes;
+  const Gpu& from = tables_.gpus.at(gpu);
+  const Bytes bytes = from.Find(model)->bytes;
   if (tables_.gpus.holders().Count(model) > 1) {
     ++parts_.counts.evicted_replicas;
   } else {
-    ++(tables_.costs.Heavy(tables_.models[model].cost, bytes) ? parts_.counts.evicted_heavy
-                                                              : parts_.counts.evicted_light);
+    ++(tables_.costs.Heavy(tables_.models[model].cost, bytes, from.kind) ? parts_.counts.evicted_heavy
+                                                                         : parts_.counts.evicted_light);
   }
   tables_.gpus.BeginEvict(gpu, model);
   tables_.states.BeginEvict(gpu, model);
@@ -155,11 +160,12 @@ void Reservations::Evict(GpuIndex gpu, ModelId model) {
 
 void Reservations::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   const ModelEntry& model = tables_.models[entry.model];
+  const KindId kind = tables_.gpus.at(gpu).kind;
   entry.source = SwapSource::kLayers;
   entry.hit = entry.pinned = false;
   ++parts_.counts.by_layer;
   Claim(entry, VictimPlanner::WindowOf(model.weights) + model.activation,
-        std::max(tables_.RunTimeOf(entry), tables_.costs.LoadTime(model.weights)));
+        std::max(tables_.RunTimeOn(entry, kind), tables_.costs.LoadTime(model.weights, kind)));
   tables_.gpus.Visit(gpu, entry.claim, now);
 }
 
@@ -174,8 +180,9 @@ void Reservations::Prefetch(ModelId id, const PrefetchPlan& plan, Time begin_by,
     ahead.victims.push_back(tables_.NameOf(victim));
     Evict(plan.gpu, victim);
   }
-  tables_.gpus.BeginLoad(plan.gpu, id, model.weights, kNoGpu, tables_.LoadTimeOf(model), now);
-  if (tables_.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, tables_.LoadTimeOf(model), now);
+  const Duration load = tables_.LoadTimeOn(model, tables_.gpus.at(plan.gpu).kind);
+  tables_.gpus.BeginLoad(plan.gpu, id, model.weights, kNoGpu, load, now);
+  if (tables_.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, load, now);
   ++parts_.counts.ahead;
   parts_.decision.prefetches.push_back(std::move(ahead));
 }

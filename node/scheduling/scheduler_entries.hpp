@@ -54,7 +54,7 @@ struct RequestEntry {
 struct alignas(64) ModelEntry {
   Bytes weights{};
   Bytes activation{};
-  RunningEstimate load{};    // from the host
+  RunningEstimate load{};    // from the host, on GPUs of the first kind
   CostModel::Id cost = 0;    // what its digest costs
   GpuIndex parked = kNoGpu;  // whose next outcome its requests wait for (WaitingQueue)
   bool adopted = false;
@@ -69,7 +69,8 @@ struct alignas(64) ModelEntry {
   Time kept_until = Time::min();  // for a request that is foreseen
   RecentRate asks{};              // its requests, where models are prefetched
   ArrivalForecast forecast{};
-  Time bring_from = Time::max();  // for the same; Time::max(): it need not come, or is there
+  Time bring_from = Time::max();    // for the same; Time::max(): it need not come, or is there
+  ByKind<RunningEstimate> loads{};  // from the host, on GPUs of the other kinds
 };
 
 struct FunctionEntry {
@@ -84,7 +85,7 @@ struct RequestLook {
   const ModelEntry& model;
   const FunctionStates::State* state;  // null: it has none
   Bytes whole;                         // what it needs of an empty GPU
-  Duration load;                       // estimated time to bring the model from the host
+  Duration load;                       // shortest estimated time to bring the model from the host
 };
 
 // A model that may go for another one.

@@ -42,8 +42,9 @@ SchedulerTables::SchedulerTables(SchedulerLimits given, SchedulerPolicies chosen
   places.most = for_hits ? 2 * places.depth : places.depth;
 }
 
-void SchedulerTables::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
-  gpus.Add(gpu, memory, device, !limits.isolated);
+void SchedulerTables::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind) {
+  gpus.Add(gpu, memory, device, !limits.isolated, kind);
+  kinds = std::max(kinds, kind + 1);
   held.Add(gpu, device);
   links = LinkCount(gpus.gpus().size(), topology);
   pipelines.resize(std::max<std::size_t>(pipelines.size(), std::size_t{gpu} + 1));

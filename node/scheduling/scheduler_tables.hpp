@@ -2,6 +2,7 @@
 // the parts that choose a GPU, plan evictions or prefetch look at them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -38,7 +39,7 @@ using GpuList = absl::InlinedVector<GpuIndex, kAllGpus + 1>;
 struct SchedulerTables {
   SchedulerTables(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs, Topology topology);
 
-  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
+  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind);
 
   [[nodiscard]] ModelId Find(const ModelNumber& model) const { return rows.Find(model); }
   [[nodiscard]] const ModelNumber& NameOf(ModelId model) const { return rows.at(model); }
@@ -54,13 +55,41 @@ struct SchedulerTables {
     return waiting == nullptr ? 0 : waiting->size();
   }
   // As long as it has been here: what its loads took; else by its size.
-  [[nodiscard]] Duration LoadTimeOf(const ModelEntry& model) const {
-    return model.load.Or(costs.LoadTime(model.weights));
+  [[nodiscard]] Duration LoadTimeOn(const ModelEntry& model, KindId kind) const {
+    const RunningEstimate* const load = kind == 0 ? &model.load : model.loads.Find(kind);
+    return load != nullptr && load->known() ? load->Or({}) : costs.LoadTime(model.weights, kind);
+  }
+  void ObserveLoad(ModelEntry& model, Duration took, KindId kind) {
+    (kind == 0 ? model.load : model.loads.At(kind)).Observe(took);
   }
   // As the profile of its function says, else as was learned of its model.
+  [[nodiscard]] Duration RunTimeOn(const RequestEntry& entry, KindId kind) const {
+    const ProfiledRuns& profiled = entry.request.profiled_runs;
+    if (kind < profiled.size() && profiled[kind] > Duration::zero()) return profiled[kind];
+    return costs.RunTime(models[entry.model].cost, kind);
+  }
+  // On the kind of the node's GPUs where it takes least: what nothing can be done sooner than.
+  [[nodiscard]] Duration LoadTimeOf(const ModelEntry& model) const {
+    return Least([&](KindId kind) { return LoadTimeOn(model, kind); });
+  }
   [[nodiscard]] Duration RunTimeOf(const RequestEntry& entry) const {
-    return entry.request.profiled_run > Duration::zero() ? entry.request.profiled_run
-                                                         : costs.RunTime(models[entry.model].cost);
+    return Least([&](KindId kind) { return RunTimeOn(entry, kind); });
+  }
+  // Of the node's kinds the one on which a run of the model takes least.
+  [[nodiscard]] KindId FastestKindFor(const ModelEntry& model) const {
+    KindId fastest = 0;
+    for (KindId kind = 1; kind < kinds; ++kind)
+      if (costs.RunTime(model.cost, kind) < costs.RunTime(model.cost, fastest)) fastest = kind;
+    return fastest;
+  }
+  [[nodiscard]] bool KindsDiffer() const { return kinds > 1; }
+  // On some kinds it would be in time if it had a GPU for itself from its arrival on, and on others late.
+  [[nodiscard]] bool NeedsFast(const RequestEntry& entry) const {
+    if (!KindsDiffer() || entry.request.deadline == Time::max()) return false;
+    KindId in_time = 0;
+    for (KindId kind = 0; kind < kinds; ++kind)
+      in_time += entry.arrival + RunTimeOn(entry, kind) <= entry.request.deadline ? 1 : 0;
+    return in_time > 0 && in_time < kinds;
   }
   // Its run takes no place that other functions' runs could have. Before its model is prepared, it is not known how
   // many such runs there is memory for: until then they take places as all do.
@@ -106,7 +135,9 @@ struct SchedulerTables {
   const Topology topology;
   CostModel costs;
   BusyShare link_pressure;  // of the links from the host
+  BusyShare fast_wanted;    // of the GPUs, by requests that are in time on some kinds only
   std::uint32_t links = 1;  // of those
+  KindId kinds = 1;         // of its GPUs: they have the numbers from 0
   GpuTable gpus;
   HeldGpus held;
   QuotaPauses pauses;
@@ -126,6 +157,14 @@ struct SchedulerTables {
   WaitingQueue queue;
   std::optional<LateQueue<RequestEntry*>> late;
   std::size_t suspects = 0;  // requests that run alone
+
+ private:
+  template <class Time>
+  [[nodiscard]] Duration Least(Time time) const {
+    Duration least = time(KindId{0});
+    for (KindId kind = 1; kind < kinds; ++kind) least = std::min(least, time(kind));
+    return least;
+  }
 };
 
 }  // namespace troupe::node

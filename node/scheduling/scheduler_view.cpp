@@ -64,14 +64,22 @@ const ModelEntry* SchedulerView::FindCopy(const ModelNumber& name) const {
 
 bool SchedulerView::Heavy(const ModelNumber& model) const {
   const ModelEntry* copy = FindCopy(model);
-  return copy != nullptr && parts_.tables.costs.Heavy(copy->cost, copy->weights);
+  for (KindId kind = 0; copy != nullptr && kind < parts_.tables.kinds; ++kind)
+    if (parts_.tables.costs.Heavy(copy->cost, copy->weights, kind)) return true;
+  return false;
 }
 
-KnownRuns SchedulerView::RunsOf(const ModelNumber& model) const {
+bool SchedulerView::HeavyOn(const ModelNumber& model, KindId kind) const {
+  const ModelEntry* copy = FindCopy(model);
+  return copy != nullptr && parts_.tables.costs.Heavy(copy->cost, copy->weights, kind);
+}
+
+KnownRuns SchedulerView::RunsOf(const ModelNumber& model, GpuIndex gpu) const {
   const ModelId id = parts_.tables.Find(model);
   if (id == kNoModel) return {};
   const CostModel::Id cost = parts_.tables.models[id].cost;
-  return {parts_.tables.costs.RunTimes(cost), parts_.tables.costs.Cuts(cost)};
+  const auto* learned = parts_.tables.costs.LearnedOf(cost, parts_.tables.gpus.at(gpu).kind);
+  return learned == nullptr ? KnownRuns() : KnownRuns{learned->times, learned->cuts};
 }
 
 Bytes SchedulerView::WeightsOf(const ModelNumber& model) const {

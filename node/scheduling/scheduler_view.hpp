@@ -29,12 +29,13 @@ class SchedulerView {
   }
   // Of adopted models: of this copy, else of some copy of the same model. No others are heavy, or weigh
   // anything.
-  [[nodiscard]] bool Heavy(const ModelNumber& model) const;
+  [[nodiscard]] bool Heavy(const ModelNumber& model) const;  // on some kind of the node's GPUs
+  [[nodiscard]] bool HeavyOn(const ModelNumber& model, KindId kind) const;
   [[nodiscard]] Bytes WeightsOf(const ModelNumber& model) const;
   // The first adopted copy of each model that has one here, by digest; the keys are texts of the copies' numbers.
   [[nodiscard]] absl::flat_hash_map<std::string_view, ModelNumber> FirstCopies() const;
-  // Nothing for a model that has no row here.
-  [[nodiscard]] KnownRuns RunsOf(const ModelNumber& model) const;
+  // On GPUs of the same kind as this one. Nothing for a model that has no row here.
+  [[nodiscard]] KnownRuns RunsOf(const ModelNumber& model, GpuIndex gpu) const;
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
   // model that was forgotten keeps its profile.
   [[nodiscard]] const CostModel& costs() const { return parts_.tables.costs; }

@@ -38,8 +38,8 @@ SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies,
                              Topology topology)
     : SchedulerView(limits, policies, costs, std::move(topology)) {}
 
-void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device) {
-  parts_.tables.AddRuntime(gpu, memory, device);
+void SwapScheduler::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind) {
+  parts_.tables.AddRuntime(gpu, memory, device, kind);
   parts_.waiting.AddRuntimes();
   parts_.by_gpu.AddRuntimes();
 }

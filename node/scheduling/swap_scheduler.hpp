@@ -40,8 +40,9 @@ class SwapScheduler : public SchedulerView {
 
   // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
   void AddGpu(GpuIndex gpu, Bytes memory) { AddRuntime(gpu, memory, gpu); }
-  // One of several on a device: what is told of GPUs here is true of each of them.
-  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device);
+  // One of several on a device: what is told of GPUs here is true of each of them. `kind`: of the device; the
+  // kinds of the GPUs have the numbers from 0, with none left out.
+  void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind = 0);
   Consequences Apply(const WorkerReady& ready, Time now) { return parts_.workers.Apply(ready, now); }
   Consequences Apply(const WorkerLost& lost, Time now) { return parts_.workers.Apply(lost, now); }
   Consequences Apply(const GpuUnfit& unfit, Time now) { return parts_.workers.Apply(unfit, now); }
@@ -69,9 +70,11 @@ class SwapScheduler : public SchedulerView {
                                              std::uint32_t device) const {
     return parts_.tables.owned.InstancesOn(function, model, device);
   }
-  // What a profile says of a model's runs; zero: nothing.
-  void SetProfiled(const std::string& model, Duration run) { parts_.tables.costs.SetProfiled(model, run); }
-  void RestoreCosts(const std::vector<ModelCost>& known, double nanos_per_byte) {
+  // What a profile says of a model's runs on one kind of GPU; zero: nothing.
+  void SetProfiled(const std::string& model, Duration run, KindId kind) {
+    parts_.tables.costs.SetProfiled(model, run, kind);
+  }
+  void RestoreCosts(const std::vector<ModelCost>& known, const ByKind<double>& nanos_per_byte) {
     parts_.tables.costs.Restore(known, nanos_per_byte);
   }
 

@@ -25,7 +25,7 @@ std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time no
   for (const auto& [id, resident] : gpu.residents) {
     if (!resident.Idle() || id == coming) continue;
     const ModelEntry& model = tables_.models[id];
-    const SwapCosts costs = tables_.costs.CostsOf(model.cost, resident.bytes);
+    const SwapCosts costs = tables_.costs.CostsOf(model.cost, resident.bytes, gpu.kind);
     const EvictionCandidate candidate{
         .bytes = resident.WithStates(),
         .last_use = resident.last_use,

@@ -45,7 +45,8 @@ GpuIndex GpuChooser::SenderFor(const RequestLook& look, const Gpu& gpu) const {
 SwitchLoad GpuChooser::LoadTo(const Gpu& gpu) const {
   SwitchLoad load = SwitchLoad::kNone;
   for (const ModelId model : gpu.host_loads) {
-    if (tables_.costs.Heavy(tables_.models[model].cost, gpu.Find(model)->bytes)) return SwitchLoad::kHeavy;
+    if (tables_.costs.Heavy(tables_.models[model].cost, gpu.Find(model)->bytes, gpu.kind))
+      return SwitchLoad::kHeavy;
     load = SwitchLoad::kLight;
   }
   return load;

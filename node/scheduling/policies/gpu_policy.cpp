@@ -17,9 +17,24 @@ bool Usable(const GpuOption& option) {
   return option.has_slot && option.fits;
 }
 
-// A load overlaps with what runs.
+// Until the request's run has ended, less its run on the fastest kind.
+Duration RunEnd(const GpuOption& option) {
+  return option.backlog + option.slower;
+}
+
+// The same where the model has to come: a load overlaps with what runs.
 Duration LoadEnd(const GpuOption& option) {
-  return std::max(option.backlog, option.load);
+  return std::max(option.backlog, option.load) + option.slower;
+}
+
+bool IsLateOn(const GpuView& view, const GpuOption& option) {
+  return RunEnd(option) > view.spare;
+}
+
+// Whether GPUs are left out on which a run alone would make the request late: only while it is not late on each.
+bool SomeAreTooSlow(const GpuView& view) {
+  if (view.spare == Duration::max() || view.spare < Duration()) return false;
+  return std::ranges::any_of(view.options, [&](const GpuOption& o) { return o.slower <= view.spare; });
 }
 
 // How long a request had better wait for a GPU that has its model. Where a load occupies its GPU it is for
@@ -28,12 +43,12 @@ Duration LoadEnd(const GpuOption& option) {
 Duration WorthWaiting(const GpuView& view, const GpuOption& loader) {
   constexpr std::int64_t kBesides = 60, kInstead = 110;  // percent
   if (!view.loads_occupy) return LoadEnd(loader);
-  return (loader.backlog + loader.load) * (loader.evicts ? kInstead : kBesides) / 100;
+  return (loader.backlog + loader.load) * (loader.evicts ? kInstead : kBesides) / 100 + loader.slower;
 }
 
 // True when `a` is the better GPU to load a model on.
 bool BetterLoader(const GpuOption& a, const GpuOption& b) {
-  return std::tuple(a.in_flight, b.free, a.gpu) < std::tuple(b.in_flight, a.free, b.gpu);
+  return std::tuple(a.in_flight, a.slower, b.free, a.gpu) < std::tuple(b.in_flight, b.slower, a.free, b.gpu);
 }
 
 // An idle GPU with memory to spare, if there were one.
@@ -45,21 +60,23 @@ GpuChoice ResidentFirst(const GpuView& view) {
   const GpuOption* holder = nullptr;  // that can run now
   const GpuOption* busy = nullptr;    // holder that cannot take it yet
   const GpuOption* loader = nullptr;
+  const bool some_too_slow = SomeAreTooSlow(view);
   for (const GpuOption& option : view.options) {
+    if (some_too_slow && option.slower > view.spare) continue;
     if (option.has_model) {
       const GpuOption*& best = Usable(option) ? holder : busy;
-      if (best == nullptr || option.backlog < best->backlog) best = &option;
+      if (best == nullptr || RunEnd(option) < RunEnd(*best)) best = &option;
     } else if (Usable(option) && (loader == nullptr || BetterLoader(option, *loader))) {
       loader = &option;
     }
   }
   if (holder != nullptr &&
-      (holder->in_flight < view.concurrency || loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
+      (holder->in_flight < view.concurrency || loader == nullptr || RunEnd(*holder) <= LoadEnd(*loader))) {
     return {GpuVerdict::kRun, holder->gpu};
   }
   // Its requests wait for one another, too: a model that many wait for is worth a second copy.
-  if (busy != nullptr && (loader == nullptr || busy->backlog + view.queued <= WorthWaiting(view, *loader))) {
-    const bool firm = busy->backlog + view.queued <= WorthWaiting(view, IdealLoader(view));
+  if (busy != nullptr && (loader == nullptr || RunEnd(*busy) + view.queued <= WorthWaiting(view, *loader))) {
+    const bool firm = RunEnd(*busy) + view.queued <= WorthWaiting(view, IdealLoader(view));
     return {.verdict = GpuVerdict::kWait, .gpu = busy->gpu, .firm = firm};
   }
   if (loader != nullptr) return {GpuVerdict::kRun, loader->gpu};
@@ -84,24 +101,50 @@ Bringing CostOfBringing(double price, const GpuOption& option) {
   // A GPU's own loads come one after the other. Of the loads beside them, in the order of their deadlines,
   // half come first, if they take as long.
   const Duration load = option.before + option.load + std::min(option.beside, option.load) / 2;
-  const Bringing host{.cost = std::max(option.backlog, load) + others + again};
+  const Bringing host{.cost = std::max(option.backlog, load) + others + again + option.slower};
   if (option.peer == kNoGpu) return host;
-  const Bringing peer{.cost = std::max(option.backlog, option.before + option.peer_load) + again,
-                      .from_peer = true};
+  const Bringing peer{
+      .cost = std::max(option.backlog, option.before + option.peer_load) + again + option.slower,
+      .from_peer = true};
   return peer.cost < host.cost ? peer : host;
+}
+
+// The slowest GPU on which the request is in time, by a margin, or is late as anywhere; kBlocked: the request
+// needs a fast one, or no request does.
+GpuChoice LeaveFastGpus(const GpuView& view, double price) {
+  constexpr double kWanted = 0.01;
+  if (view.fast_wanted < kWanted || view.spare == Duration::max()) return {};
+  const Duration margin = view.spare * 3 / 4;
+  const GpuOption* best = nullptr;
+  Bringing bringing;
+  for (const GpuOption& option : view.options) {
+    if (!Usable(option) || option.slower == Duration()) continue;
+    const Bringing here = option.has_model ? Bringing{.cost = RunEnd(option)} : CostOfBringing(price, option);
+    if (view.spare >= Duration() && here.cost > margin) continue;
+    if (best == nullptr || std::tuple(option.slower, option.has_model, bringing.cost) >
+                               std::tuple(best->slower, best->has_model, here.cost)) {
+      best = &option;
+      bringing = here;
+    }
+  }
+  if (best == nullptr) return {};
+  return {GpuVerdict::kRun, best->gpu, bringing.from_peer ? best->peer : kNoGpu};
 }
 
 GpuChoice LeastCost(const GpuView& view) {
   if (view.loads_occupy) return ResidentFirst(view);
-  const GpuOption* holder = nullptr;
+  const GpuOption* holder = nullptr;  // that can run now
+  const GpuOption* busy = nullptr;    // holder that cannot take it yet
   const GpuOption* loader = nullptr;
   Bringing bringing;
   const double price = PriceOfLink(view.link_pressure);
+  if (const GpuChoice slow = LeaveFastGpus(view, price); slow.verdict == GpuVerdict::kRun) return slow;
+  const bool some_too_slow = SomeAreTooSlow(view);
   for (const GpuOption& option : view.options) {
+    if (some_too_slow && option.slower > view.spare) continue;
     if (option.has_model) {
-      if (holder == nullptr ||
-          std::tuple(!Usable(option), option.backlog) < std::tuple(!Usable(*holder), holder->backlog))
-        holder = &option;
+      const GpuOption*& best = Usable(option) ? holder : busy;
+      if (best == nullptr || RunEnd(option) < RunEnd(*best)) best = &option;
     } else if (Usable(option)) {
       const Bringing here = CostOfBringing(price, option);
       if (loader == nullptr || std::tuple(here.cost, option.in_flight, loader->free) <
@@ -111,10 +154,14 @@ GpuChoice LeastCost(const GpuView& view) {
       }
     }
   }
-  if (holder != nullptr && (loader == nullptr || holder->backlog + view.queued <= bringing.cost)) {
+  // A slow GPU is not taken by a request that would be late there and in time on a fast one that is busy.
+  const bool waits =
+      holder != nullptr && busy != nullptr && IsLateOn(view, *holder) && !IsLateOn(view, *busy);
+  if (holder == nullptr || waits) holder = busy;
+  if (holder != nullptr && (loader == nullptr || RunEnd(*holder) + view.queued <= bringing.cost)) {
     if (Usable(*holder)) return {GpuVerdict::kRun, holder->gpu};
     const Duration others = FromSeconds(ToSeconds(view.load) * price);
-    const bool firm = !view.peer_links && holder->backlog + view.queued <= view.load + others;
+    const bool firm = !view.peer_links && RunEnd(*holder) + view.queued <= view.load + others;
     return {.verdict = GpuVerdict::kWait, .gpu = holder->gpu, .firm = firm};
   }
   if (loader == nullptr) return {};
@@ -168,10 +215,10 @@ const GpuOption* BestHit(const std::vector<const GpuOption*>& options) {
 GpuChoice WaitOrLoad(const GpuView& view, const GpuOption* loader) {
   const GpuOption* holder = nullptr;
   for (const GpuOption& option : view.options) {
-    if (option.has_model && (holder == nullptr || option.backlog < holder->backlog)) holder = &option;
+    if (option.has_model && (holder == nullptr || RunEnd(option) < RunEnd(*holder))) holder = &option;
   }
-  if (holder != nullptr && (loader == nullptr || holder->backlog <= LoadEnd(*loader))) {
-    const bool firm = !view.peer_links && holder->backlog <= LoadEnd(IdealLoader(view));
+  if (holder != nullptr && (loader == nullptr || RunEnd(*holder) <= LoadEnd(*loader))) {
+    const bool firm = !view.peer_links && RunEnd(*holder) <= LoadEnd(IdealLoader(view));
     return {
         .verdict = Usable(*holder) ? GpuVerdict::kRun : GpuVerdict::kWait, .gpu = holder->gpu, .firm = firm};
   }
@@ -220,13 +267,16 @@ GpuChoice Bound(const GpuView& view) {
 }  // namespace
 
 std::span<const PolicyEntry<GpuPolicy>> GpuPolicies() {
-  static constexpr std::array<PolicyEntry<GpuPolicy>, 10> kTable = {{
+  static constexpr std::array<PolicyEntry<GpuPolicy>, 11> kTable = {{
       {"resident-first",
        "the GPU that ends the request first; a resident model before a load",
        {.choose = &ResidentFirst, .hits_first = true}},
       {"least-cost",
        "the GPU where it costs this request and those behind it least",
        {.choose = &LeastCost, .hits_first = true, .places_for_hits = true}},
+      {"least-cost-kind-blind",
+       "least-cost where all GPUs are taken to be alike",
+       {.choose = &LeastCost, .hits_first = true, .places_for_hits = true, .kinds = KindRule::kBlind}},
       {"most-free", "the least busy GPU, then the one with the most free memory", {&MostFree}},
       {"interference-aware",
        "a GPU that has the model, else the fastest peer link, else the least used switch",

@@ -30,6 +30,7 @@ struct GpuOption {
   // Of those that would go for the model the one that is best kept; only for a policy that weighs victims.
   EvictionRank victim = kNothingGoes;
   Duration backlog{};  // estimated time until what was dispatched is done
+  Duration slower{};   // by how much the run takes longer than on the fastest kind of GPU of the node
   Duration load{};     // estimated time to bring the model from the host; zero when it is there
   Duration before{};   // what is on its way from the host already: to the GPU itself
   Duration beside{};   // and to others behind its switch
@@ -50,6 +51,11 @@ struct GpuView {
   std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time; beyond them a request swaps ahead
   GpuIndex home = kNoGpu;         // of the model, with early binding; kNoGpu: no GPU can hold it
   std::uint64_t draw = 0;         // random bits, new for each choice
+  // What is left until the request's deadline when a run on the fastest kind is taken off; Duration::max(): it
+  // has none, or all GPUs are of one kind.
+  Duration spare = Duration::max();
+  // Share of the GPUs' time that requests take which are in time on some kinds only.
+  double fast_wanted = 0;
 };
 
 enum class GpuVerdict {
@@ -72,6 +78,12 @@ enum class GpuQueues {
   kNone,       // nothing: a request goes to an idle GPU
 };
 
+// What a node knows of the kinds of its GPUs.
+enum class KindRule {
+  kAware,  // times are learned and judged by kind
+  kBlind,  // all GPUs are taken to be alike
+};
+
 // `choose` is pure. kRun only names a GPU with has_slot and fits, and as `peer` only that option's own; kWait
 // only one with has_model. `early_binding`: each model has one GPU of the node, its home.
 struct GpuPolicy {
@@ -82,6 +94,7 @@ struct GpuPolicy {
   // Beneath runs: what waits for its model on a GPU takes no place from what could compute there, and what
   // could compute goes first.
   bool places_for_hits = false;
+  KindRule kinds = KindRule::kAware;
   bool weighs_victims = false;  // the memory of all GPUs is one pool: what goes is a reason to choose a GPU
   // Decisions by GPU, as 003 has them; `choose` is for runtimes that serve one key each.
   std::optional<LocalityRules> locality{};
@@ -96,6 +109,10 @@ struct GpuPolicy {
 //   from the host keeps the link from those behind it, the longer the busier the links are, and what it
 //   evicts comes again over the same link. So copies are made while links are idle, and none when they are
 //   scarce; between GPUs they cost the host nothing. Where loads occupy their GPUs it is `resident-first`.
+//   Where kinds of GPUs differ its own run counts as it takes on each. A GPU on which a run alone would make
+//   the request late is left out as long as there is one on which it would not. While some requests are in
+//   time on fast GPUs only, those that have time to spare, or are late, go to slower ones.
+// `least-cost-kind-blind`: the same, all GPUs taken to be alike, for comparison.
 // `most-free`: the GPU with the least in flight, then the most free memory; residency only breaks ties.
 // `interference-aware`: Torpor's Algorithm 1 (002, 5.3), over the GPUs that are idle, or when none is, over
 //   those that swap ahead: one that has the model; else a copy over the fastest peer link from one that has

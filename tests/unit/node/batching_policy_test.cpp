@@ -154,7 +154,7 @@ TEST(BatchProfiles, ASizeThatIsNotUsedIsTriedAgain) {
   profiles.Prepared(1, 0, 2, MiB(1));
   for (int i = 0; i < 4; ++i) profiles.Observe(1, 2, milliseconds(30));
   for (int i = 0; i < 10; ++i) profiles.Observe(1, 1, milliseconds(10));
-  const auto seen = [&] { return profiles.SizesOn(1, 0, 2, MiB(1), MiB(1))[1].seen; };
+  const auto seen = [&] { return profiles.SizesOn(1, {0, 0, MiB(1), MiB(1)}, 2)[1].seen; };
   EXPECT_EQ(seen(), kBelievedRuns);
   for (int i = 0; i < 512; ++i) profiles.Observe(1, 1, milliseconds(10));
   EXPECT_LT(seen(), kBelievedRuns);
@@ -164,27 +164,27 @@ TEST(BatchProfiles, ASizeThatIsNotUsedIsTriedAgain) {
 
 TEST(BatchProfiles, SizesByGpuAndRoom) {
   BatchProfiles profiles;
-  EXPECT_TRUE(profiles.SizesOn(1, 0, 8, MiB(1), MiB(9)).empty());
+  EXPECT_TRUE(profiles.SizesOn(1, {0, 0, MiB(1), MiB(9)}, 8).empty());
   profiles.Observe(1, 1, milliseconds(5));
   EXPECT_FALSE(profiles.Joins(1));
   profiles.Prepared(1, 0, 2, MiB(2));
   profiles.Prepared(1, 0, 4, MiB(4));
   profiles.Prepared(1, 1, 2, MiB(2));
   for (int i = 0; i < 3; ++i) profiles.Observe(1, 2, milliseconds(i == 0 ? 500 : 6));  // the first: not warm
-  const auto sizes = profiles.SizesOn(1, 0, 4, MiB(1), MiB(1));
+  const auto sizes = profiles.SizesOn(1, {0, 0, MiB(1), MiB(1)}, 4);
   ASSERT_EQ(sizes.size(), 3u);
   EXPECT_FALSE(sizes[0].prepared);  // not kept: every GPU has a plan for one row
   EXPECT_TRUE(sizes[1].prepared);
   EXPECT_FALSE(sizes[2].prepared);  // there is no room
   EXPECT_EQ(sizes[1].seen, 2u);
   EXPECT_EQ(sizes[1].run, milliseconds(6));
-  EXPECT_TRUE(profiles.SizesOn(1, 0, 4, MiB(1), MiB(3))[2].prepared);
-  EXPECT_FALSE(profiles.SizesOn(1, 1, 4, MiB(1), MiB(3))[2].prepared);
+  EXPECT_TRUE(profiles.SizesOn(1, {0, 0, MiB(1), MiB(3)}, 4)[2].prepared);
+  EXPECT_FALSE(profiles.SizesOn(1, {1, 0, MiB(1), MiB(3)}, 4)[2].prepared);
   profiles.ForgetGpu(0);
-  EXPECT_FALSE(profiles.SizesOn(1, 0, 4, MiB(1), MiB(3))[1].prepared);
-  EXPECT_TRUE(profiles.SizesOn(1, 1, 4, MiB(1), MiB(3))[1].prepared);
+  EXPECT_FALSE(profiles.SizesOn(1, {0, 0, MiB(1), MiB(3)}, 4)[1].prepared);
+  EXPECT_TRUE(profiles.SizesOn(1, {1, 0, MiB(1), MiB(3)}, 4)[1].prepared);
   profiles.Refuse(1);
-  EXPECT_TRUE(profiles.SizesOn(1, 1, 4, MiB(1), MiB(3)).empty());
+  EXPECT_TRUE(profiles.SizesOn(1, {1, 0, MiB(1), MiB(3)}, 4).empty());
   profiles.Forget(1);
   EXPECT_FALSE(profiles.Joins(1));
 }

@@ -47,7 +47,8 @@ TEST_F(LateBinding, ABusyHoldersModelIsCopiedOverTheFastestLink) {
   Serve(copy);
   EXPECT_EQ(scheduler.FindResident(0, ModelNamed("a"))->readers, 0u);
   EXPECT_EQ(scheduler.counts().peer_swaps, 1u);
-  EXPECT_EQ(scheduler.costs().nanos_per_byte(), 0);  // a copy between GPUs says nothing about the host's link
+  EXPECT_EQ(*scheduler.costs().nanos_per_byte().Find(0),
+            0);  // a copy between GPUs says nothing about the host's link
 }
 
 TEST_F(LateBinding, OnlyWholeModelsAndOnlyWorkersThatCanAreSources) {
@@ -86,7 +87,7 @@ TEST_F(LateBinding, ASourceIsLockedWhileItIsRead) {
 TEST_F(LateBinding, ASourceThatDiesInMidCopyMakesThePlanFallBackToTheHost) {
   Gpus(4);
   Model("a", 40);
-  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // with so long a run no request waits for a busy GPU
+  scheduler.RestoreCosts({{"a", seconds(10), {}}}, {});  // with so long a run no request waits for a busy GPU
   const Dispatch first = Occupy(1, "a");
   Submit(2, "a");
   const Dispatch copy = Next();
@@ -188,7 +189,7 @@ TEST_F(LateBinding, HostLoadsAvoidABusySwitchAndHeavyNeighboursMost) {
   Gpus(4);
   for (const char* model : {"light", "heavy", "x", "y"}) Model(model, 20);
   scheduler.RestoreCosts({{"light", milliseconds(100), milliseconds(101)}, {"heavy", milliseconds(1), {}}},
-                         0);
+                         {});
   EXPECT_TRUE(scheduler.Heavy(ModelNamed("heavy")));
   EXPECT_FALSE(scheduler.Heavy(ModelNamed("light")));
   EXPECT_FALSE(scheduler.Heavy(ModelNamed("none")));
@@ -206,7 +207,7 @@ TEST_F(LateBinding, TheOnlyCopyOfAHeavyModelOutlivesLightOnes) {
   Gpus(1);
   for (const char* model : {"light", "heavy", "new"}) Model(model, 40);
   scheduler.RestoreCosts(
-      {{"light", milliseconds(50), milliseconds(51)}, {"heavy", milliseconds(1), milliseconds(9)}}, 0);
+      {{"light", milliseconds(50), milliseconds(51)}, {"heavy", milliseconds(1), milliseconds(9)}}, {});
   Submit(1, "heavy");
   const Dispatch heavy = Next();
   Serve(heavy);
@@ -344,7 +345,7 @@ class TwoSpeeds : public LateBinding {
 TEST_F(TwoSpeeds, OfTwoSourcesTheFasterOne) {
   Gpus(2);
   Model("a", 40);
-  scheduler.RestoreCosts({{"a", seconds(10), {}}}, 0);  // with so long a run no request waits for a busy GPU
+  scheduler.RestoreCosts({{"a", seconds(10), {}}}, {});  // with so long a run no request waits for a busy GPU
   Occupy(1, "a");
   EXPECT_EQ(Occupy(2, "a").source, SwapSource::kHost);  // there is no link between the two GPUs
   scheduler.AddGpu(2, MiB(100));
@@ -369,7 +370,7 @@ TEST_F(Impatient, AGpuIsNotKeptForAModelThatCanNeverFitThere) {
   for (const auto& [model, mib] :
        std::map<std::string, std::uint64_t>{{"x", 60}, {"y", 30}, {"z", 10}, {"a", 45}})
     Model(model, mib);
-  scheduler.RestoreCosts({{"x", seconds(10), {}}}, 0);
+  scheduler.RestoreCosts({{"x", seconds(10), {}}}, {});
   Submit(1, "x");
   EXPECT_EQ(Next().gpu, 1u);
   Submit(2, "y");
@@ -427,15 +428,16 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   scheduler.Apply(
       RunDone{.gpu = 0, .request = swap.request, .took = milliseconds(2), .since_swap = milliseconds(42)},
       now);
+  GpuKinds kinds({}, KindRule::kAware);
   std::string disk;
-  ASSERT_TRUE(ExportProfiles(scheduler).SerializeToString(&disk));
+  ASSERT_TRUE(ExportProfiles(scheduler, kinds).SerializeToString(&disk));
   proto::NodeProfiles read;
   ASSERT_TRUE(read.ParseFromString(disk));
   ASSERT_EQ(read.models_size(), 1);
   EXPECT_TRUE(read.models(0).heavy());
   EXPECT_EQ(Bytes(read.models(0).weights_bytes()), MiB(40));
   SwapScheduler other({}, Policies("torpor"));
-  ASSERT_TRUE(ImportProfiles(read, other).ok());
+  ASSERT_TRUE(ImportProfiles(read, kinds, other).ok());
   EXPECT_EQ(other.costs().RunTime("a"), milliseconds(2));
   other.DescribeModel(ModelNamed("a"), MiB(40), MiB(1));
   EXPECT_TRUE(other.Heavy(ModelNamed("a")));
@@ -443,12 +445,13 @@ TEST_F(LateBinding, ProfilesAreKeptAndReadAgain) {
   // Nothing is learned from a file that makes no sense.
   proto::NodeProfiles bad = read;
   bad.set_format_version(7);
-  EXPECT_THAT(std::string(ImportProfiles(bad, other).message()), HasSubstr("format 7"));
+  EXPECT_THAT(std::string(ImportProfiles(bad, kinds, other).message()), HasSubstr("format 7"));
   bad = read;
   bad.set_nanos_per_byte(std::numeric_limits<double>::quiet_NaN());
+  bad.mutable_links(0)->set_nanos_per_byte(std::numeric_limits<double>::quiet_NaN());
   bad.mutable_models(0)->set_run_ns(-5);
   bad.mutable_models(0)->set_swapped_ns(0);
-  EXPECT_TRUE(ImportProfiles(bad, other).ok());
+  EXPECT_TRUE(ImportProfiles(bad, kinds, other).ok());
   EXPECT_EQ(other.costs().RunTime("a"), milliseconds(2));
   EXPECT_EQ(other.costs().LoadTime(MiB(40)), milliseconds(40));
 }

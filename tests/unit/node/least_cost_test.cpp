@@ -189,7 +189,7 @@ TEST_F(LeastCostTest, AHitIsFoundOnAnyGpuThatHasAPlaceForIt) {
 TEST_F(LeastCostTest, WhatCannotBeSwappedInTimeStays) {
   scheduler.RestoreCosts({{.model = "heavy", .run = milliseconds(40), .swapped = milliseconds(140)},
                           {.model = "light", .run = milliseconds(40), .swapped = milliseconds(60)}},
-                         0);
+                         {});
   Gpus(1);
   Model("heavy", 80);
   Model("light", 15);

@@ -90,7 +90,7 @@ TEST_F(Ahead, AModelThatIsAskedForMuchComesToAnotherGpu) {
 
 TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
   Gpus(4);
-  scheduler.RestoreCosts({{.model = "known", .run = milliseconds(900)}}, 0);
+  scheduler.RestoreCosts({{.model = "known", .run = milliseconds(900)}}, {});
   Model("known", 20);
   Model("unknown", 20);  // its first swap has to be measured
   EXPECT_TRUE(Decide().empty());
@@ -107,7 +107,7 @@ TEST_F(Ahead, WhatIsAdoptedAndHasRunBeforeComesBeforeItIsAskedFor) {
 TEST_F(Ahead, NoModelIsEvictedForOneWithoutRequests) {
   Gpus(2);
   for (const char* model : {"a", "b", "c"}) {
-    scheduler.RestoreCosts({{.model = model, .run = milliseconds(900)}}, 0);
+    scheduler.RestoreCosts({{.model = model, .run = milliseconds(900)}}, {});
     Model(model, 80);
   }
   for (std::size_t came = 0; came < 4; ++came) {

@@ -89,14 +89,14 @@ class LearnedRunsTest : public SchedulerTest {
 };
 
 TEST_F(LearnedRunsTest, RunsThatEndedByThemselvesAreKnown) {
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a")).times.runs(), 0u);
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("nothing of this name")).times.runs(), 0u);
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a"), 0).times.runs(), 0u);
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("nothing of this name"), 0).times.runs(), 0u);
   for (int run = 0; run < 40; ++run) RunOnce({.took = milliseconds(90), .computed = milliseconds(80)});
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a")).times.runs(), 40u);
-  EXPECT_GE(scheduler.RunsOf(ModelNamed("a")).times.Percentile(99), milliseconds(80));
-  EXPECT_LT(scheduler.RunsOf(ModelNamed("a")).times.Percentile(99), milliseconds(120));
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a"), 0).times.runs(), 40u);
+  EXPECT_GE(scheduler.RunsOf(ModelNamed("a"), 0).times.Percentile(99), milliseconds(80));
+  EXPECT_LT(scheduler.RunsOf(ModelNamed("a"), 0).times.Percentile(99), milliseconds(120));
   RunOnce({.took = milliseconds(90), .waited_for_weights = true});
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a")).times.runs(), 40u)
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a"), 0).times.runs(), 40u)
       << "it is not known how long the run computed";
 }
 
@@ -107,25 +107,27 @@ TEST_F(LearnedRunsTest, ACutIsTheAnswerAndNoRunTime) {
   EXPECT_THAT(std::string(effects.finished[0].status.message()), HasSubstr("was cut"));
   EXPECT_TRUE(scheduler.Decide(now).dispatches.empty()) << "the request is not tried again";
   Cut();
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a")).times.runs(), 0u);
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a")).cuts, 2u);
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a"), 0).times.runs(), 0u);
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a"), 0).cuts, 2u);
   RunOnce({.took = milliseconds(3), .computed = milliseconds(2)});
-  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a")).cuts, 0u);
+  EXPECT_EQ(scheduler.RunsOf(ModelNamed("a"), 0).cuts, 0u);
 }
 
 TEST_F(LearnedRunsTest, AreKeptOverARestart) {
   for (int run = 0; run < 40; ++run) RunOnce({.took = milliseconds(90), .computed = milliseconds(80)});
+  GpuKinds kinds({}, KindRule::kAware);
   proto::NodeProfiles read;
-  ASSERT_TRUE(read.ParseFromString(ExportProfiles(scheduler).SerializeAsString()));
+  ASSERT_TRUE(read.ParseFromString(ExportProfiles(scheduler, kinds).SerializeAsString()));
   SwapScheduler other({}, *FindSchedulerPolicies(PolicyNames()));
-  ASSERT_TRUE(ImportProfiles(read, other).ok());
+  other.AddGpu(0, MiB(100));
+  ASSERT_TRUE(ImportProfiles(read, kinds, other).ok());
   other.DescribeModel(ModelNamed("a"), MiB(20), MiB(1));
-  EXPECT_EQ(other.RunsOf(ModelNamed("a")).times.runs(), 40u);
-  EXPECT_EQ(RunLimitFor({}, other.RunsOf(ModelNamed("a")), 0).limit,
-            RunLimitFor({}, scheduler.RunsOf(ModelNamed("a")), 0).limit);
+  EXPECT_EQ(other.RunsOf(ModelNamed("a"), 0).times.runs(), 40u);
+  EXPECT_EQ(RunLimitFor({}, other.RunsOf(ModelNamed("a"), 0), 0).limit,
+            RunLimitFor({}, scheduler.RunsOf(ModelNamed("a"), 0), 0).limit);
   for (int bucket = 0; bucket < 500; ++bucket) read.mutable_models(0)->add_run_histogram(~0u);
-  EXPECT_TRUE(ImportProfiles(read, other).ok());
-  EXPECT_LE(other.RunsOf(ModelNamed("a")).times.runs(), RunTimeSketch::kMostRuns);
+  EXPECT_TRUE(ImportProfiles(read, kinds, other).ok());
+  EXPECT_LE(other.RunsOf(ModelNamed("a"), 0).times.runs(), RunTimeSketch::kMostRuns);
 }
 
 }  // namespace

@@ -86,7 +86,9 @@ TEST(CostModel, IsKeptAndRestored) {
   EXPECT_EQ(again.RunTime("b"), milliseconds(4));
   EXPECT_EQ(again.RunTime("a"), CostDefaults().run);
   // The costs come from a file with errors.
-  again.Restore({{"", milliseconds(1), {}}, {"c", milliseconds(-1), {}}}, -1);
+  ByKind<double> rates;
+  rates.At(0) = -1;
+  again.Restore({{"", milliseconds(1), {}}, {"c", milliseconds(-1), {}}}, rates);
   EXPECT_EQ(again.RunTime("c"), milliseconds(5));
   EXPECT_EQ(again.LoadTime(Bytes(1'000'000)), milliseconds(2));
 }

@@ -69,16 +69,17 @@ TEST(RunTimeSketch, IsKeptByTheCostModelAndForgottenWithItsModel) {
   for (int run = 0; run < 40; ++run) costs.ObserveCompute(model, milliseconds(80));
   costs.NoteCut(model);
   costs.NoteCut(model);
-  EXPECT_EQ(costs.RunTimes(model).runs(), 40u) << "the time of a run that was cut does not count";
-  EXPECT_EQ(costs.Cuts(model), 2u);
+  EXPECT_EQ(costs.LearnedOf(model, 0)->times.runs(), 40u) << "the time of a run that was cut does not count";
+  EXPECT_EQ(costs.LearnedOf(model, 0)->cuts, 2u);
   costs.ObserveCompute(model, milliseconds(80));
-  EXPECT_EQ(costs.Cuts(model), 0u);
+  EXPECT_EQ(costs.LearnedOf(model, 0)->cuts, 0u);
   CostModel other;
-  other.Restore(costs.Known(), 0);
-  EXPECT_EQ(other.RunTimes(other.Hold("a")).Percentile(99), costs.RunTimes(model).Percentile(99));
-  EXPECT_EQ(other.RunTimes(other.Hold("b")).runs(), 0u);
+  other.Restore(costs.Known(), {});
+  EXPECT_EQ(other.LearnedOf(other.Hold("a"), 0)->times.Percentile(99),
+            costs.LearnedOf(model, 0)->times.Percentile(99));
+  EXPECT_EQ(other.LearnedOf(other.Hold("b"), 0)->times.runs(), 0u);
   for (const char* name : {"b", "c"}) costs.ObserveCompute(costs.Hold(name), milliseconds(1));
-  EXPECT_EQ(costs.RunTimes(model).runs(), 0u) << "the model has been unseen for longest";
+  EXPECT_EQ(costs.LearnedOf(model, 0)->times.runs(), 0u) << "the model has been unseen for longest";
 }
 
 }  // namespace
