@@ -79,13 +79,15 @@ PolicyNames SimpleSwap() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 17> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 18> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
        TroupeWith(&PolicyNames::ordering, "edf")},
       {"troupe-late-last", "troupe whose late requests yield, however many a function had before",
        TroupeWith(&PolicyNames::ordering, "edf-late-last")},
+      {"troupe-kind-blind", "troupe where all GPUs of a node are taken to be alike",
+       TroupeWith(&PolicyNames::gpu, "least-cost-kind-blind")},
       {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::prefetch, "ahead")},
       {"troupe-asked", "troupe without prefetch", TroupeWith(&PolicyNames::prefetch, "asked")},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",

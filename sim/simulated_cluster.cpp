@@ -74,6 +74,7 @@ void SimulatedCluster::StartNode(const std::string& name) {
   for (std::uint32_t i = 0; i < cluster.gpus; ++i) {
     plan.memories.push_back(cluster.KindOf(i).memory);
     plan.options.gpus.push_back({absl::StrCat("sim:", i), plan.memories.back()});
+    if (!cluster.kinds.empty()) plan.options.gpus.back().kind = cluster.KindOf(i).name;
   }
   if (setup_.sandbox) return StartSandboxed(name, std::move(plan));
   const auto links = LinksOf(cluster.topology, cluster.gpus, cluster.link_sharing);
@@ -111,11 +112,23 @@ void SimulatedCluster::StartSandboxed(const std::string& name, World::NodePlan p
 proto::NodeProfiles SimulatedCluster::Profiles() const {
   proto::NodeProfiles profiles;
   profiles.set_format_version(1);
+  std::vector<GpuKind> kinds = setup_.cluster.kinds;
+  if (kinds.empty()) {
+    kinds.emplace_back();
+  } else {
+    profiles.set_format_version(2);
+  }
   for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
-    auto& profile = *profiles.add_models();
-    profile.set_model(World::ModelDigest(Name(i)));
-    profile.set_run_ns(TimesOf(ModelOf(i)).run.count());
-    profile.set_swapped_ns(TimesOf(ModelOf(i)).swapped.count());
+    const ModelTimes times = TimesOf(ModelOf(i));
+    for (const GpuKind& kind : kinds) {
+      const Duration slower =
+          kind.speed == 1 ? Duration() : FromSeconds(ToSeconds(times.run) / kind.speed) - times.run;
+      auto& profile = *profiles.add_models();
+      profile.set_model(World::ModelDigest(Name(i)));
+      profile.set_gpu_kind(kind.name);
+      profile.set_run_ns((times.run + slower).count());
+      if (times.swapped > Duration()) profile.set_swapped_ns((times.swapped + slower).count());
+    }
   }
   return profiles;
 }

@@ -22,7 +22,8 @@ struct ExperimentOptions {
   std::uint32_t fewest_functions = 0, most_functions = 0;
   std::uint32_t minutes = 0;
   std::vector<std::string> presets{};
-  std::vector<std::uint32_t> gpus{}, rates{};  // of azure-day: GPUs, and times the trace's rate
+  // Of azure-day: GPUs, and times the trace's rate. Rates are also of gpu-kinds: requests a second.
+  std::vector<std::uint32_t> gpus{}, rates{};
   // Told what is being run now; false ends the experiment with what there is.
   std::function<bool(const std::string& what)> go_on;
   std::function<bool()> interrupted{};  // asked in the middle of a run, on its thread
@@ -68,6 +69,9 @@ struct Experiment {
 
 // A day of Azure's functions (sim/experiments/azure.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> AzureDay(const ExperimentOptions& options);
+
+// A node with GPUs of two kinds (sim/experiments/gpu_kinds.cpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options);
 
 // Of 001 (sim/experiments/fast_*.cpp), on one GPU (sim/shared_gpu.hpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options);

@@ -211,7 +211,9 @@ int main(int argc, char** argv) {
   experiment->add_option("--gpus", command.options.gpus, "azure-day: numbers of GPUs, with commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1000));
-  experiment->add_option("--rates", command.options.rates, "azure-day: times the trace's rate, with commas")
+  experiment
+      ->add_option("--rates", command.options.rates,
+                   "azure-day: times the trace's rate; gpu-kinds: requests a second; with commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1000));
   experiment->add_option("--svg", command.svg, "folder for a picture of each figure");
