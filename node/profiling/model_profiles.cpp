@@ -53,7 +53,8 @@ ProfiledRuns ModelProfiles::RunTimesOf(const proto::FunctionRecord& function, st
   for (KindId kind = 0; kind < parts_.kinds.size(); ++kind)
     runs.push_back(profiles.RunTime(function, batch, parts_.kinds.NameOf(kind)));
   const bool known = std::ranges::any_of(runs, [](Duration run) { return run > Duration::zero(); });
-  return known ? runs : ProfiledRuns();
+  if (!known) runs.clear();
+  return runs;
 }
 
 ProfiledRuns ModelProfiles::RunTimesOf(const proto::FunctionRecord& function,
