@@ -14,8 +14,10 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   EXPECT_EQ(FindPreset("load-balance")->eviction, "lru-strict");
   const absl::Status status = FindPreset("fastest").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("troupe, troupe-edf, troupe-late-last, troupe-ahead, troupe-asked, load-balance"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr(
+          "troupe, troupe-edf, troupe-late-last, troupe-kind-blind, troupe-ahead, troupe-asked, load-balance"));
 }
 
 }  // namespace
