@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
+#include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
@@ -102,6 +103,7 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
     if (!slot.name.empty()) setup.policies.*slot.slot = slot.name;
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(setup.policies).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindRoutingPolicy(setup.policies.routing).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(setup.policies.replicas).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(setup.policies.memory).status());
   setup.limits.swap_ahead = options.swap_ahead;
   TROUPE_ASSIGN_OR_RETURN(setup.cluster, sim::ReadCluster(options.cluster));

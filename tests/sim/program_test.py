@@ -46,6 +46,17 @@ class Simulate(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, (words, done.stdout, done.stderr))
                 self.assertIn(message, done.stderr)
 
+    def test_a_policy_that_does_not_exist_is_named_with_those_that_do(self):
+        for slot, message in (
+            ("--replica-policy", "no replicas policy is called 'best'; choose one of: demand, fixed"),
+            ("--memory-policy", "policy is called 'best'; choose one of: "),
+            ("--routing", "no routing policy is called 'best'; choose one of: "),
+            ("--gpu", "no gpu policy is called 'best'; choose one of: resident-first, "),
+        ):
+            done = simulate(*CLUSTER, *TRACE, slot, "best")
+            self.assertEqual(done.returncode, 2, (slot, done.stdout, done.stderr))
+            self.assertIn(message, done.stderr)
+
     def test_faults_of_the_network(self):
         with tempfile.TemporaryDirectory() as folder:
             faults = pathlib.Path(folder) / "faults.yaml"
