@@ -14,6 +14,8 @@ namespace troupe::node {
 // Owned by the table of GPUs, which says when one of them has changed.
 class GpuLoads {
  public:
+  static constexpr std::uint32_t kWhole = 100;  // percent that a run on all SMs takes
+
   void Add(GpuIndex index, std::uint32_t device);
   // The GPU has, or will have when `Ordered` is asked, another place.
   void Changed(GpuIndex index) {
@@ -43,7 +45,6 @@ class GpuLoads {
   void Check(absl::Span<const Gpu* const> gpus) const;
 
  private:
-  static constexpr std::uint32_t kWhole = 100;  // percent
   static std::optional<GpuPlace> PlaceOf(const Gpu& gpu);
 
   // A decision changes a GPU several times: its place is found anew when the places are asked for.

@@ -29,8 +29,7 @@ void Reservations::Load(const RequestLook& look, RequestEntry& entry, GpuChoice&
 // A run on a part of the SMs keeps others from that part only.
 void Reservations::Claim(RequestEntry& entry, Bytes activation, Duration work) const {
   const std::uint32_t percent = entry.request.sm_percent;
-  entry.claim = {activation, percent == 100 ? work : work * percent / 100,
-                 tables_.HasOwnPlace(entry) ? 0 : percent};
+  entry.claim = {activation, percent == 100 ? work : work * percent / 100, tables_.PlaceOf(entry)};
 }
 
 // Beside its model, which is there or comes from where the choice says.

@@ -91,11 +91,15 @@ struct SchedulerTables {
       in_time += entry.arrival + RunTimeOn(entry, kind) <= entry.request.deadline ? 1 : 0;
     return in_time > 0 && in_time < kinds;
   }
-  // Its run takes no place that other functions' runs could have. Before its model is prepared, it is not known how
-  // many such runs there is memory for: until then they take places as all do.
-  [[nodiscard]] bool HasOwnPlace(const RequestEntry& entry) const {
-    return entry.request.own_places && models[entry.model].prepared;
+  // How much of a GPU's places its run takes, in percent of one: as much as it has of the SMs, or nothing where its
+  // function has places of its own. Before its model is prepared, it is not known how many such runs there is memory
+  // for: until then each takes a whole place, so that they do not crowd the GPU.
+  [[nodiscard]] std::uint32_t PlaceOf(const RequestEntry& entry) const {
+    if (!models[entry.model].prepared) return GpuLoads::kWhole;
+    return entry.request.own_places ? 0 : entry.request.sm_percent;
   }
+  // Its run takes no place that other functions' runs could have.
+  [[nodiscard]] bool HasOwnPlace(const RequestEntry& entry) const { return PlaceOf(entry) == 0; }
   // False: its function owns parts of other GPUs, some of which have a worker.
   [[nodiscard]] bool MayRunOn(const RequestEntry& entry, const Gpu& gpu) const;
   // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.

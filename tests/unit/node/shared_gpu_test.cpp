@@ -42,6 +42,20 @@ TEST_F(SharedGpu, RunsOnASmallPartFindPlacesByWhatTheyTake) {
   scheduler.Check();
 }
 
+// It is not known how many of them there is memory for.
+TEST_F(SharedGpu, RunsOnASmallPartTakeWholePlacesUntilTheirModelIsPrepared) {
+  scheduler.DescribeModel(ModelNamed("m"), MiB(10), std::nullopt);
+  sm_percent = 12;
+  SubmitMany(10, 30, "small");
+  const auto first = Decide();
+  ASSERT_EQ(first.size(), 2u);
+  Model("m", 10);
+  EXPECT_EQ(Dispatched(), 0u) << "what was dispatched before keeps the place that it took";
+  for (const Dispatch& dispatch : first) Ended(dispatch, {});
+  EXPECT_EQ(Dispatched(), 17u);
+  scheduler.Check();
+}
+
 TEST_F(SharedGpu, AFunctionWithFewInstancesLeavesPlacesToOthersOfItsModel) {
   sm_percent = 12;
   most_on_gpu = 3;
