@@ -172,15 +172,14 @@ std::uint32_t FunctionTable::UsesOf(const std::string& model_digest) const {
 const proto::FunctionRecord* FunctionTable::UserOf(const std::string& model_digest) const {
   const auto it = models_.find(model_digest);
   if (it == models_.end()) return nullptr;
-  const auto& [name, version] = *it->second.functions.begin();
-  return &functions_.at(name).at(version);
+  return &At(*it->second.functions.begin());
 }
 
 const proto::FunctionRecord* FunctionTable::LoadedUserOf(const std::string& model_digest) const {
   const auto it = models_.find(model_digest);
   if (it == models_.end() || it->second.loaded == 0) return nullptr;
-  for (const auto& [name, version] : it->second.functions) {
-    const proto::FunctionRecord& record = functions_.at(name).at(version);
+  for (const FunctionVersion& version : it->second.functions) {
+    const proto::FunctionRecord& record = At(version);
     if (record.loaded()) return &record;
   }
   return nullptr;

@@ -45,6 +45,10 @@ class FunctionTable {
   // A key without a version finds the newest loaded version, else the newest one. When versions share the requests
   // that name none, it finds the stable version, else the version with the largest share. Null: the table has none.
   [[nodiscard]] const proto::FunctionRecord* Find(const proto::FunctionKey& key) const;
+  // A version that the table has.
+  [[nodiscard]] const proto::FunctionRecord& At(const FunctionVersion& version) const {
+    return functions_.at(version.first).at(version.second);
+  }
   // NotFound says what exists; Unavailable for a function that was unloaded.
   [[nodiscard]] absl::StatusOr<const proto::FunctionRecord*> FindServed(const proto::FunctionKey& key) const;
   [[nodiscard]] const Versions* VersionsOf(const std::string& name) const;

@@ -40,6 +40,11 @@ struct Member {
   std::string daemon{};          // as it joined
 };
 
+// A model can come to it: it has no fault that a new worker does not mend.
+[[nodiscard]] inline bool IsFit(const proto::GpuRecord& gpu) {
+  return gpu.state() != "unfit";
+}
+
 struct Transition {
   std::string name{};
   proto::MemberKind kind = proto::MEMBER_UNSPECIFIED;

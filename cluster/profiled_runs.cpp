@@ -24,6 +24,19 @@ std::uint32_t BatchOf(const proto::FunctionRecord& function,
   return 1;
 }
 
+std::vector<const proto::ProfileRow*> RowsOfLargestQuota(
+    const proto::FunctionProfile& profile, absl::FunctionRef<bool(const proto::ProfileRow&)> counts) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, const proto::ProfileRow*> rows;
+  for (const auto& row : profile.rows()) {
+    if (row.state() == proto::PROFILE_ROW_FAILED || !counts(row)) continue;
+    const proto::ProfileRow*& largest = rows[{row.batch(), row.sm_partition()}];
+    if (largest == nullptr || row.quota_limit() >= largest->quota_limit()) largest = &row;
+  }
+  std::vector<const proto::ProfileRow*> out;
+  for (const auto& [point, row] : rows) out.push_back(row);
+  return out;
+}
+
 void ProfiledRuns::Apply(const proto::ClusterUpdate& update) {
   if (update.snapshot()) profiles_.clear();
   for (const auto& profile : update.profiles()) Keep(profile);
@@ -32,14 +45,9 @@ void ProfiledRuns::Apply(const proto::ClusterUpdate& update) {
 void ProfiledRuns::Keep(const proto::FunctionProfile& profile) {
   RunProfile runs;
   // The time of a run does not depend on the quota; the figures of the largest one are taken.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> quotas;
-  for (const auto& row : profile.rows()) {
-    if (row.state() == proto::PROFILE_ROW_FAILED || row.run_ns() <= 0) continue;
-    auto& quota = quotas[{row.sm_partition(), row.batch()}];
-    if (row.quota_limit() < quota) continue;
-    quota = row.quota_limit();
-    runs.Add(row.sm_partition(), row.batch(), Duration(row.run_ns()));
-  }
+  const auto counts = [](const proto::ProfileRow& row) { return row.run_ns() > 0; };
+  for (const auto* row : RowsOfLargestQuota(profile, counts))
+    runs.Add(row->sm_partition(), row->batch(), Duration(row->run_ns()));
   const Key key{profile.model_digest(), profile.precision(), profile.gpu_kind()};
   if (runs.empty()) {
     profiles_.erase(key);

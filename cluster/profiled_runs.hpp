@@ -9,9 +9,12 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "base/units.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/function_profile.pb.h"
 #include "scheduling/run_profile.hpp"
 
 namespace troupe::cluster {
@@ -24,6 +27,11 @@ void AddGpuKinds(const proto::MemberRecord& member, GpuKinds& kinds);
 // without one.
 [[nodiscard]] std::uint32_t BatchOf(const proto::FunctionRecord& function,
                                     const google::protobuf::RepeatedPtrField<proto::Tensor>& inputs);
+
+// Of a profile's rows that did not fail and that count, those of the largest quota: one for each share and batch, and of
+// several the last one.
+[[nodiscard]] std::vector<const proto::ProfileRow*> RowsOfLargestQuota(
+    const proto::FunctionProfile& profile, absl::FunctionRef<bool(const proto::ProfileRow&)> counts);
 
 class ProfiledRuns {
  public:

@@ -24,9 +24,11 @@ void Membership::LearnPlaces(const cluster::ViewChange& change) {
   bool changed = false;
   for (const auto& name : names) {
     auto parts = PartsOf(name);
-    const bool owned = owners_.contains(name);
-    if (parts.empty() && !owned) continue;
-    parts.empty() ? static_cast<void>(owners_.erase(name)) : static_cast<void>(owners_.insert(name));
+    if (!parts.empty()) {
+      owners_.insert(name);
+    } else if (owners_.erase(name) == 0) {
+      continue;
+    }
     parts_.scheduler.SetOwned(parts_.names.Function(name), std::move(parts));
     changed = true;
   }

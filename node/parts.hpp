@@ -45,8 +45,8 @@ struct Parts {
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
-  // One event for all parts that it concerns, in the order that they need: what is looked up at the scheduler
-  // comes before the scheduler hears it.
+  // Tells an event to all parts that it concerns, in the order that they need: a part that looks something up at the
+  // scheduler hears it before the scheduler does.
   void Hear(const RuntimeLost& event);
   void Hear(const RuntimeReassigned& event);
   void Hear(const RouterLost& event);

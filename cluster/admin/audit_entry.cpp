@@ -132,7 +132,7 @@ std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
 void SetOutcome(const proto::AdminReply& reply, AuditEntry& entry) {
   entry.result = StatusIn(reply);
   if (reply.code() != 0) return;
-  // What is still to come of a deployment is said there, and is not an error.
+  // The message says what a deployment still waits for, and that is not an error.
   entry.remark = reply.message();
   const bool has_version = entry.action == "function.deploy" || entry.action == "function.remove";
   if (has_version && reply.functions_size() > 0) {

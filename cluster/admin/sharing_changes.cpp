@@ -64,9 +64,9 @@ void SharingChanges::Follow() {
 
 absl::Status SharingChanges::Validate(FollowingProfiles& change) const {
   const auto& functions = parts_.catalogue.functions().table();
-  for (const auto& [name, version] : functions.profile_followers()) {
+  for (const FunctionVersion& version : functions.profile_followers()) {
     if (change.commands.size() >= kMostAtOnce) break;
-    const auto& record = functions.functions().at(name).at(version);
+    const auto& record = functions.At(version);
     auto filled = record;
     FillIn(filled);
     if (google::protobuf::util::MessageDifferencer::Equals(record.sharing(), filled.sharing())) continue;

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "scheduling/profile_grid.hpp"
 
 namespace troupe::cluster {
 
@@ -18,9 +19,6 @@ constexpr double kCorrectionWeight = 0.2;
 constexpr double kWorthSaying = 0.1;
 // Of a function about which nothing is known: what a whole GPU would serve, until the first observation corrects it.
 constexpr double kAssumedPerSecond = 50;
-// 001, section 5.2.
-constexpr std::uint32_t kGridSms[] = {6, 12, 24, 50, 60, 80, 100};
-constexpr std::uint32_t kGridQuotas[] = {20, 40, 60, 80, 100};
 
 double PartOf(const Extent& extent) {
   return extent.area() / static_cast<double>(kWholeGpu * kWholeGpu);
@@ -28,7 +26,7 @@ double PartOf(const Extent& extent) {
 
 std::vector<ScalePoint> ProportionalPoints() {
   std::vector<ScalePoint> points;
-  for (const std::uint32_t sms : kGridSms)
+  for (const std::uint32_t sms : kGridShares)
     for (const std::uint32_t quota : kGridQuotas) {
       const Extent extent{.quota = quota, .sms = sms};
       points.push_back({.extent = extent, .per_second = kAssumedPerSecond * PartOf(extent), .run = {}});

@@ -11,7 +11,7 @@ PlacementNode PlacementNodeOf(const Member& member) {
   node.name = member.record.name();
   node.region = Bytes(member.record.host_region_bytes());
   for (const auto& gpu : member.record.gpus())
-    if (gpu.state() != "unfit") {
+    if (IsFit(gpu)) {
       node.gpu_memory = std::max(node.gpu_memory, Bytes(gpu.memory_bytes()));
       ++node.gpus;
     }

@@ -9,7 +9,7 @@ namespace {
 
 ProvisionedNode ProvisionedNodeOf(const Member& member) {
   ProvisionedNode node{.name = member.record.name(), .state = member.record.state()};
-  for (const auto& gpu : member.record.gpus()) node.gpus += gpu.state() != "unfit";
+  for (const auto& gpu : member.record.gpus()) node.gpus += IsFit(gpu) ? 1 : 0;
   node.requests = member.load.queued() + member.load.running();
   return node;
 }

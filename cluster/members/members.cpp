@@ -159,7 +159,7 @@ void Members::Pulse() {
 
 bool Members::Act(const Transition& transition) {
   const bool gone = transition.to == proto::MEMBER_DEAD || transition.to == proto::MEMBER_LEFT;
-  // When it has joined again already, what is here of it is its new life's.
+  // A member that has joined again already lives here with a new epoch, and nothing of that life is forgotten.
   const auto* now = table_.Find(transition.name);
   const bool back = now != nullptr && now->record.epoch() != transition.epoch;
   if (gone && !back) Forget(transition);

@@ -6,12 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster/parts.hpp"
+#include "proto/gpu_place.hpp"
 
 namespace troupe::cluster {
 
 Ownership::Seen Ownership::Look() const {
-  return {parts_.catalogue.functions().revision(), parts_.members.table().version(),
-          parts_.copies.table().copies().changes()};
+  return {.functions = parts_.catalogue.functions().revision(),
+          .members = parts_.members.table().version(),
+          .copies = parts_.copies.table().copies().changes()};
 }
 
 void Ownership::Start() {
@@ -23,8 +25,7 @@ bool Ownership::AwaitsNodes() const {
   if (parts_.out.now() >= not_before_) return false;
   const auto& functions = parts_.catalogue.functions().table();
   return std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
-    const auto& places = functions.functions().at(version.first).at(version.second).places();
-    return std::ranges::any_of(places, [&](const proto::GpuPlace& place) {
+    return std::ranges::any_of(functions.At(version).places(), [&](const proto::GpuPlace& place) {
       return parts_.members.table().Find(place.node()) == nullptr;
     });
   });
@@ -37,8 +38,9 @@ void Ownership::Pulse() {
     planned_ = Look();
     return;
   }
-  placing_ = true;
-  parts_.mutations.Add(Placing());
+  Placing change;
+  placing_ = Validate(change).ok() && !change.commands.empty();
+  if (placing_) parts_.mutations.Add(Placing());  // which is planned anew when its turn comes
 }
 
 absl::Status Ownership::Validate(Placing& change) {
@@ -69,12 +71,12 @@ void Ownership::Answer(const Placing& change, const absl::Status& status) {
   for (const auto& command : change.commands) {
     const auto owned = absl::StrJoin(
         command.places(), ", ",
-        [](std::string* out, const proto::GpuPlace& place) { absl::StrAppend(out, Describe(place)); });
+        [](std::string* out, const proto::GpuPlace& place) { absl::StrAppend(out, proto::Describe(place)); });
     const auto now = owned.empty() ? std::string(" owns no part of a GPU") : absl::StrCat(" owns ", owned);
     parts_.out.Tell("manager", "instances-placed", absl::StrCat(Describe(command.key()), now));
   }
   // These commands are changes of functions themselves: they ask for no other plan.
-  if (planned_) std::get<0>(*planned_) = parts_.catalogue.functions().revision();
+  if (planned_) planned_->functions = parts_.catalogue.functions().revision();
 }
 
 std::string Ownership::ProblemOf(const proto::FunctionKey& key) const {

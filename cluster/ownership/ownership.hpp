@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 
 #include "absl/status/status.h"
 #include "cluster/ownership/ownership_plan.hpp"
@@ -32,8 +31,13 @@ class Ownership {
   void Answer(const Placing& change, const absl::Status& status);
 
  private:
-  // Revisions of the functions, the members and the copies.
-  using Seen = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+  // The revisions of what a plan looks at.
+  struct Seen {
+    std::uint64_t functions = 0;
+    std::uint64_t members = 0;
+    std::uint64_t copies = 0;
+    bool operator==(const Seen&) const = default;
+  };
   [[nodiscard]] Seen Look() const;
   [[nodiscard]] bool AwaitsNodes() const;
   void TellProblems(const OwnershipPlan& plan);

@@ -32,7 +32,7 @@ class Planning {
 
   OwnershipPlan Make() {
     for (const FunctionVersion& version : functions_.owners())
-      owners_.push_back({.record = &functions_.functions().at(version.first).at(version.second)});
+      owners_.push_back({.record = &functions_.At(version)});
     // What is owned comes first, so that nothing takes its place.
     for (Owning& owner : owners_) KeepPlaces(owner);
     for (Owning& owner : owners_) ResizePlaces(owner);
@@ -51,7 +51,7 @@ class Planning {
     const bool alive = member.state() == proto::MEMBER_ALIVE;
     if (member.kind() != proto::MEMBER_NODE || (!alive && member.state() != proto::MEMBER_SUSPECT)) return;
     for (const auto& gpu : member.gpus()) {
-      if (gpu.state() == "unfit") continue;
+      if (!IsFit(gpu)) continue;
       const std::string name = NameOf(member.name(), gpu.index());
       // Each GPU is a kind of its own, so that an instance can say on which ones it may be.
       if (!table_
@@ -159,13 +159,11 @@ class Planning {
   void AddCommand(const Owning& owner) {
     proto::SetFunctionPlaces command;
     *command.mutable_key() = owner.record->key();
+    auto before = command;
+    *before.mutable_places() = owner.record->places();
     for (const InstanceId id : owner.instances) *command.add_places() = PlaceOf(id);
-    const auto& before = owner.record->places();
-    const auto& after = command.places();
-    const bool same =
-        std::equal(before.begin(), before.end(), after.begin(), after.end(),
-                   [](auto& a, auto& b) { return google::protobuf::util::MessageDifferencer::Equals(a, b); });
-    if (!same) plan_.commands.push_back(std::move(command));
+    if (!google::protobuf::util::MessageDifferencer::Equals(before, command))
+      plan_.commands.push_back(std::move(command));
   }
 
   const FunctionTable& functions_;
@@ -184,11 +182,6 @@ class Planning {
 OwnershipPlan PlanOwnership(const FunctionTable& functions, const MembershipTable& members,
                             const HostCopies& copies) {
   return Planning(functions, members, copies).Make();
-}
-
-std::string Describe(const proto::GpuPlace& place) {
-  return absl::StrCat(place.sms(), " % of the SMs for ", place.quota(), " % of the time on ", place.node(),
-                      " GPU ", place.gpu());
 }
 
 }  // namespace troupe::cluster

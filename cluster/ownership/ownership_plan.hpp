@@ -29,7 +29,4 @@ struct OwnershipPlan {
 [[nodiscard]] OwnershipPlan PlanOwnership(const FunctionTable& functions, const MembershipTable& members,
                                           const HostCopies& copies);
 
-// "24 % of the SMs for 30 % of the time on node-1 GPU 0".
-[[nodiscard]] std::string Describe(const proto::GpuPlace& place);
-
 }  // namespace troupe::cluster

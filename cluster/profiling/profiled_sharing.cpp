@@ -28,16 +28,13 @@ bool IsLeft(const proto::GpuSharing& sharing, std::string_view setting) {
 class Throughputs {
  public:
   explicit Throughputs(const proto::FunctionProfile& profile) {
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> quotas;
-    for (const auto& row : profile.rows()) {
-      if (row.state() == proto::PROFILE_ROW_FAILED || row.throughput() <= 0 || row.quota_limit() == 0)
-        continue;
-      auto& quota = quotas[{row.batch(), row.sm_partition()}];
-      if (row.quota_limit() < quota) continue;
-      quota = row.quota_limit();
-      const double whole = row.throughput() * 100 / quota;
-      by_batch_[row.batch()][row.sm_partition()] = whole;
-      loops_.Add(row.sm_partition(), row.batch(), FromSeconds(row.batch() / whole));
+    const auto counts = [](const proto::ProfileRow& row) {
+      return row.throughput() > 0 && row.quota_limit() > 0;
+    };
+    for (const auto* row : RowsOfLargestQuota(profile, counts)) {
+      const double whole = row->throughput() * 100 / row->quota_limit();
+      by_batch_[row->batch()][row->sm_partition()] = whole;
+      loops_.Add(row->sm_partition(), row->batch(), FromSeconds(row->batch() / whole));
     }
   }
 

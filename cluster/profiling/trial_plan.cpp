@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "cluster/profiling/batch_trials.hpp"
+#include "scheduling/profile_grid.hpp"
 
 namespace troupe::cluster {
 
@@ -14,15 +16,12 @@ namespace {
 using Values = google::protobuf::RepeatedField<std::uint32_t>;
 using Rows = std::vector<const proto::ProfileRow*>;
 
-constexpr std::uint32_t kShares[] = {6, 12, 24, 50, 60, 80, 100};
-constexpr std::uint32_t kQuotas[] = {20, 40, 60, 80, 100};
 constexpr std::uint32_t kBatches[] = {1};
 constexpr std::size_t kMostPoints = 2000;
 
-template <std::size_t size>
-absl::Status Complete(const char* what, std::uint32_t most, const std::uint32_t (&usual)[size],
+absl::Status Complete(const char* what, std::uint32_t most, std::span<const std::uint32_t> usual,
                       Values& values) {
-  if (values.empty()) values.Assign(std::begin(usual), std::end(usual));
+  if (values.empty()) values.Assign(usual.begin(), usual.end());
   std::ranges::sort(values);
   for (int i = 0; i < values.size(); ++i) {
     if (values[i] < 1 || values[i] > most)
@@ -76,8 +75,8 @@ proto::ProfileRow RowAt(const TrialPoint& point) {
 
 absl::StatusOr<proto::ProfilingGrid> CompleteGrid(const proto::ProfilingGrid& wish) {
   auto grid = wish;
-  TROUPE_RETURN_IF_ERROR(Complete("share of the SMs", 100, kShares, *grid.mutable_sm_partitions()));
-  TROUPE_RETURN_IF_ERROR(Complete("quota", 100, kQuotas, *grid.mutable_quota_limits()));
+  TROUPE_RETURN_IF_ERROR(Complete("share of the SMs", 100, kGridShares, *grid.mutable_sm_partitions()));
+  TROUPE_RETURN_IF_ERROR(Complete("quota", 100, kGridQuotas, *grid.mutable_quota_limits()));
   TROUPE_RETURN_IF_ERROR(Complete("batch", kMostProfiledBatch, kBatches, *grid.mutable_batches()));
   const auto points = static_cast<std::size_t>(grid.sm_partitions_size()) *
                       static_cast<std::size_t>(grid.quota_limits_size()) *

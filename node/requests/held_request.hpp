@@ -39,7 +39,9 @@ struct HeldRequest {
   ModelWas was = ModelWas::kResident;
   proto::WorkerOutcome swap{};
   proto::WorkerOutcome run{};
-  RunLimit limit{};            // that its run was ordered with
+  RunLimit limit{};  // that its run was ordered with
+  // What its run was ordered with of a GPU's SMs; 0: its function was not known.
+  std::uint32_t sm_percent = 0;
   bool spoiled_state = false;  // its run went well, and what it left could not be kept
 };
 

@@ -41,6 +41,7 @@ void Dispatches::Begin(const Dispatch& dispatch, const RequestId& leader, HeldRe
   NoteDispatch(dispatch, request);
   request.run_sequence = 0;
   request.batch = 0;
+  request.sm_percent = 0;
   request.cancelled = request.spoiled_state = false;
 }
 
@@ -85,11 +86,8 @@ void Dispatches::OrderRun(const HeldStart& start) {
     order.mutable_run()->set_precision(function->precision());
     order.mutable_run()->set_function(absl::StrCat(function->key().name(), "/", function->key().version()));
     if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
-    // Its instances on this GPU, of those that it has in the cluster.
-    const auto owned =
-        parts_.scheduler.OwnedInstances(parts_.names.Function(function->key().name()), dispatch.model,
-                                        parts_.settings.DeviceOf(dispatch.gpu));
-    if (owned > 0) order.mutable_run()->mutable_sharing()->set_max_instances(owned);
+    if (parts_.scheduler.HasOwners()) ShareOfOwner(dispatch, function->key().name(), *order.mutable_run());
+    held->sm_percent = proto::SmPercentOf(function->sharing());
   }
   if (!held->trial)
     order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
@@ -105,6 +103,14 @@ void Dispatches::OrderRun(const HeldStart& start) {
   held->run_sequence =
       parts_.orders.GiveFor(dispatch.model, dispatch.gpu, std::move(order), RunOrdered{start});
   if (held->cancelled) parts_.requests.CancelAtWorker(dispatch.gpu, dispatch.request);
+}
+
+// A function that owns parts of GPUs has its instances on this one, of those that it has in the cluster.
+void Dispatches::ShareOfOwner(const Dispatch& dispatch, const std::string& function,
+                              proto::RunOrder& run) const {
+  const auto owned = parts_.scheduler.OwnedInstances(parts_.names.Function(function), dispatch.model,
+                                                     parts_.settings.DeviceOf(dispatch.gpu));
+  if (owned > 0) run.mutable_sharing()->set_max_instances(owned);
 }
 
 // On the share that the trial is about; how the function's other runs share the GPU stays as it is.
@@ -166,11 +172,9 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
 
 void Dispatches::CountDemand(const Dispatch& dispatch, const HeldRequest& held,
                              const proto::WorkerOutcome& outcome) {
-  const auto* function = parts_.models.FunctionOf(held.message);
-  if (function == nullptr) return;
+  if (held.sm_percent == 0) return;
   const Duration computed(outcome.run().compute_ns());
-  parts_.requests.demand().Ran(dispatch.model->digest,
-                               computed * proto::SmPercentOf(function->sharing()) / 100);
+  parts_.requests.demand().Ran(dispatch.model->digest, computed * held.sm_percent / 100);
 }
 
 void Dispatches::Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome) {

@@ -40,6 +40,7 @@ class Dispatches {
  private:
   // The request is given to the worker, with the run that `leader` leads.
   void Begin(const Dispatch& dispatch, const RequestId& leader, HeldRequest& request);
+  void ShareOfOwner(const Dispatch& dispatch, const std::string& function, proto::RunOrder& run) const;
   void AsTrial(HeldRequest& held, proto::RunOrder& run) const;
   void NoteDispatch(const Dispatch& dispatch, HeldRequest& request);
   // What the run has had of a GPU is part of its model's load.

@@ -36,7 +36,8 @@ void Prefetcher::ForgetForeseen(ModelId id) {
 // Takes the first GPU where no victim is wanted.
 std::optional<PrefetchPlan> Prefetcher::PlanForeseen(ModelId id, const GpuList& quiet, Time now) const {
   const Time since = now - tables_.models[id].forecast.interval();
-  for (const GpuIndex index : FastestFirst(id, quiet)) {
+  GpuList sorted;
+  for (const GpuIndex index : FastestFirst(id, quiet, sorted)) {
     const Gpu& gpu = tables_.gpus.at(index);
     auto plan = PlanOn(id, gpu, now);
     if (!plan) continue;

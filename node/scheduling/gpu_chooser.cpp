@@ -174,7 +174,6 @@ bool GpuChooser::CanTake(const RequestLook& look, const Gpu& gpu, const Resident
   const RequestEntry& entry = look.entry;
   if (gpu.worker != WorkerState::kReady || !HasSlot(entry, gpu, resident)) return false;
   if (entry.request.profiled_on != kNoGpu && gpu.device != entry.request.profiled_on) return false;
-  if (!tables_.MayRunOn(entry, gpu)) return false;
   return tables_.CanEverFit(entry.model, look.whole, gpu) && tables_.StateAllows(look, gpu) &&
          tables_.Serves(entry, gpu) &&
          victims_.CanMakeRoom(look, gpu, resident, tables_.Need(look, resident));
@@ -276,7 +275,6 @@ GpuChoice GpuChooser::Choose(const RequestLook& look, std::uint64_t draw, Time n
   for (const GpuIndex index : Candidates(look, draw)) {
     const Gpu& gpu = tables_.gpus.at(index);
     if (gpu.worker != WorkerState::kReady || !tables_.CanEverFit(entry.model, look.whole, gpu)) continue;
-    if (!tables_.MayRunOn(entry, gpu)) continue;
     if (!tables_.StateAllows(look, gpu) || !((any_serves && gpu.assigned) || MayChoose(entry, gpu))) continue;
     if (home != kNoGpu && gpu.device == home) view.home = index;
     if (!AddOption(look, gpu, now, options)) continue;

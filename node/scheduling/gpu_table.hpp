@@ -67,8 +67,7 @@ class GpuTable {
   void BeginAssign(GpuIndex index, const std::string& key);
   void ForgetComing(GpuIndex index);
   void Unread(GpuIndex index, std::int32_t change);
-  // A model that the worker reported before anybody here knew it: its bytes were counted as overhead, and
-  // strange.
+  // The worker reported the model before it was known here, so that its bytes were counted as overhead, and as strange.
   void FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now);
 
   void BeginEvict(GpuIndex index, ModelId model);
@@ -95,7 +94,7 @@ class GpuTable {
   void Missing(GpuIndex index, ModelId model);
   // The worker had less room than the plan said.
   void CorrectFree(GpuIndex index, Bytes worker_free);
-  // But for what is strange, which is really there.
+  // The overhead is taken to be free, except for that of strange models, which are really there.
   void ForgetOverhead(GpuIndex index);
   // Its worker has dropped a model that is unknown here.
   void OrphanGone(GpuIndex index, Bytes bytes);

@@ -94,7 +94,7 @@ void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done, s
   if (entry.source == SwapSource::kLayers || entry.request.profiled_on != kNoGpu) return;
   const KindId kind = tables_.gpus.at(done.gpu).kind;
   tables_.batches.Observe(entry.model, rows, done.computed, kind);
-  if (requests > 1) return;  // what is known of the model is about runs of one request
+  if (requests > 1) return;  // the model's costs are those of runs of one request
   const CostModel::Id cost = tables_.models[entry.model].cost;
   if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed, kind);
   if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took, kind);

@@ -28,7 +28,6 @@ class OwnedGpus {
       owners_[function] = std::move(parts);
     }
   }
-  void Clear() { owners_.clear(); }
   [[nodiscard]] bool empty() const { return owners_.empty(); }
 
   // The function owns a part of some GPU for runs of this model.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 namespace troupe::node {
@@ -138,13 +139,15 @@ GpuList Prefetcher::QuietGpus() const {
   return quiet;
 }
 
-// Where a run of the model takes least, first; in their order where all take as long.
-GpuList Prefetcher::FastestFirst(ModelId id, GpuList gpus) const {
-  if (tables_.KindsDiffer())
-    std::ranges::stable_sort(gpus, {}, [&](GpuIndex gpu) {
-      return tables_.costs.RunTime(tables_.models[id].cost, tables_.gpus.at(gpu).kind);
-    });
-  return gpus;
+// The GPUs on which a run of the model takes least come first, in `sorted`; where all are of one kind they stay as they
+// are.
+const GpuList& Prefetcher::FastestFirst(ModelId id, const GpuList& gpus, GpuList& sorted) const {
+  if (!tables_.KindsDiffer()) return gpus;
+  sorted = gpus;
+  std::ranges::stable_sort(sorted, {}, [&](GpuIndex gpu) {
+    return tables_.costs.RunTime(tables_.models[id].cost, tables_.gpus.at(gpu).kind);
+  });
+  return sorted;
 }
 
 // Which victims would leave for the model; nothing when it is there already, or finds no room now.
@@ -158,7 +161,8 @@ std::optional<PrefetchPlan> Prefetcher::PlanOn(ModelId id, const Gpu& gpu, Time 
 std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const GpuList& quiet,
                                                  Time now) const {
   std::optional<PrefetchPlan> best;
-  for (const GpuIndex index : FastestFirst(id, quiet)) {
+  GpuList sorted;
+  for (const GpuIndex index : FastestFirst(id, quiet, sorted)) {
     auto plan = PlanOn(id, tables_.gpus.at(index), now);
     if (!plan) continue;
     plan->loss = LossOf(plan->victims, tables_.gpus.at(index), now);
@@ -169,25 +173,39 @@ std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const 
   return best;
 }
 
-// Where a function owns a part of a GPU its model is there before its requests are. It takes the room of models that
-// no request waits for, and of none that is to stay itself.
-void Prefetcher::PrefetchOwned(Time now, Bring bring) {
-  if (tables_.owned.empty() || tables_.draining || !tables_.OneForAll()) return;
+void Prefetcher::NoteOwners() {
+  owed_.clear();
   tables_.owned.ForEach([&](const ModelNumber& model, std::uint32_t device) {
-    const ModelId id = tables_.Find(model);
-    if (id == kNoModel || !tables_.models[id].adopted || !tables_.models[id].in_region) return;
-    for (const Gpu* gpu : tables_.gpus.by_index()) {
-      if (gpu == nullptr || gpu->device != device || gpu->worker != WorkerState::kReady) continue;
-      if (brought_for_owners_.contains({id, gpu->index})) continue;
-      const auto plan = PlanOn(id, *gpu, now);
-      const auto is_needed = [&](ModelId victim) {
-        return IsWanted(victim, *gpu) || tables_.owned.Keeps(tables_.NameOf(victim), device);
-      };
-      if (!plan || std::ranges::any_of(plan->victims, is_needed)) continue;
-      brought_for_owners_.emplace(id, gpu->index);
-      bring(id, *plan, Time::max());
-    }
+    for (const Gpu* gpu : tables_.gpus.by_index())
+      if (gpu != nullptr && gpu->device == device) owed_.push_back({gpu->index, model});
   });
+  // The table of owners has no order.
+  std::ranges::sort(owed_, {}, [](const Owed& owed) { return std::tie(owed.gpu, owed.model.text()); });
+  owed_.erase(std::unique(owed_.begin(), owed_.end()), owed_.end());
+}
+
+// Where a function owns a part of a GPU its model is there before its requests are.
+void Prefetcher::PrefetchOwned(Time now, Bring bring) {
+  if (owed_.empty() || tables_.draining || !tables_.OneForAll()) return;
+  for (Owed& owed : std::exchange(owed_, {}))
+    if (!PrefetchOwned(owed, now, bring)) owed_.push_back(std::move(owed));
+}
+
+// The model takes the room of models that no request waits for, and of none that is to stay itself. False: it may come
+// later.
+bool Prefetcher::PrefetchOwned(const Owed& owed, Time now, Bring bring) {
+  const ModelId id = tables_.Find(owed.model);
+  const ModelEntry* const model = tables_.Adopted(id);
+  const Gpu& gpu = tables_.gpus.at(owed.gpu);
+  if (model == nullptr || !model->in_region || gpu.worker != WorkerState::kReady) return false;
+  if (gpu.Find(id) != nullptr) return true;
+  const auto plan = PlanOn(id, gpu, now);
+  const auto is_needed = [&](ModelId victim) {
+    return IsWanted(victim, gpu) || tables_.owned.Keeps(tables_.NameOf(victim), gpu.device);
+  };
+  if (!plan || std::ranges::any_of(plan->victims, is_needed)) return false;
+  bring(id, *plan, Time::max());
+  return true;
 }
 
 // A function that was deployed will have requests, though how many is unknown: while there is free room, its

@@ -29,7 +29,7 @@ class Prefetcher {
 
   void NoteAdopted(ModelId model);
   // Functions own other parts of GPUs than before, or a GPU has a new worker: their models come there.
-  void NoteOwners() { brought_for_owners_.clear(); }
+  void NoteOwners();
   void NoteAsked(ModelId model, Time now);
   void NoteRun(Duration work, Time now);
   // Something has changed that may make one more copy of the model worth while.
@@ -43,6 +43,13 @@ class Prefetcher {
   Time Decide(Time now, Bring bring);
 
  private:
+  // A model that is to come to a GPU of which its function owns a part.
+  struct Owed {
+    GpuIndex gpu = kNoGpu;
+    ModelNumber model{};
+    bool operator==(const Owed&) const = default;
+  };
+
   [[nodiscard]] bool MayPrefetch() const;
   [[nodiscard]] bool MayHaveCopies(ModelId model) const;
   [[nodiscard]] ModelDemand DemandOf(ModelId model, Time now) const;
@@ -51,12 +58,13 @@ class Prefetcher {
   [[nodiscard]] double LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, Time now) const;
   [[nodiscard]] bool IsWanted(ModelId victim, const Gpu& gpu) const;
   [[nodiscard]] GpuList QuietGpus() const;
-  [[nodiscard]] GpuList FastestFirst(ModelId model, GpuList gpus) const;
+  [[nodiscard]] const GpuList& FastestFirst(ModelId model, const GpuList& gpus, GpuList& sorted) const;
   [[nodiscard]] std::optional<PrefetchPlan> PlanOn(ModelId model, const Gpu& gpu, Time now) const;
   [[nodiscard]] std::optional<PrefetchPlan> PlanCopy(ModelId model, double gain, const GpuList& quiet,
                                                      Time now) const;
   void PrefetchAdopted(Time now, Bring bring);
   void PrefetchOwned(Time now, Bring bring);
+  bool PrefetchOwned(const Owed& owed, Time now, Bring bring);
   void PrefetchCopy(Time now, Bring bring);
 
   // foreseen_prefetch.cpp
@@ -65,13 +73,14 @@ class Prefetcher {
   bool PrefetchForeseen(ModelId model, std::optional<GpuList>& quiet, Time now, Bring bring);
   Time PrefetchForeseen(Time now, Bring bring);
 
-  SchedulerTables& tables_;  // of the models: what is asked for and foreseen
+  // The prefetcher changes what they say of the requests for models, and of those that are foreseen.
+  SchedulerTables& tables_;
   const GpuChooser& chooser_;
   const VictimPlanner& victims_;
   std::vector<ModelId> wanting_;  // may want a copy more, by what has changed since they were looked at
   std::deque<ModelId> adopted_;   // adopted since, and perhaps on no GPU
-  // Once each: a model that had to leave, or did not come, comes with its next request.
-  absl::btree_set<std::pair<ModelId, GpuIndex>> brought_for_owners_;
+  // By GPU. Once each: a model that had to leave, or did not come, comes with its next request.
+  std::vector<Owed> owed_;
   absl::btree_set<std::pair<Time, ModelId>> foreseen_;  // may come from then on
   RecentRate computing_;                                // seconds of runs, on all GPUs
 };

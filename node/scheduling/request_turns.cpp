@@ -74,7 +74,7 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
 
 void RequestTurns::StayWaiting(RequestEntry& entry, const GpuChoice& choice, Time now) {
   parts_.runtimes.SeekFor(entry, choice, now);
-  // A place of its own key's: for another one it waits like everybody.
+  // Only a runtime that serves its key is kept for it; for a runtime of another key it waits as all requests do.
   if (entry.suspect && entry.hold == kNoGpu &&
       Served(tables_.gpus.gpus(), tables_.models[entry.model].key, std::nullopt))
     parts_.holds.HoldFor(entry);

@@ -11,7 +11,7 @@ namespace {
 // Requests that wait for one GPU in its own queue, where the gpu policy has such queues.
 constexpr std::uint32_t kLocalQueue = 1024;
 
-// From the host: one for each switch that several GPUs share, and one for each other GPU.
+// How many links come from the host: each switch that several GPUs share has one, and so has each other GPU.
 std::uint32_t LinkCount(std::size_t gpus, const Topology& topology) {
   std::size_t links = gpus;
   for (const auto& shared : topology.Switches()) links -= std::min(links, shared.size() - 1);

@@ -106,7 +106,7 @@ struct SchedulerTables {
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }
 
-  // Every runtime is there for everybody.
+  // No runtime serves the requests of one key alone.
   [[nodiscard]] bool OneForAll() const { return !limits.isolated && gpus.AllShared(); }
   [[nodiscard]] bool Serves(const RequestEntry& entry, const Gpu& gpu) const {
     const std::string& key = models[entry.model].key;
@@ -157,7 +157,7 @@ struct SchedulerTables {
   std::vector<ModelEntry> models;  // by row; a new one moves them
   std::map<std::pair<GpuIndex, ModelId>, FitHint> hints;
   BatchProfiles batches;
-  // What is not looked at is parked, until a certain GPU's next outcome; or it is on disk only.
+  // The models that it does not look at are parked until the next outcome of a certain GPU, or are on disk only.
   WaitingQueue queue;
   std::optional<LateQueue<RequestEntry*>> late;
   std::size_t suspects = 0;  // requests that run alone

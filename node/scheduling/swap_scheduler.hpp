@@ -40,8 +40,8 @@ class SwapScheduler : public SchedulerView {
 
   // GPUs. A GPU is known before its worker is; WorkerReady makes it usable.
   void AddGpu(GpuIndex gpu, Bytes memory) { AddRuntime(gpu, memory, gpu); }
-  // One of several on a device: what is told of GPUs here is true of each of them. `kind`: of the device; the
-  // kinds of the GPUs have the numbers from 0, with none left out.
+  // Adds one of several runtimes of a device: all that is said of GPUs here is true of each of them. `kind` is that of the
+  // device; the kinds of the GPUs have the numbers from 0, with none left out.
   void AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind = 0);
   Consequences Apply(const WorkerReady& ready, Time now) { return parts_.workers.Apply(ready, now); }
   Consequences Apply(const WorkerLost& lost, Time now) { return parts_.workers.Apply(lost, now); }
@@ -65,6 +65,7 @@ class SwapScheduler : public SchedulerView {
   // Replaces the parts of this node's GPUs that the function owns. Where models have a GPU for good by policy, it
   // changes nothing.
   void SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts);
+  [[nodiscard]] bool HasOwners() const { return !parts_.tables.owned.empty(); }
   // The function's instances there; 0: it owns no part of the GPU.
   [[nodiscard]] std::uint32_t OwnedInstances(const FunctionNumber& function, const ModelNumber& model,
                                              std::uint32_t device) const {

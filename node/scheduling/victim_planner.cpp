@@ -38,9 +38,9 @@ std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time no
         .delay = costs.delay,
         .run = costs.run};
     victims.push_back({tables_.policies.eviction(candidate), id, candidate.bytes});
-    // Nothing bound goes, unless a model outgrew what was kept for it.
+    // A model that is bound to its GPU goes only when another one outgrew the room that was kept for it.
     if (!tables_.binding.late() && tables_.binding.Bound(id)) victims.back().rank.tier += kBoundTier;
-    // Nor does what is to stay, while anything else would do.
+    // A model that is to stay on this GPU for its function goes only when the others do not make enough room.
     if (!tables_.owned.empty() && tables_.owned.Keeps(tables_.NameOf(id), gpu.device))
       victims.back().rank.tier += kBoundTier;
   }

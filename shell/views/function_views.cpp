@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/function_signature.hpp"
+#include "proto/gpu_place.hpp"
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
@@ -60,10 +61,7 @@ std::string ComputeLines(const proto::FunctionStatus& function, const proto::Adm
     Append(&out, "\nprecision  ", std::string(proto::Name(record.precision())));
   out += SharingLines(function);
   if (record.sharing().sm_partition() > 0) out += SmLines(record.sharing().sm_partition(), gpus);
-  for (const auto& place : record.places())
-    Append(&out, "\nowns       ", std::to_string(place.sms()), " % of the SMs for ",
-           std::to_string(place.quota()), " % of the time on ", Printable(place.node()), " GPU ",
-           std::to_string(place.gpu()));
+  for (const auto& place : record.places()) Append(&out, "\nowns       ", Printable(proto::Describe(place)));
   if (!function.place_problem().empty()) Append(&out, "\nunplaced   ", Printable(function.place_problem()));
   if (record.run_limit_ns() > 0)
     Append(&out, "\nrun limit  ", FormatDuration(Duration(record.run_limit_ns())));

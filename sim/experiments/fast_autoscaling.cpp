@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "scheduling/profile_grid.hpp"
 #include "sim/experiments/fast_setup.hpp"
 #include "sim/scaled_instances.hpp"
 
@@ -71,8 +72,8 @@ double LoadAt(const std::vector<LoadPoint>& points, double second) {
 // The profiler's grid (001, 5.2) of a model whose runs take what the paper's table says.
 std::vector<cluster::ScalePoint> PointsOf(const RunCost& cost) {
   std::vector<cluster::ScalePoint> points;
-  for (const std::uint32_t sms : {6, 12, 24, 50, 60, 80, 100})
-    for (const std::uint32_t quota : {20, 40, 60, 80, 100}) {
+  for (const std::uint32_t sms : kGridShares)
+    for (const std::uint32_t quota : kGridQuotas) {
       const Duration run = cost.On(SharedGpuLadder().For(sms));
       points.push_back(
           {.extent = {.quota = quota, .sms = sms}, .per_second = quota / 100.0 / ToSeconds(run), .run = run});
@@ -98,7 +99,7 @@ absl::StatusOr<Summary> ScaleThrough(const ScalingPreset& preset, const LoadCase
       .seed = seed};
   for (const LoadPoint& point : load.points)
     setup.most_per_second = std::max(setup.most_per_second, point.per_second);
-  // What knows the load that comes need not wait whether less is needed for long.
+  // A rule that knows the coming load need not wait to see whether it stays low.
   if (setup.foreseen) setup.function.limits.hold = Duration();
   TROUPE_ASSIGN_OR_RETURN(auto outcome, ScaleInstances(setup));
   const auto count = [&](cluster::ScaleAction action) {

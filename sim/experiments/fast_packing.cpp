@@ -8,6 +8,7 @@
 #include "base/random.hpp"
 #include "base/status.hpp"
 #include "cluster/rectangles/rectangle_table.hpp"
+#include "scheduling/profile_grid.hpp"
 #include "sim/experiments/fast_setup.hpp"
 
 namespace troupe::sim {
@@ -84,8 +85,6 @@ absl::StatusOr<Packed> PackEveryOrder(const PackingPreset& preset, const FastTab
 // same events.
 absl::StatusOr<Summary> PackAtRandom(const PackingPreset& preset, std::uint64_t seed) {
   constexpr int kEvents = 400, kMostInstances = 40;
-  constexpr std::uint32_t kSms[] = {6, 12, 24, 50, 60, 80, 100};  // the profiler's grid (001, 5.2)
-  constexpr std::uint32_t kQuotas[] = {20, 40, 60, 80, 100};
   TROUPE_ASSIGN_OR_RETURN(auto table, TableOf(preset));
   Random random(seed);
   std::vector<std::pair<cluster::InstanceId, cluster::Extent>> here;
@@ -93,8 +92,8 @@ absl::StatusOr<Summary> PackAtRandom(const PackingPreset& preset, std::uint64_t 
   for (int event = 1; event <= kEvents; ++event) {
     const bool comes = here.empty() || (here.size() < kMostInstances && random.Below(5) < 3);
     if (comes) {
-      const cluster::Extent extent{.quota = kQuotas[random.Below(std::size(kQuotas))],
-                                   .sms = kSms[random.Below(std::size(kSms))]};
+      const cluster::Extent extent{.quota = kGridQuotas[random.Below(kGridQuotas.size())],
+                                   .sms = kGridShares[random.Below(kGridShares.size())]};
       const auto id = static_cast<cluster::InstanceId>(event);
       TROUPE_ASSIGN_OR_RETURN(const auto place, table.Place(InstanceOf(id, "f", extent)));
       here.emplace_back(id, extent);

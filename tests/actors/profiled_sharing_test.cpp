@@ -70,20 +70,6 @@ class ProfiledSharing : public ::testing::Test {
     world_.Infer(function, ++calls_);
     return calls_;
   }
-  void ExpectAnswers() {
-    world_.Run(seconds(5));
-    EXPECT_EQ(world_.answers.size(), calls_);
-    for (const auto& answer : world_.answers)
-      EXPECT_EQ(answer.reply.code(), 0) << answer.call << ": " << answer.reply.message();
-  }
-  // The percents of the SMs that the worker's runs had since this was asked last.
-  std::set<std::uint32_t> Shares() {
-    auto& worker = *world_.node("node-1").workers[0];
-    std::set<std::uint32_t> shares;
-    for (const auto& [digest, precision, percent] : worker.run_as) shares.insert(percent);
-    worker.run_as.clear();
-    return shares;
-  }
 
   World world_;
   std::uint64_t calls_ = 0;
@@ -91,26 +77,26 @@ class ProfiledSharing : public ::testing::Test {
 
 TEST_F(ProfiledSharing, AFunctionFollowsItsProfileWhileRequestsFlow) {
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(0)) << "all SMs";
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(0)) << "all SMs";
   EXPECT_THAT(Share().reason(), HasSubstr("auto: no profile of its model in fp32 on 'virtual'"));
   const auto starts = world_.WorkerStarts();
   for (int i = 0; i < 200; ++i) Send();
   Import("f", 50, milliseconds(10));
-  ExpectAnswers();
-  Shares();
+  world_.ExpectAnswers();
+  world_.TakeShares();
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(50));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(50));
   EXPECT_EQ(Share().source(), proto::AppliedSetting::PROFILED);
   Import("f", 24, milliseconds(10));
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(24));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(24));
   ASSERT_TRUE(RemoveProfile().ok());
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(0));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(0));
   EXPECT_EQ(world_.WorkerStarts(), starts) << "no worker was started again";
   EXPECT_THAT(MessagesOfKind(world_, "function-updated"),
               ElementsAre("function 'f' version 1: sm_partition auto (50%)",
@@ -129,18 +115,18 @@ TEST_F(ProfiledSharing, TheValuesOutliveTheManager) {
   Import("f", 50, milliseconds(10));
   world_.StopManager();
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(50));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(50));
   world_.StartManager();
   world_.Run(seconds(5));
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(50));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(50));
   EXPECT_EQ(Share().source(), proto::AppliedSetting::PROFILED);
   ASSERT_TRUE(RemoveProfile().ok());
   Send();
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(0));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(0));
 }
 
 // --- routers ---
@@ -154,14 +140,14 @@ class RoutersOrder : public ProfiledSharing {
     EXPECT_TRUE(world_.Deploy("later", MiB(10), seconds(2)).ok());
     EXPECT_TRUE(world_.Deploy("patient", MiB(10), seconds(9)).ok());
     for (const char* name : {"urgent", "later", "patient"}) Send(name);
-    ExpectAnswers();
+    world_.ExpectAnswers();
   }
   static constexpr std::uint64_t kPlaces = 16;  // of the node, for its two GPUs
   bool UrgentIsFirst() {
     for (std::uint64_t i = 0; i < kPlaces; ++i) Send("patient");
     const auto urgent = Send("urgent");
     const auto later = Send("later");
-    ExpectAnswers();
+    world_.ExpectAnswers();
     const auto at = [&](std::uint64_t call) {
       return std::ranges::find(world_.answers, call, &World::Answered::call);
     };

@@ -39,20 +39,6 @@ class SharingUpdate : public ::testing::Test {
   void Send(std::size_t requests) {
     for (std::size_t i = 0; i < requests; ++i) world_.Infer("f", ++calls_);
   }
-  // All requests that were sent are answered well.
-  void ExpectAnswers() {
-    world_.Run(seconds(5));
-    EXPECT_EQ(world_.answers.size(), calls_);
-    for (const auto& answer : world_.answers)
-      EXPECT_EQ(answer.reply.code(), 0) << answer.call << ": " << answer.reply.message();
-  }
-  // The percents of the SMs that the worker's runs had since this was asked last.
-  std::set<std::uint32_t> Shares() {
-    std::set<std::uint32_t> shares;
-    for (const auto& [digest, precision, percent] : worker().run_as) shares.insert(percent);
-    worker().run_as.clear();
-    return shares;
-  }
   [[nodiscard]] FakeWorkerControl& worker() { return *world_.node("node-1").workers[0]; }
 
   World world_;
@@ -61,8 +47,8 @@ class SharingUpdate : public ::testing::Test {
 
 TEST_F(SharingUpdate, TheNextRunObeysAndNoRequestIsDropped) {
   Send(3);
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(24));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(24));
   const auto starts = worker().spawns;
   const auto swaps = worker().swaps;
   Send(20);
@@ -72,11 +58,11 @@ TEST_F(SharingUpdate, TheNextRunObeysAndNoRequestIsDropped) {
   EXPECT_EQ(reply->functions(0).record().key().version(), "1");
   EXPECT_EQ(reply->functions(0).sharing_size(), 6);
   Send(20);
-  ExpectAnswers();
-  Shares();
+  world_.ExpectAnswers();
+  world_.TakeShares();
   Send(3);
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(50));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(50));
   EXPECT_EQ(worker().spawns, starts) << "no worker was started again";
   EXPECT_EQ(worker().swaps, swaps) << "nothing was loaded again";
   EXPECT_THAT(MessagesOfKind(world_, "function-updated"),
@@ -86,29 +72,29 @@ TEST_F(SharingUpdate, TheNextRunObeysAndNoRequestIsDropped) {
 TEST_F(SharingUpdate, OutlivesTheManagerAndIsObeyedWithoutIt) {
   ASSERT_TRUE(Update(50).ok());
   world_.StopManager();
-  Shares();
+  world_.TakeShares();
   Send(2);
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(50));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(50));
   world_.StartManager();
   world_.Run(seconds(3));
   Send(2);
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(50));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(50));
   ASSERT_TRUE(Update(0).ok());
   Send(2);
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(0)) << "all SMs";
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(0)) << "all SMs";
 }
 
 TEST_F(SharingUpdate, WhatIsRefusedChangesNothing) {
   const auto refused = Update(50, 3).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("give 2 instances at most"));
-  Shares();
+  world_.TakeShares();
   Send(2);
-  ExpectAnswers();
-  EXPECT_THAT(Shares(), ElementsAre(24));
+  world_.ExpectAnswers();
+  EXPECT_THAT(world_.TakeShares(), ElementsAre(24));
 }
 
 }  // namespace

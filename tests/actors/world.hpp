@@ -2,8 +2,11 @@
 // number.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +76,21 @@ class World : public sim::World {
     proto::CancelInfer cancel;
     cancel.set_call(call);
     caf::anon_send(clients_.at(call), std::move(cancel));
+  }
+
+  // All requests that were sent are answered well within five seconds.
+  void ExpectAnswers() {
+    Run(std::chrono::seconds(5));
+    EXPECT_EQ(answers.size(), clients_.size());
+    for (const auto& answer : answers)
+      EXPECT_EQ(answer.reply.code(), 0) << answer.call << ": " << answer.reply.message();
+  }
+  // The percents of the SMs that the runs of this worker of the first node had since they were taken last.
+  std::set<std::uint32_t> TakeShares(std::size_t gpu = 0) {
+    std::set<std::uint32_t> shares;
+    for (const auto& [digest, precision, percent] : std::exchange(node("node-1").workers[gpu]->run_as, {}))
+      shares.insert(percent);
+    return shares;
   }
 
   struct Answered {

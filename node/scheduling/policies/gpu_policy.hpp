@@ -27,7 +27,7 @@ struct GpuOption {
   std::uint32_t in_flight = 0;
   Bytes free{};         // without any eviction
   bool evicts = false;  // others have to go for the model
-  // Of those that would go for the model the one that is best kept; only for a policy that weighs victims.
+  // The victim that the eviction policy would let go last. It is looked for only where the policy weighs victims.
   EvictionRank victim = kNothingGoes;
   Duration backlog{};  // estimated time until what was dispatched is done
   Duration slower{};   // by how much the run takes longer than on the fastest kind of GPU of the node

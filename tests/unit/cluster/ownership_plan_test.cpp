@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/random.hpp"
+#include "proto/gpu_place.hpp"
 #include "tests/unit/cluster/records.hpp"
 
 namespace troupe::cluster {
@@ -97,7 +98,7 @@ class OwnershipPlanTest : public ::testing::Test {
                                other.left() >= place.left() + place.quota() ||
                                place.bottom() >= other.bottom() + other.sms() ||
                                other.bottom() >= place.bottom() + place.sms();
-            ASSERT_TRUE(apart) << Describe(place) << " overlaps " << Describe(other);
+            ASSERT_TRUE(apart) << proto::Describe(place) << " overlaps " << proto::Describe(other);
           }
           by_gpu[{place.node(), place.gpu()}].push_back(place);
         }

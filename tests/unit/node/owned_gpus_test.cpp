@@ -65,6 +65,19 @@ TEST_F(Owned, EachGpuHasAsManyRunsAsTheFunctionHasInstancesThereAndOneMore) {
   EXPECT_EQ(on, (std::map<GpuIndex, int>{{0, 4}, {1, 2}}));
 }
 
+TEST_F(Owned, ModelsComeInTheOrderOfTheirGpus) {
+  for (const char* model : {"a", "b", "c"}) Model(model, 10);
+  Own("f-c", "c", 0);
+  Own("f-b", "b", 2);
+  Own("f-a", "a", 2);
+  Decide();
+  std::vector<std::pair<GpuIndex, ModelNumber>> came;
+  for (const Dispatch& prefetch : prefetches) came.emplace_back(prefetch.gpu, prefetch.model);
+  EXPECT_THAT(came,
+              ElementsAre(std::pair(GpuIndex{0}, ModelNamed("c")), std::pair(GpuIndex{2}, ModelNamed("a")),
+                          std::pair(GpuIndex{2}, ModelNamed("b"))));
+}
+
 TEST_F(Owned, OtherFunctionsOfTheModelAreBoundLate) {
   Model("m", 10);
   Own("f", "m", 2);
