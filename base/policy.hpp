@@ -1,4 +1,4 @@
-// Policies by name. A policy fills one of eleven slots; each slot has one explicit table in the room that
+// Policies by name. A policy fills one of thirteen slots; each slot has one explicit table in the room that
 // decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
 // slot.
 #pragma once
@@ -24,6 +24,8 @@ struct PolicyNames {
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string batching = "off";               // node/scheduling/policies/batching_policy.hpp
   std::string replicas = "demand";            // cluster/copies/replica_policy.hpp
+  std::string scaling = "troupe";             // cluster/autoscaling/scaling_policy.hpp
+  std::string forecast = "holt";              // cluster/autoscaling/demand_forecast.hpp
   std::string binding;
 };
 

@@ -12,6 +12,7 @@
 #include "cluster/function_sharing.hpp"
 #include "cluster/function_state.hpp"
 #include "cluster/version_shares.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "proto/precision.hpp"
 
 namespace troupe::cluster {
@@ -208,12 +209,27 @@ void SetIn(proto::FunctionRecord& record, const proto::SetVersionShare& command)
   record.set_role(command.role());
 }
 
+namespace {
+
+// What a function that is scaled requests is the mean quota of its instances, rounded up; 0 as long as it has none.
+void RequestByLoad(proto::FunctionRecord& record) {
+  if (!proto::IsScaled(record.sharing())) return;
+  std::uint32_t sum = 0;
+  for (const auto& place : record.places()) sum += place.quota();
+  const auto count = static_cast<std::uint32_t>(record.places_size());
+  record.mutable_sharing()->set_quota_request(count == 0 ? 0 : (sum + count - 1) / count);
+}
+
+}  // namespace
+
 void SetIn(proto::FunctionRecord& record, const proto::SetFunctionSharing& command) {
   *record.mutable_sharing() = command.sharing();
+  RequestByLoad(record);
 }
 
 void SetIn(proto::FunctionRecord& record, const proto::SetFunctionPlaces& command) {
   *record.mutable_places() = command.places();
+  RequestByLoad(record);
 }
 
 template <class Command>

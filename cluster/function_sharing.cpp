@@ -23,7 +23,7 @@ std::string Format(const proto::SharingField& field, std::uint64_t value) {
   return FormatQuantity(value, QuantityOf(field));
 }
 
-static_assert(kAutomatic == proto::kFromProfile);
+static_assert(kAutomatic == proto::kLeftToManager);
 
 std::optional<std::string> ClosedDimension(const char* what, const Specs& specs) {
   for (const auto& spec : specs)
@@ -77,12 +77,27 @@ Default DefaultOf(std::string_view setting, const proto::FunctionRecord& record)
   return {0, "each node decides"};
 }
 
+// Of a function whose instances follow its load: their mean part of each window.
+proto::AppliedSetting ScaledRequest(const proto::SharingField& field, const proto::FunctionRecord& record) {
+  proto::AppliedSetting applied;
+  applied.set_name(std::string(field.name));
+  applied.set_value(record.sharing().quota_request());
+  const bool owns = record.places_size() > 0;
+  applied.set_source(owns ? proto::AppliedSetting::SCALED : proto::AppliedSetting::DEFAULT);
+  applied.set_reason(owns ? absl::StrCat("by its load: ", record.places_size(),
+                                         record.places_size() == 1 ? " part of a GPU" : " parts of GPUs")
+                          : absl::StrCat(DefaultOf(field.name, record).reason,
+                                         " (auto: its load asks for no part of a GPU)"));
+  return applied;
+}
+
 proto::AppliedSetting AppliedOf(const proto::SharingField& field, const proto::FunctionRecord& record,
                                 const ProfiledValues& profiled) {
+  if (field.name == "quota_request" && proto::IsScaled(record.sharing())) return ScaledRequest(field, record);
   proto::AppliedSetting applied;
   applied.set_name(std::string(field.name));
   const auto value = field.get(record.sharing());
-  const bool left = proto::Declared(record.sharing(), field) == proto::kFromProfile;
+  const bool left = proto::Declared(record.sharing(), field) == proto::kLeftToManager;
   std::string said;  // by the profiles
   if (left) {
     const auto now = profiled.find(field.name);
@@ -104,11 +119,11 @@ proto::AppliedSetting AppliedOf(const proto::SharingField& field, const proto::F
   return applied;
 }
 
-// "24%"; "auto", or "auto (24%)", when it was left to the profiles.
+// "24%"; "auto", or "auto (24%)", when it was left to the manager.
 std::string DescribeSetting(const proto::SharingField& field, const proto::GpuSharing& sharing) {
   const auto declared = proto::Declared(sharing, field);
   const auto value = field.get(sharing);
-  if (declared != proto::kFromProfile || value == 0) return Format(field, declared);
+  if (declared != proto::kLeftToManager || value == 0) return Format(field, declared);
   return absl::StrCat(Format(field, declared), " (", Format(field, value), ")");
 }
 
@@ -125,9 +140,17 @@ std::uint64_t MostShare(const proto::GpuSharing& sharing) {
   return 100 / std::max<std::uint64_t>(1, sharing.max_instances());
 }
 
+absl::Status ValidateScaling(const proto::FunctionRecord& record) {
+  if (!proto::IsScaled(record.sharing()) || record.state().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "quota_request is 'auto', and the function keeps state: it runs where its state is, and its instances cannot follow "
+      "its load; give a number of percent, or 'none'");
+}
+
 absl::Status ValidateSharing(const proto::FunctionRecord& record) {
   if (const auto fault = proto::FaultIn(record.sharing())) return absl::InvalidArgumentError(fault->why);
   TROUPE_RETURN_IF_ERROR(ValidateMemory(record));
+  TROUPE_RETURN_IF_ERROR(ValidateScaling(record));
   return ValidateBatch(record);
 }
 
@@ -147,7 +170,7 @@ absl::StatusOr<proto::GpuSharing> SharingAfter(const proto::FunctionRecord& reco
   }
   // What a profile said gives way to what was declared; what it says beside that is found next.
   const auto& share = *proto::FindSharingField("sm_partition");
-  if (proto::Declared(sharing, share) == proto::kFromProfile)
+  if (proto::Declared(sharing, share) == proto::kLeftToManager)
     share.set(sharing, std::min(share.get(sharing), MostShare(sharing)));
   return sharing;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::cluster {
 
@@ -44,6 +45,8 @@ FunctionVersion VersionOf(const proto::FunctionKey& key) {
 void FunctionTable::Count(const proto::FunctionRecord& record) {
   ModelUse& use = models_[record.model_digest()];
   use.functions.insert(VersionOf(record.key()));
+  const bool scaled = proto::IsScaled(record.sharing());
+  if (scaled) scaled_.insert(VersionOf(record.key()));
   if (record.sharing().quota_request() > 0 || record.places_size() > 0)
     owners_.insert(VersionOf(record.key()));
   const bool state = record.state_size() > 0;
@@ -51,8 +54,8 @@ void FunctionTable::Count(const proto::FunctionRecord& record) {
   use.with_state += state ? 1 : 0;
   use.loaded_with_state += record.loaded() && state ? 1 : 0;
   if (record.share_percent() > 0) ++sharers_[record.key().name()];
-  if (!record.sharing().from_profile().empty())
-    profile_followers_.emplace(record.key().name(), VersionNumber(record.key().version()));
+  if (record.sharing().automatic_size() > (scaled ? 1 : 0))
+    profile_followers_.insert(VersionOf(record.key()));
 }
 
 void FunctionTable::Uncount(const proto::FunctionRecord& record) {
@@ -65,6 +68,7 @@ void FunctionTable::Uncount(const proto::FunctionRecord& record) {
   const FunctionVersion key = VersionOf(record.key());
   profile_followers_.erase(key);
   owners_.erase(key);
+  scaled_.erase(key);
   use.functions.erase(key);
   if (use.functions.empty()) {
     models_.erase(it);
@@ -102,6 +106,7 @@ void FunctionTable::Clear() {
   sharers_.clear();
   owners_.clear();
   profile_followers_.clear();
+  scaled_.clear();
   size_ = 0;
 }
 

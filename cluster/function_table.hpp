@@ -67,8 +67,10 @@ class FunctionTable {
   [[nodiscard]] const std::map<std::string, ModelUse>& models() const { return models_; }
   // Records that request time on a GPU, or own a part of one.
   [[nodiscard]] const std::set<FunctionVersion>& owners() const { return owners_; }
-  // The records that leave settings to the profiles of their model (GpuSharing.from_profile), by name and number.
+  // Records that leave settings to the profiles of their model (GpuSharing.automatic).
   [[nodiscard]] const std::set<FunctionVersion>& profile_followers() const { return profile_followers_; }
+  // Records whose instances follow their load (proto::IsScaled).
+  [[nodiscard]] const std::set<FunctionVersion>& scaled() const { return scaled_; }
 
  private:
   void Count(const proto::FunctionRecord& record);
@@ -81,6 +83,7 @@ class FunctionTable {
       sharers_;  // by function: how many of its versions have a share; none with 0
   std::set<FunctionVersion> owners_;
   std::set<FunctionVersion> profile_followers_;
+  std::set<FunctionVersion> scaled_;
   std::size_t size_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
 #include "cluster/ownership/ownership.hpp"
+#include "cluster/ownership/scaling.hpp"
 #include "cluster/profiling/profile_removals.hpp"
 #include "cluster/profiling/profiling.hpp"
 #include "cluster/records/catalogue.hpp"
@@ -67,6 +68,7 @@ struct Parts {
   Runs runs{*this};
   UnwrittenRuns unwritten{*this};
   // ownership/
+  Scaling scaling{*this};
   Ownership ownership{*this};
   // profiling/
   Profiling profiling{*this};

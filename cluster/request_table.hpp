@@ -115,6 +115,9 @@ class RequestTable {
   [[nodiscard]] const CreditTable& credits() const { return credits_; }
   [[nodiscard]] const RequestCounts& counts() const { return counts_; }
   [[nodiscard]] std::size_t waiting() const { return requests_.size() - sent_; }
+  [[nodiscard]] std::uint64_t WaitingOf(const std::string& function, const std::string& version) const {
+    return requests_.WaitingOf(function, version);
+  }
   [[nodiscard]] std::size_t sent() const { return sent_; }
   [[nodiscard]] Duration RetryAfter() const;
   [[nodiscard]] double alpha() const { return order_.alpha(); }  // as RequestOrder's

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/units.hpp"
 #include "cluster/copies/replica_policy.hpp"
@@ -10,6 +11,13 @@
 #include "proto/function.pb.h"
 
 namespace troupe::cluster {
+
+// How functions that leave their quota_request to the manager follow their load.
+struct ScalingSettings {
+  std::string policy = "troupe";  // cluster/autoscaling/scaling_policy.hpp
+  std::string forecast = "holt";  // cluster/autoscaling/demand_forecast.hpp
+  bool dry_run = false;           // what is decided can be read, and is not carried out
+};
 
 struct ClusterSettings {
   MembershipLimits membership;
@@ -27,6 +35,7 @@ struct ClusterSettings {
   // not used then: an upload is referred to only when its function is deployed.
   Duration collect_every = std::chrono::minutes(10);
   Duration collect_unused_for = std::chrono::hours(1);
+  ScalingSettings scaling;
   bool provisions = false;  // machines for nodes can be ordered
   ProvisioningLimits provisioning;
   bool audited = false;  // each change has a line in the audit

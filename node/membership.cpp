@@ -41,8 +41,8 @@ void Membership::DescribeOwned(proto::NodeDescription& node) const {
       auto& owned = *node.add_owned();
       owned.set_function(name);
       owned.set_gpu(part.device);
-      owned.set_instances(
-          parts_.scheduler.OwnedInstances(parts_.names.Function(name), part.model, part.device));
+      const auto* obeyed = parts_.scheduler.OwnedOn(parts_.names.Function(name), part.model, part.device);
+      owned.set_instances(obeyed == nullptr ? 0 : obeyed->instances);
     }
   }
 }
@@ -62,9 +62,10 @@ std::vector<OwnedGpus::Part> Membership::PartsOf(const std::string& name) const 
         return part.model == model && part.device == place.gpu();
       });
       if (known == parts.end()) {
-        parts.push_back({model, place.gpu(), 1});
+        parts.push_back({model, place.gpu(), 1, place.quota()});
       } else {
         ++known->instances;
+        known->quotas += place.quota();
       }
     }
   }
@@ -111,6 +112,7 @@ proto::MemberReport Membership::Report(const proto::DescribeMember& wish) {
   if (!wish.joining()) {
     parts_.metering.Report(wish.usage_stored(), report);
     *report.mutable_demand() = parts_.requests.demand().Take();
+    *report.mutable_function_demand() = parts_.requests.scaled_runs().Take();
     for (auto& event : parts_.out.journal().After(wish.events_heard(), parts_.out.now()))
       *report.add_events() = std::move(event);
     return report;

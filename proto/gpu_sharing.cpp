@@ -15,21 +15,21 @@ std::string OutOfRange(const SharingField& field, std::uint64_t value) {
 }
 
 std::optional<SharingFault> FaultInLeft(const GpuSharing& sharing) {
-  const auto& left = sharing.from_profile();
+  const auto& left = sharing.automatic();
   for (const auto& name : left) {
     const auto* field = FindSharingField(name);
     if (field == nullptr)
       return SharingFault{
           kSharingFields.front().name,
-          "a setting is left to the profiles that does not exist; there are " + SharingFieldNames()};
+          "a setting is left to the manager that does not exist; there are " + SharingFieldNames()};
     if (field->automatic.empty())
       return SharingFault{field->name, std::string(field->name) +
-                                           " is left to the profiles of the model, and they do not say it; "
+                                           " is left to the manager, and it does not choose it; "
                                            "give a value, or '" +
                                            std::string(field->none) + "'"};
     if (std::count(left.begin(), left.end(), name) > 1)
       return SharingFault{field->name,
-                          std::string(field->name) + " is left to the profiles twice; name it once"};
+                          std::string(field->name) + " is left to the manager twice; name it once"};
   }
   return std::nullopt;
 }
@@ -52,25 +52,30 @@ std::string SharingFieldNames() {
 }
 
 std::uint64_t Declared(const GpuSharing& sharing, const SharingField& field) {
-  const auto& left = sharing.from_profile();
-  return std::find(left.begin(), left.end(), field.name) == left.end() ? field.get(sharing) : kFromProfile;
+  const auto& left = sharing.automatic();
+  return std::find(left.begin(), left.end(), field.name) == left.end() ? field.get(sharing) : kLeftToManager;
 }
 
 void Declare(GpuSharing& sharing, const SharingField& field, std::uint64_t value) {
-  auto& left = *sharing.mutable_from_profile();
+  auto& left = *sharing.mutable_automatic();
   const auto found = std::find(left.begin(), left.end(), field.name);
-  if (value == kFromProfile && found != left.end()) return;
-  field.set(sharing, value == kFromProfile ? 0 : value);
-  if (value == kFromProfile)
+  if (value == kLeftToManager && found != left.end()) return;
+  field.set(sharing, value == kLeftToManager ? 0 : value);
+  if (value == kLeftToManager)
     left.Add(std::string(field.name));
   else if (found != left.end())
     left.erase(found);
 }
 
+bool IsScaled(const GpuSharing& sharing) {
+  const auto& left = sharing.automatic();
+  return std::find(left.begin(), left.end(), "quota_request") != left.end();
+}
+
 GpuSharing Declarations(const GpuSharing& sharing) {
   GpuSharing declared = sharing;
   for (const auto& field : kSharingFields)
-    if (Declared(sharing, field) == kFromProfile) field.set(declared, 0);
+    if (Declared(sharing, field) == kLeftToManager) field.set(declared, 0);
   return declared;
 }
 
@@ -79,7 +84,8 @@ std::optional<SharingFault> FaultIn(const GpuSharing& sharing) {
   for (const auto& field : kSharingFields)
     if (field.get(sharing) > field.most)
       return SharingFault{field.name, OutOfRange(field, field.get(sharing))};
-  const std::uint64_t request = sharing.quota_request();
+  // What the manager gave a function by its load follows the limit.
+  const std::uint64_t request = IsScaled(sharing) ? 0 : sharing.quota_request();
   const std::uint64_t limit = sharing.quota_limit();
   if (limit > 0 && request > limit)
     return SharingFault{
@@ -89,7 +95,8 @@ std::optional<SharingFault> FaultIn(const GpuSharing& sharing) {
             std::to_string(limit) + " % at most, or a limit of " + std::to_string(request) + " % at least"};
   const std::uint64_t share = sharing.sm_partition();
   const std::uint64_t instances = sharing.max_instances();
-  if (share > 0 && instances * share > 100)
+  // Those of a function that is scaled are on several GPUs.
+  if (share > 0 && instances * share > 100 && !IsScaled(sharing))
     return SharingFault{
         "max_instances",
         "max_instances is " + std::to_string(instances) + ", and so many runs of an sm_partition of " +

@@ -13,13 +13,14 @@
 namespace troupe::proto {
 
 // One setting. As a text it is a Quantity (base/quantity.hpp) of this unit, with this largest value, and with this word
-// for 0, which means that nothing was said. A setting that profiles can say has a word that leaves it to them.
+// for 0, which means that nothing was said. A setting that the manager can choose, by profiles or by load, has a word that
+// leaves it to the manager.
 struct SharingField {
   std::string_view name;
   std::string_view unit;
   std::uint64_t most;
   std::string_view none;
-  std::string_view automatic;  // "": no profile says it
+  std::string_view automatic;  // "": the manager does not choose it
   std::uint64_t (*get)(const GpuSharing&);
   void (*set)(GpuSharing&, std::uint64_t);
 };
@@ -32,7 +33,7 @@ inline constexpr std::array<SharingField, 6> kSharingFields = {{
     {"sm_partition", "%", 100, "all", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.sm_partition(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_sm_partition(static_cast<std::uint32_t>(value)); }},
-    {"quota_request", "%", 100, "none", "",
+    {"quota_request", "%", 100, "none", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.quota_request(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_quota_request(static_cast<std::uint32_t>(value)); }},
     {"quota_limit", "%", 100, "none", "",
@@ -54,13 +55,15 @@ inline constexpr std::array<SharingField, 6> kSharingFields = {{
 // "sm_partition, quota_request, ...": for messages.
 [[nodiscard]] std::string SharingFieldNames();
 
-// What was declared of a setting: its value, 0, or kFromProfile when it was left to the profiles.
-inline constexpr std::uint64_t kFromProfile = UINT64_MAX;
+// What was declared of a setting: its value, 0, or kLeftToManager.
+inline constexpr std::uint64_t kLeftToManager = UINT64_MAX;
 [[nodiscard]] std::uint64_t Declared(const GpuSharing& sharing, const SharingField& field);
-// A setting that was left to the profiles before keeps the value that they gave it.
+// A setting that was left to the manager before keeps the value that the manager gave it.
 void Declare(GpuSharing& sharing, const SharingField& field, std::uint64_t value);
-// Without the values that profiles gave.
+// Without the values that the manager gave.
 [[nodiscard]] GpuSharing Declarations(const GpuSharing& sharing);
+// The function's instances follow its load (cluster/autoscaling): its quota_request is left to the manager.
+[[nodiscard]] bool IsScaled(const GpuSharing& sharing);
 
 // How many runs of this share of the SMs fit on a GPU at a time; `percent` is above 0.
 [[nodiscard]] constexpr std::uint64_t InstancesOfShare(std::uint64_t percent) {

@@ -48,6 +48,8 @@ namespace troupe::shell {
 // "quota_limit 80 %, sm_partition 100 % (all SMs)": those of `names`, as they apply.
 [[nodiscard]] std::string DescribeSettings(const proto::FunctionStatus& function,
                                            const std::vector<std::string>& names);
+// How the function follows its load, and the latest decisions.
+[[nodiscard]] std::string ScalingDetails(const proto::ScalingStatus& scaling, const Style& style);
 // "16 of 132 SMs on node-a/0, node-a/1": what the percentage of the SMs comes to on these GPUs.
 [[nodiscard]] std::string SmLines(std::uint32_t percent, const proto::AdminReply& gpus);
 

@@ -6,6 +6,8 @@
 #include "absl/strings/str_split.h"
 #include "actors/daemon/option_setters.hpp"
 #include "base/status.hpp"
+#include "cluster/autoscaling/demand_forecast.hpp"
+#include "cluster/autoscaling/scaling_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gateway/cors.hpp"
@@ -237,6 +239,16 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "how many nodes have a host copy of a model: demand (more than --replicas, where its load needs them) "
        "or fixed",
        false, Policy(&PolicyNames::replicas, cluster::FindReplicaPolicy)},
+      {OptionGroup::kAdvanced, "scaling",
+       "how functions whose quota_request is auto follow their load: troupe (instances grow first, then more are "
+       "added), fast-scaler (FaST-GShare's Algorithm 1) or hpa (Kubernetes' rule)",
+       false, Policy(&PolicyNames::scaling, cluster::FindScalingPolicy)},
+      {OptionGroup::kAdvanced, "forecast",
+       "how their load is foreseen: holt (level and trend), last (as it was) or season (as the day before)",
+       false, Policy(&PolicyNames::forecast, cluster::FindForecast)},
+      {OptionGroup::kAdvanced, "scaling-dry-run",
+       "on: they get no part of a GPU, and 'troupe autoscale status' shows what they would get; off", false,
+       Choice<bool>({&C::functions, &FunctionConfig::scaling_dry_run}, {{"off", false}, {"on", true}})},
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",

@@ -82,6 +82,8 @@ struct PolicyConfig {
                     .memory = {},
                     .batching = {},
                     .replicas = {},
+                    .scaling = {},
+                    .forecast = {},
                     .binding = {}};
 };
 struct FunctionConfig {
@@ -89,6 +91,7 @@ struct FunctionConfig {
   Duration default_deadline = std::chrono::milliseconds(200);
   Duration default_timeout = std::chrono::seconds(30);
   unsigned queue = 4096;  // requests that may wait in a router
+  bool scaling_dry_run = false;
 };
 struct ImportConfig {
   Bytes memory = GiB(4);

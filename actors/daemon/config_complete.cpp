@@ -16,6 +16,8 @@
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "cluster/autoscaling/demand_forecast.hpp"
+#include "cluster/autoscaling/scaling_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/function_registry.hpp"
 #include "cluster/provisioning.hpp"
@@ -41,7 +43,8 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
         &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::sharing,
-        &PolicyNames::binding, &PolicyNames::batching, &PolicyNames::replicas}) {
+        &PolicyNames::binding, &PolicyNames::batching, &PolicyNames::replicas, &PolicyNames::scaling,
+        &PolicyNames::forecast}) {
     if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
@@ -51,6 +54,11 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.chosen.memory).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSharingPolicy(config.policies.chosen.sharing).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(config.policies.chosen.replicas).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindScalingPolicy(config.policies.chosen.scaling).status());
+  TROUPE_ASSIGN_OR_RETURN(const auto forecast, cluster::FindForecast(config.policies.chosen.forecast));
+  if (forecast == cluster::ForecastRule::kOracle)
+    return absl::InvalidArgumentError(
+        "--forecast oracle: it knows the load that comes, and experiments alone do; use holt, last or season");
   return cluster::FindRoutingPolicy(config.policies.chosen.routing).status();
 }
 

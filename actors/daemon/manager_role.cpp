@@ -89,6 +89,9 @@ class ManagerRole final : public Role {
     options.replicas = config.functions.replicas;
     TROUPE_ASSIGN_OR_RETURN(options.replica_policy,
                             cluster::FindReplicaPolicy(config.policies.chosen.replicas));
+    options.scaling = {.policy = config.policies.chosen.scaling,
+                       .forecast = config.policies.chosen.forecast,
+                       .dry_run = config.functions.scaling_dry_run};
     options.audit = common_.audit.get();
     options.lacking = [objects = std::make_shared<storage::StoredObjects>(*common_.objects)](
                           const proto::FunctionRecord& function) { return objects->LackingFor(function); };

@@ -11,6 +11,7 @@
 #include "actors/member/member_session.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/requests/function_arrivals.hpp"
 #include "cluster/version_rotation.hpp"
 #include "proto/local.pb.h"
 
@@ -123,6 +124,7 @@ class Router : public RouterSelf::base, public RouterClient {
     request.bytes = InlineBytes(message);
     request.profiled_run = view_->ProfiledRun(record, cluster::BatchOf(record, message.inputs()));
     const auto now = Now(this);
+    arrivals_.Arrived(record);
     if (const auto admission = table_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
@@ -353,6 +355,9 @@ class Router : public RouterSelf::base, public RouterClient {
     load.set_served(counts.served);
     load.set_failed(counts.failed + counts.rejected + counts.expired);
     load.set_retried(counts.retried);
+    // What came while the manager heard nothing is of no known time.
+    auto demand = arrivals_.Take(table_);
+    if (!ask.joining()) *report.mutable_function_demand() = std::move(demand);
     return report;
   }
 
@@ -372,6 +377,7 @@ class Router : public RouterSelf::base, public RouterClient {
   cluster::RequestTable table_;
   ViewSnapshot view_ = options_.view->Get();
   cluster::VersionRotation rotation_;
+  cluster::FunctionArrivals arrivals_;
   MemberSession session_;
   PendingCalls calls_;
   std::map<std::uint64_t, RoutedRequest> requests_;

@@ -198,6 +198,7 @@ class Member : public MemberSelf::base {
     *beat.mutable_gpus() = report.gpus();
     *beat.mutable_load() = report.load();
     *beat.mutable_demand() = report.demand();
+    *beat.mutable_function_demand() = report.function_demand();
     beat.set_usage_ledger(report.usage_ledger());
     beat.set_unix_ns(report.unix_ns());
     if (report.has_usage()) *beat.mutable_usage() = report.usage();

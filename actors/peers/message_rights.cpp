@@ -137,6 +137,7 @@ constexpr AdminRow kAdminRows[] = {
     {Case::kRemoveProfile, "remove a profile", kAdmin},
     {Case::kCancelProfiling, "cancel a profile's experiment", kAdmin},
     {Case::kShowProfile, "look at a profile", kReaders},
+    {Case::kShowScaling, "look at how a function is scaled", kReaders},
     {Case::kSubmitWorkflow, "submit a workflow", kOperators},
     {Case::kRemoveWorkflow, "remove a workflow", kOperators},
     {Case::kCancelRun, "cancel a run", kOperators},

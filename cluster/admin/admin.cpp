@@ -100,6 +100,8 @@ void Admin::Answer(Ask ask, const proto::AdminRequest& request) {
       return parts_.inquiries.Explain(ask, request.explain_request().id());
     case Case::kShowImport:
       return parts_.out.Add(ShowImports{ask, request.show_import().onnx_digest()});
+    case Case::kShowScaling:
+      return parts_.scaling.Show(ask, request.show_scaling().key());
     case Case::kShowProfile:
       return parts_.profiling.Show(ask, request.show_profile().key());
     case Case::kListFunctions:

@@ -42,7 +42,7 @@ void SharingChanges::Tell(const proto::SetFunctionSharing& command) {
 // --- settings from profiles ---
 
 void SharingChanges::FillIn(proto::FunctionRecord& record) const {
-  if (record.sharing().from_profile().empty() || parts_.out.now() < settled_) return;
+  if (record.sharing().automatic().empty() || parts_.out.now() < settled_) return;
   const auto kinds = KindsOf(parts_.members.table());
   if (kinds.empty()) return;
   *record.mutable_sharing() =

@@ -1,6 +1,7 @@
 // AUTOSCALER: how many instances each function has, and of which parts of which GPUs (FaST-GShare, 001, section 3.4, and
 // what its Algorithm 1 leaves out). The table of rectangles is its own, so what is booked there is what its instances have.
-// It decides only: what it decides is still to be carried out. One thread; time is given. Pure.
+// It decides only: what it decides is still to be carried out. Experiments run it in virtual time; the manager has the same
+// functions and rules, on the rectangles that functions own (ownership/scaling.hpp). One thread; time is given. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cluster/autoscaling/function_scaler.hpp"
-#include "cluster/autoscaling/scaling_policy.hpp"
+#include "cluster/autoscaling/scaled_functions.hpp"
 
 namespace troupe::cluster {
 
@@ -26,21 +26,19 @@ struct AutoscalerSettings {
 class Autoscaler {
  public:
   explicit Autoscaler(const AutoscalerSettings& settings)
-      : settings_(settings), table_(settings.packing, settings.replan) {}
+      : settings_(settings), table_(settings.packing, settings.replan), functions_(settings.window) {}
 
   // Errors as of RectangleTable::AddGpu.
   [[nodiscard]] absl::Status AddGpu(const GpuDescription& gpu) { return table_.AddGpu(gpu); }
   // Its instances are gone; the next tick adds what is lacking.
   std::vector<ScaleDecision> RemoveGpu(const std::string& gpu, Time now);
 
-  // InvalidArgument: its limits contradict each other, or a point of its profile is not possible; NotFound: a policy or
-  // forecast has no such name; AlreadyExists.
-  [[nodiscard]] absl::Status AddFunction(const ScaledFunction& function);
+  // Errors as of ScaledFunctions::Add.
+  [[nodiscard]] absl::Status AddFunction(const ScaledFunction& function) { return functions_.Add(function); }
   // Its instances drain no more and have no rectangles any more. Nothing when it is not here.
   void RemoveFunction(const std::string& function);
 
-  // By function. One that is not in it has told nothing and stays as it is, but for its drains; of one that is not here
-  // nothing is kept. The functions that lack most are served first.
+  // As ScaledFunctions::Tick; then GPUs are emptied or mended (RectangleTable::Replan).
   [[nodiscard]] std::vector<ScaleDecision> Tick(const std::map<std::string, FunctionLoad>& loads, Time now);
   // An instance that was to drain has no request any more. Nothing when it does not drain.
   std::vector<ScaleDecision> Drained(InstanceId id, Time now);
@@ -52,20 +50,14 @@ class Autoscaler {
   [[nodiscard]] std::vector<ScaleDecision> HistoryOf(const std::string& function) const;
 
  private:
-  struct Scaled {
-    FunctionScaler scaler;
-    ScalingRule rule;
-  };
-
   [[nodiscard]] ScalingTick TickOf(Time now, std::vector<ScaleDecision>& decisions) {
     return {
         .table = table_, .next_id = next_id_, .now = now, .ahead = settings_.ahead, .decisions = decisions};
   }
-  void NameMoved(std::vector<ScaleDecision>& decisions) const;
 
   const AutoscalerSettings settings_;
   RectangleTable table_;
-  std::map<std::string, Scaled> functions_;
+  ScaledFunctions functions_;
   InstanceId next_id_ = 1;
 };
 

@@ -12,6 +12,8 @@ namespace {
 // that one of them alone does not turn.
 constexpr double kLevelWeight = 0.6;
 constexpr double kTrendWeight = 0.4;
+constexpr Duration kGap =
+    std::chrono::seconds(30);       // without an observation: a trend from before says nothing
 constexpr double kDayWeight = 0.3;  // of the newest observation in the mean of its slot
 
 }  // namespace
@@ -40,8 +42,9 @@ void DemandForecast::Observe(double per_second, Time now, std::optional<double> 
     slot = slot < 0 ? rate : slot + kDayWeight * (rate - slot);
   }
   const double passed = at_ ? ToSeconds(now - *at_) : 0;
-  if (!at_ || passed <= 0) {
+  if (!at_ || passed <= 0 || passed > ToSeconds(kGap)) {
     level_ = rate;
+    slope_ = 0;
   } else {
     const double before = level_;
     level_ = kLevelWeight * rate + (1 - kLevelWeight) * (level_ + slope_ * passed);

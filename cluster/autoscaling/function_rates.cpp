@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "scheduling/profile_grid.hpp"
@@ -24,13 +25,17 @@ double PartOf(const Extent& extent) {
   return extent.area() / static_cast<double>(kWholeGpu * kWholeGpu);
 }
 
-std::vector<ScalePoint> ProportionalPoints() {
-  std::vector<ScalePoint> points;
+std::vector<Extent> GridExtents() {
+  std::vector<Extent> extents;
   for (const std::uint32_t sms : kGridShares)
-    for (const std::uint32_t quota : kGridQuotas) {
-      const Extent extent{.quota = quota, .sms = sms};
-      points.push_back({.extent = extent, .per_second = kAssumedPerSecond * PartOf(extent), .run = {}});
-    }
+    for (const std::uint32_t quota : kGridQuotas) extents.push_back({.quota = quota, .sms = sms});
+  return extents;
+}
+
+std::vector<ScalePoint> ProportionalPoints(const std::vector<Extent>& extents) {
+  std::vector<ScalePoint> points;
+  for (const Extent& extent : extents)
+    points.push_back({.extent = extent, .per_second = kAssumedPerSecond * PartOf(extent), .run = {}});
   return points;
 }
 
@@ -55,21 +60,35 @@ double RatePerResource(const ScalePoint& point) {
   return point.per_second / PartOf(point.extent);
 }
 
-FunctionRates::FunctionRates(const ScaledFunction& function, Duration window) {
+void FunctionRates::Use(const ScaledFunction& function) {
+  const auto before = std::exchange(points_, {});
+  const bool was_profiled = std::exchange(profiled_, false);
   for (const auto& [kind, points] : function.points) {
     if (points.empty()) continue;
     profiled_ = true;
-    points_[kind] = WithinDeadline(points, function.deadline, window);
+    points_[kind] = WithinDeadline(points, function.deadline, window_);
   }
-  if (!profiled_)
-    for (const std::string& kind : function.kinds) points_[kind] = ProportionalPoints();
+  if (!profiled_) {
+    const auto points = ProportionalPoints(function.extents.empty() ? GridExtents() : function.extents);
+    for (const std::string& kind : function.kinds) points_[kind] = points;
+  }
   for (auto& [kind, points] : points_)
     std::ranges::stable_sort(points, {}, [](const ScalePoint& point) { return point.extent.area(); });
+  if (profiled_) {
+    // What was observed corrected another profile, or an assumption.
+    if (points_ != before) correction_ = 1;
+  } else if (was_profiled && !points_.empty()) {
+    // What is assumed now comes to as much as what the profile said, corrected.
+    const auto& [kind, points] = *points_.begin();
+    const auto old = before.find(kind);
+    if (old != before.end() && !old->second.empty() && !points.empty())
+      correction_ *= old->second.back().per_second / points.back().per_second;
+  }
 }
 
 void FunctionRates::Observe(const FunctionLoad& load, double rated) {
   if (!(load.busy >= kBusyEnough) || !(rated > 0) || !(load.served_per_second > 0)) return;
-  const double seen = load.served_per_second / std::min(load.busy, 1.0) / rated;
+  const double seen = load.served_per_second / load.busy / rated;
   correction_ += kCorrectionWeight * (std::clamp(seen, 0.001, 1000.0) - correction_);
 }
 

@@ -17,7 +17,9 @@ namespace troupe::cluster {
 class FunctionRates {
  public:
   // `window`: of which functions have their quotas (001, section 3.3.2).
-  FunctionRates(const ScaledFunction& function, Duration window);
+  FunctionRates(const ScaledFunction& function, Duration window) : window_(window) { Use(function); }
+  // Its profile, deadline or kinds have changed. What was observed stays, unless another profile takes its place.
+  void Use(const ScaledFunction& function);
 
   // What was served while instances that can serve `rated` a second were busy for a part of their time.
   void Observe(const FunctionLoad& load, double rated);
@@ -36,6 +38,7 @@ class FunctionRates {
   [[nodiscard]] double correction() const { return correction_; }
 
  private:
+  Duration window_;
   std::map<std::string, std::vector<ScalePoint>> points_;
   bool profiled_ = false;
   double correction_ = 1;  // observed for each rated request a second

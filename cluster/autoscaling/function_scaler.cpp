@@ -23,6 +23,24 @@ std::string PartsOf(const Extent& extent) {
 FunctionScaler::FunctionScaler(ScaledFunction function, ForecastRule forecast, Duration window)
     : function_(std::move(function)), rates_(function_, window), forecast_(forecast) {}
 
+void FunctionScaler::Change(ScaledFunction function) {
+  function_ = std::move(function);
+  rates_.Use(function_);
+}
+
+void FunctionScaler::Adopt(const std::vector<InstanceId>& instances, NodeNames nodes) {
+  instances_.clear();
+  for (const InstanceId id : instances) instances_[id] = {};
+  nodes_ = std::move(nodes);
+}
+
+void FunctionScaler::TakeOver(const RectangleTable& table, Time now) {
+  const auto serving = Serving(table);
+  wanted_.emplace_back(now, Capacity(table));
+  looks_.latest = now;
+  looks_.recommended.emplace_back(now, static_cast<std::uint32_t>(serving.size()));
+}
+
 void FunctionScaler::Observe(const FunctionLoad& load, const ScalingTick& tick) {
   double rated = 0;
   for (const auto& [id, instance] : instances_) {
@@ -33,6 +51,7 @@ void FunctionScaler::Observe(const FunctionLoad& load, const ScalingTick& tick) 
   forecast_.Observe(load.arrived_per_second, tick.now, load.known_per_second);
   if (load.arrived_per_second > 0 || load.waiting > 0 || !asked_) asked_ = tick.now;
 
+  need_.arrived = load.arrived_per_second;
   need_.waiting = load.waiting;
   need_.busy = load.busy;
   const double target = function_.limits.target_utilisation;
@@ -82,8 +101,11 @@ std::map<std::string, InstanceSize> FunctionScaler::SizesOf(const PointByKind& p
 
 bool FunctionScaler::Add(const PointByKind& points, const std::string& why, const ScalingTick& tick) {
   const InstanceId id = tick.next_id;
-  const auto placed = tick.table.Place(
-      {.id = id, .function = function_.name, .by_kind = SizesOf(points), .spread = function_.spread});
+  const auto placed = tick.table.Place({.id = id,
+                                        .function = function_.name,
+                                        .by_kind = SizesOf(points),
+                                        .spread = function_.spread,
+                                        .nodes = nodes_});
   if (!placed.ok()) return false;
   ++tick.next_id;
   instances_[id] = {};
@@ -173,9 +195,13 @@ void FunctionScaler::GpuGone(InstanceId id, const std::string& gpu, const Scalin
 void FunctionScaler::Decide(ScaleDecision decision, const ScalingTick& tick) {
   decision.at = tick.now;
   decision.function = function_.name;
+  Remember(decision);
+  tick.decisions.push_back(std::move(decision));
+}
+
+void FunctionScaler::Remember(const ScaleDecision& decision) {
   history_.push_back(decision);
   if (history_.size() > kKeptDecisions) history_.pop_front();
-  tick.decisions.push_back(std::move(decision));
 }
 
 }  // namespace troupe::cluster

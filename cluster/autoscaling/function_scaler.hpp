@@ -30,12 +30,13 @@ struct ScalingTick {
 
 // Of the latest tick. Rates are requests a second.
 struct ScalingNeed {
+  double arrived = 0;
   double expected = 0;  // by the forecast, and to catch up with what waits
   double wanted = 0;    // what instances should be able to serve: `expected` at the target utilisation
   double wanted_held =
       0;  // the most that was wanted within `limits.hold`, but for what was caught up with since
   std::uint64_t waiting = 0;
-  double busy = 0;  // 0 to 1, as of FunctionLoad
+  double busy = 0;  // as of FunctionLoad
 };
 
 struct ServingInstance {
@@ -56,6 +57,15 @@ class FunctionScaler {
   static constexpr std::size_t kKeptDecisions = 10;
 
   FunctionScaler(ScaledFunction function, ForecastRule forecast, Duration window);
+
+  // Limits, profile or kinds are others now; what was observed stays. The name is the same.
+  void Change(ScaledFunction function);
+  // It has these instances in a table that was made anew, none drains, and new ones may be on these nodes.
+  void Adopt(const std::vector<InstanceId>& instances, NodeNames nodes);
+
+  // The instances that it has were wanted a moment ago, though it was not this scaler that added them: they stay as any
+  // others do that are too much.
+  void TakeOver(const RectangleTable& table, Time now);
 
   void Observe(const FunctionLoad& load, const ScalingTick& tick);
   [[nodiscard]] const ScalingNeed& need() const { return need_; }
@@ -82,6 +92,9 @@ class FunctionScaler {
   void DrainedByTime(const ScalingTick& tick);
   void GpuGone(InstanceId id, const std::string& gpu, const ScalingTick& tick);
 
+  // An instance of it has another place, so that a plan fits.
+  void Moved(const ScaleDecision& move) { Remember(move); }
+
   // Oldest first, ten at most.
   [[nodiscard]] const std::deque<ScaleDecision>& history() const { return history_; }
   // Of a rule that does not look at every tick.
@@ -99,9 +112,11 @@ class FunctionScaler {
 
   [[nodiscard]] std::map<std::string, InstanceSize> SizesOf(const PointByKind& points) const;
   void Decide(ScaleDecision decision, const ScalingTick& tick);
+  void Remember(const ScaleDecision& decision);
   void Remove(InstanceId id, const std::string& why, const ScalingTick& tick);
 
   ScaledFunction function_;
+  NodeNames nodes_{};  // where new instances may be; null: on each
   FunctionRates rates_;
   DemandForecast forecast_;
   ScalingNeed need_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,7 @@ struct ScaleLimits {
   Duration idle = std::chrono::minutes(10);
   // An instance that drains goes after so long even if it has not said that it is empty.
   Duration drain = std::chrono::seconds(30);
+  bool operator==(const ScaleLimits&) const = default;
 };
 // InvalidArgument says which limits contradict each other.
 [[nodiscard]] absl::Status CheckScaleLimits(const ScaleLimits& limits);
@@ -34,6 +36,7 @@ struct ScalePoint {
   Extent extent{};
   double per_second = 0;  // requests, while it is never without one
   Duration run{};         // of one request
+  bool operator==(const ScalePoint&) const = default;
 };
 
 struct ScaledFunction {
@@ -45,8 +48,11 @@ struct ScaledFunction {
   std::map<std::string, std::vector<ScalePoint>> points{};  // by kind of GPU; empty: no profile
   // Kinds that can run it although there is no profile; with profiles, those of `points` can.
   std::vector<std::string> kinds{};
+  std::vector<Extent>
+      extents{};  // parts that instances may have without a profile; empty: those of the profiler's grid
   Bytes memory{}, weights{};  // as of InstanceSize
   Spread spread = Spread::kAnywhere;
+  bool operator==(const ScaledFunction&) const = default;
 };
 
 // Of one function since the tick before.
@@ -54,7 +60,8 @@ struct FunctionLoad {
   double arrived_per_second = 0;
   double served_per_second = 0;
   std::uint64_t waiting = 0;  // requests that no instance has begun
-  // Of their rectangles, area by time, the part in which instances computed: 0 to 1.
+  // Of their rectangles, area by time, the part in which instances computed. Above 1 when they also took time that others
+  // left.
   double busy = 0;
   std::optional<double> known_per_second{};  // with the forecast `oracle`
 };
@@ -68,6 +75,9 @@ enum class ScaleAction {
   kMove,      // others changed places, so that a plan fits
   kNoRoom,    // more is needed than the GPUs have room for
 };
+
+// "add", "resize", "drain", "remove", "bind-late", "move", "no-room".
+[[nodiscard]] std::string_view NameOf(ScaleAction action);
 
 struct ScaleDecision {
   Time at{};

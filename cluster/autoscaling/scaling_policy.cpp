@@ -272,6 +272,23 @@ void ScaleAsHpa(FunctionScaler& function, const ScalingTick& tick) {
 
 }  // namespace
 
+void KeepToLimits(FunctionScaler& function, const ScalingTick& tick) {
+  const auto why = "its declarations or its profile changed";
+  for (const ServingInstance& instance : function.Serving(tick.table)) {
+    const auto points = function.rates().PointsOn(instance.kind);
+    if (std::ranges::any_of(points, [&](const ScalePoint& point) { return point.extent == instance.extent; }))
+      continue;
+    const bool kept =
+        !points.empty() && function.Resize(instance.id, JustEnough(points, instance.per_second), why, tick);
+    if (!kept) function.Drain(instance.id, why, tick);
+  }
+  auto serving = function.Serving(tick.table);
+  const std::size_t most = function.function().limits.max_instances;
+  for (std::size_t surplus = 0; surplus + most < serving.size(); ++surplus)
+    function.Drain(serving[surplus].id, absl::StrFormat("%d instances are the most that it may have", most),
+                   tick);
+}
+
 std::span<const PolicyEntry<ScalingRule>> ScalingPolicies() {
   static constexpr std::array<PolicyEntry<ScalingRule>, 3> kTable = {{
       {"troupe", "instances that run grow first, then more are added; down after a while", &ScaleAsTroupe},

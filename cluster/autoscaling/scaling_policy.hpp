@@ -13,6 +13,10 @@ namespace troupe::cluster {
 // Looks at the load that the scaler has observed, and changes its instances.
 using ScalingRule = void (*)(FunctionScaler& function, const ScalingTick& tick);
 
+// Whatever the policy: an instance whose part of a GPU the function may not have any more, since its declarations or its
+// profile changed, gets one that it may have, or goes; and so do instances beyond the most that there may be.
+void KeepToLimits(FunctionScaler& function, const ScalingTick& tick);
+
 //   troupe       what lacks is given to instances that run, on their GPUs, as long as they use it at least half as well as
 //                the best point of their profile; then to new instances, by FaST-GShare's Algorithm 1; at once. What is
 //                too much for `limits.hold` goes: instances first, then parts of those that stay

@@ -111,9 +111,15 @@ proto::JoinReply Members::JoinedAs(std::uint64_t epoch, std::uint64_t known_revi
 void Members::On(const HeartbeatHeard& event) {
   const auto& heartbeat = event.heartbeat;
   proto::HeartbeatReply reply;
+  const auto* before = table_.Find(heartbeat.name());
+  // What is told twice, or was overtaken, counts once.
+  const bool news = before != nullptr && heartbeat.sequence() > before->last_sequence;
   reply.set_known(table_.Hear(heartbeat, parts_.out.now()).ok());
-  if (reply.known()) {
+  if (reply.known() && news) {
     for (const auto& model : heartbeat.demand()) parts_.copies.Asked(model);
+    parts_.scaling.Hear(heartbeat);
+  }
+  if (reply.known()) {
     // Only nodes have GPUs and host regions that functions use.
     if (HasNode(heartbeat.name())) reply.set_usage_stored(parts_.usage.Hear(heartbeat));
   }

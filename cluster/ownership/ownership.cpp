@@ -31,25 +31,49 @@ bool Ownership::AwaitsNodes() const {
   });
 }
 
+OwnershipPlan Ownership::MakePlan(bool rescale) {
+  ScaledPlanning scaled;
+  scaled.moves = planned_ != Look();
+  if (rescale) {
+    scaled.asked = parts_.scaling.Asked();
+    scaled.rescale = [&](RectangleTable& table, InstanceId& last_id, ScaledOwners& owners) {
+      parts_.scaling.Rescale(table, last_id, owners);
+    };
+  }
+  if (parts_.settings.scaling.dry_run) scaled.advised = &advice_;
+  return PlanOwnership(parts_.catalogue.functions().table(), parts_.members.table(),
+                       parts_.copies.table().copies(), scaled);
+}
+
 void Ownership::Pulse() {
-  if (placing_ || planned_ == Look() || AwaitsNodes()) return;
-  if (parts_.catalogue.functions().table().owners().empty()) {
+  const bool rescale = parts_.scaling.Due();
+  if (placing_ || (planned_ == Look() && !rescale) || parts_.out.now() < retry_at_ || AwaitsNodes()) return;
+  if (!rescale && parts_.catalogue.functions().table().owners().empty() && advice_.empty()) {
     problems_.clear();
     planned_ = Look();
     return;
   }
-  Placing change;
-  placing_ = Validate(change).ok() && !change.commands.empty();
-  if (placing_) parts_.mutations.Add(Placing());  // which is planned anew when its turn comes
+  auto plan = MakePlan(rescale);
+  TellProblems(plan);
+  problems_ = std::move(plan.problems);
+  advice_ = std::move(plan.advice);
+  planned_ = Look();
+  if (plan.commands.empty()) return;
+  placing_ = true;
+  parts_.mutations.Add(Placing{.commands = std::move(plan.commands), .revisions = std::move(plan.revisions)});
 }
 
 absl::Status Ownership::Validate(Placing& change) {
   const auto& functions = parts_.catalogue.functions().table();
-  auto plan = PlanOwnership(functions, parts_.members.table(), parts_.copies.table().copies());
-  TellProblems(plan);
-  problems_ = std::move(plan.problems);
-  change.commands = std::move(plan.commands);
-  planned_ = Look();
+  bool same = true;
+  for (std::size_t i = 0; i < change.commands.size(); ++i) {
+    const auto* record = functions.Find(change.commands[i].key());
+    same = same && record != nullptr && record->revision() == change.revisions[i];
+  }
+  if (same) return absl::OkStatus();
+  // A change before this one was of the same functions, and the plan belongs together: the next pulse makes another one.
+  change.commands.clear();
+  planned_.reset();
   return absl::OkStatus();
 }
 
@@ -66,6 +90,7 @@ void Ownership::Answer(const Placing& change, const absl::Status& status) {
   placing_ = false;
   if (!status.ok()) {
     planned_.reset();
+    retry_at_ = parts_.out.now() + kRetry;
     return;
   }
   for (const auto& command : change.commands) {
@@ -77,6 +102,11 @@ void Ownership::Answer(const Placing& change, const absl::Status& status) {
   }
   // These commands are changes of functions themselves: they ask for no other plan.
   if (planned_) planned_->functions = parts_.catalogue.functions().revision();
+}
+
+const GpuPlaces* Ownership::AdviceFor(const proto::FunctionKey& key) const {
+  const auto found = advice_.find(VersionOf(key));
+  return found == advice_.end() ? nullptr : &found->second;
 }
 
 std::string Ownership::ProblemOf(const proto::FunctionKey& key) const {

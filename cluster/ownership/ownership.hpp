@@ -21,10 +21,13 @@ class Ownership {
   explicit Ownership(Parts& parts) : parts_(parts) {}
 
   void Start();
-  // Plans anew when something has changed that a plan looks at.
+  // Plans anew when something has changed that a plan looks at, and when the autoscaler is to look at loads.
   void Pulse();
   // Why the function owns fewer rectangles than it has instances; empty: it does not.
   [[nodiscard]] std::string ProblemOf(const proto::FunctionKey& key) const;
+  // What the function would own by the autoscaler's advice; null: advice is followed, or there is none.
+  [[nodiscard]] bool HasAdvice() const { return !advice_.empty(); }
+  [[nodiscard]] const GpuPlaces* AdviceFor(const proto::FunctionKey& key) const;
 
   // --- mutations (records/mutations.hpp) ---
   absl::Status Validate(Placing& change);
@@ -40,13 +43,18 @@ class Ownership {
   };
   [[nodiscard]] Seen Look() const;
   [[nodiscard]] bool AwaitsNodes() const;
+  [[nodiscard]] OwnershipPlan MakePlan(bool rescale);
   void TellProblems(const OwnershipPlan& plan);
 
   Parts& parts_;
+  static constexpr Duration kRetry = std::chrono::seconds(1);  // of what could not be stored
+
   std::optional<Seen> planned_;  // by the last plan; none: there is none, or it could not be stored
   // After a start: what functions own of nodes that have not come back yet stays theirs for so long.
   Time not_before_{};
-  bool placing_ = false;  // a plan is on its way to the store
+  Time retry_at_{};          // after a plan that could not be stored
+  bool placing_ = false;     // a plan is on its way to the store
+  PlacesByFunction advice_;  // of the autoscaler, when it is not followed
   std::map<FunctionVersion, absl::Status> problems_;
 };
 

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "cluster/ownership/scaled_record.hpp"
 #include "cluster/rectangles/rectangle_table.hpp"
 #include "google/protobuf/util/message_differencer.h"
 #include "proto/gpu_instances.hpp"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::cluster {
 
@@ -21,22 +24,33 @@ std::string NameOf(const std::string& node, std::uint32_t gpu) {
 struct Owning {
   const proto::FunctionRecord* record = nullptr;
   std::vector<InstanceId> instances{};
+  [[nodiscard]] bool IsScaled() const { return proto::IsScaled(record->sharing()); }
 };
 
 class Planning {
  public:
-  Planning(const FunctionTable& functions, const MembershipTable& members, const HostCopies& copies)
-      : functions_(functions), copies_(copies) {
+  Planning(const FunctionTable& functions, const MembershipTable& members, const HostCopies& copies,
+           const ScaledPlanning& scaled)
+      : functions_(functions), copies_(copies), scaled_(scaled) {
     for (const auto& [name, member] : members.members()) AddNode(member.record);
   }
 
   OwnershipPlan Make() {
     for (const FunctionVersion& version : functions_.owners())
       owners_.push_back({.record = &functions_.At(version)});
-    // What is owned comes first, so that nothing takes its place.
-    for (Owning& owner : owners_) KeepPlaces(owner);
-    for (Owning& owner : owners_) ResizePlaces(owner);
-    for (Owning& owner : owners_) AddPlaces(owner);
+    for (const FunctionVersion& version : Candidates())
+      owners_.push_back({.record = &functions_.At(version)});
+    if (!scaled_.moves) table_.ForbidMoves();
+    // What is owned comes first, so that nothing takes its place; what is only advised comes last.
+    for (Owning& owner : owners_)
+      if (!IsAdvised(owner)) KeepPlaces(owner);
+    for (Owning& owner : owners_)
+      if (!owner.IsScaled()) ResizePlaces(owner);
+    for (Owning& owner : owners_)
+      if (!owner.IsScaled()) AddPlaces(owner);
+    for (Owning& owner : owners_)
+      if (IsAdvised(owner)) KeepPlaces(owner);
+    if (scaled_.rescale) RescaleOwners();
     for (const Owning& owner : owners_) AddCommand(owner);
     return std::move(plan_);
   }
@@ -53,67 +67,113 @@ class Planning {
     for (const auto& gpu : member.gpus()) {
       if (!IsFit(gpu)) continue;
       const std::string name = NameOf(member.name(), gpu.index());
-      // Each GPU is a kind of its own, so that an instance can say on which ones it may be.
       if (!table_
-               .AddGpu(
-                   {.name = name, .node = member.name(), .kind = name, .memory = Bytes(gpu.memory_bytes())})
+               .AddGpu({.name = name,
+                        .node = member.name(),
+                        .kind = gpu.kind(),
+                        .memory = Bytes(gpu.memory_bytes())})
                .ok())
         continue;
       places_[name] = {member.name(), gpu.index()};
-      if (alive) open_[member.name()].push_back(name);
+      kinds_.insert(gpu.kind());
+      if (alive) open_.insert(member.name());
     }
   }
 
+  [[nodiscard]] std::set<FunctionVersion> Candidates() const {
+    std::set<FunctionVersion> candidates(scaled_.asked.begin(), scaled_.asked.end());
+    if (scaled_.advised != nullptr)
+      for (const auto& [version, places] : *scaled_.advised) candidates.insert(version);
+    std::erase_if(candidates, [&](const FunctionVersion& version) {
+      return !functions_.scaled().contains(version) || functions_.owners().contains(version);
+    });
+    return candidates;
+  }
+  [[nodiscard]] bool IsAdvised(const Owning& owner) const {
+    return scaled_.advised != nullptr && owner.IsScaled();
+  }
   // A function that keeps state runs where its state is.
+  [[nodiscard]] static bool MayOwn(const proto::FunctionRecord& record) {
+    return record.loaded() && record.state_size() == 0;
+  }
+  // Of one that is not scaled.
   [[nodiscard]] static std::uint32_t Wanted(const proto::FunctionRecord& record) {
-    const bool owns = record.loaded() && record.sharing().quota_request() > 0 && record.state_size() == 0;
+    const bool owns = MayOwn(record) && record.sharing().quota_request() > 0;
     return owns ? proto::InstancesOf(record.sharing(), 1) : 0;
   }
-  [[nodiscard]] static InstanceSize SizeOf(const proto::FunctionRecord& record) {
-    return {
-        .extent = {.quota = record.sharing().quota_request(), .sms = proto::SmPercentOf(record.sharing())},
-        .memory = {},
-        .weights = Bytes(std::max(record.weights_bytes(), record.sharing().gpu_mem()))};
+  [[nodiscard]] static Extent ExtentOf(const proto::FunctionRecord& record) {
+    return {.quota = record.sharing().quota_request(), .sms = proto::SmPercentOf(record.sharing())};
   }
-  // On the GPUs of nodes that have a copy of its model.
-  [[nodiscard]] std::map<std::string, InstanceSize> SizesOf(const proto::FunctionRecord& record) const {
+  [[nodiscard]] std::map<std::string, InstanceSize> SizesOf(const proto::FunctionRecord& record,
+                                                            const Extent& extent) const {
     std::map<std::string, InstanceSize> sizes;
-    for (const auto& node : copies_.HoldersOf(record.model_digest())) {
-      const auto open = open_.find(node);
-      if (open == open_.end()) continue;
-      for (const auto& gpu : open->second) sizes.emplace(gpu, SizeOf(record));
-    }
+    for (const auto& kind : kinds_)
+      sizes[kind] = {.extent = extent, .memory = {}, .weights = WeightsOf(record)};
     return sizes;
   }
-  [[nodiscard]] InstanceRequest RequestFor(const proto::FunctionRecord& record) {
+  // Those that have a copy of its model.
+  [[nodiscard]] NodeNames NodesFor(const proto::FunctionRecord& record) const {
+    std::set<std::string> nodes;
+    for (const auto& node : copies_.HoldersOf(record.model_digest()))
+      if (open_.contains(node)) nodes.insert(node);
+    return std::make_shared<const std::set<std::string>>(std::move(nodes));
+  }
+  // Where an instance is it may stay, also on a node that gets nothing new.
+  [[nodiscard]] NodeNames NodesToStay(const proto::FunctionRecord& record,
+                                      const std::vector<std::string>& holders) const {
+    auto nodes = *NodesFor(record);
+    for (const auto& place : record.places())
+      if (std::ranges::find(holders, place.node()) != holders.end()) nodes.insert(place.node());
+    return std::make_shared<const std::set<std::string>>(std::move(nodes));
+  }
+  [[nodiscard]] InstanceRequest RequestFor(const proto::FunctionRecord& record, const Extent& extent,
+                                           NodeNames nodes) {
     return {.id = ++last_id_,
-            .function = absl::StrCat(record.key().name(), "/", record.key().version()),
-            .by_kind = SizesOf(record)};
+            .function = InstanceNameOf(VersionOf(record.key())),
+            .by_kind = SizesOf(record, extent),
+            .nodes = std::move(nodes)};
   }
 
+  [[nodiscard]] const GpuPlaces& PlacesBefore(const Owning& owner) const {
+    if (!IsAdvised(owner)) return owner.record->places();
+    const auto advised = scaled_.advised->find(VersionOf(owner.record->key()));
+    return advised == scaled_.advised->end() ? owner.record->places() : advised->second;
+  }
   void KeepPlaces(Owning& owner) {
     const auto& record = *owner.record;
+    if (!MayOwn(record)) return;
     const auto holders = copies_.HoldersOf(record.model_digest());
-    for (const auto& place : record.places()) {
-      if (owner.instances.size() == Wanted(record)) break;
+    const auto nodes = NodesToStay(record, holders);
+    for (const auto& place : PlacesBefore(owner)) {
+      if (!owner.IsScaled() && owner.instances.size() == Wanted(record)) break;
       if (std::ranges::find(holders, place.node()) == holders.end()) continue;
-      auto request = RequestFor(record);
-      const InstanceId id = request.id;
-      const std::string gpu = NameOf(place.node(), place.gpu());
       const Rectangle booked{place.left(), place.bottom(), {place.quota(), place.sms()}};
-      auto size = SizeOf(record);
-      size.extent = booked.extent;
-      request.by_kind[gpu] = size;
-      if (table_.PlaceAt(std::move(request), gpu, booked).ok()) owner.instances.push_back(id);
+      auto request = RequestFor(record, booked.extent, nodes);
+      const InstanceId id = request.id;
+      if (table_.PlaceAt(std::move(request), NameOf(place.node(), place.gpu()), booked).ok())
+        owner.instances.push_back(id);
     }
+  }
+
+  // Loads change all the time: no instance moves for them.
+  void RescaleOwners() {
+    table_.ForbidMoves();
+    ScaledOwners owners;
+    for (const Owning& owner : owners_)
+      if (owner.IsScaled() && MayOwn(*owner.record))
+        owners[VersionOf(owner.record->key())] = {owner.instances, NodesFor(*owner.record)};
+    scaled_.rescale(table_, last_id_, owners);
+    for (Owning& owner : owners_)
+      if (const auto after = owners.find(VersionOf(owner.record->key())); after != owners.end())
+        owner.instances = after->second.instances;
   }
 
   void ResizePlaces(Owning& owner) {
     const auto& record = *owner.record;
-    const auto wanted = SizeOf(record).extent;
+    const auto wanted = ExtentOf(record);
     std::erase_if(owner.instances, [&](InstanceId id) {
       if (table_.Find(id)->place.extent == wanted) return false;
-      if (table_.Resize(id, SizesOf(record)).ok()) return false;
+      if (table_.Resize(id, SizesOf(record, wanted)).ok()) return false;
       TROUPE_CHECK(table_.Release(id).ok(), "an instance that is booked is released");
       return true;
     });
@@ -121,18 +181,45 @@ class Planning {
 
   void AddPlaces(Owning& owner) {
     const auto& record = *owner.record;
+    if (owner.instances.size() >= Wanted(record)) return;
+    const auto nodes = NodesFor(record);
+    if (nodes->empty()) return NoteProblem(record, absl::UnavailableError("no node has its model yet"));
     while (owner.instances.size() < Wanted(record)) {
-      auto request = RequestFor(record);
+      auto request = RequestFor(record, ExtentOf(record), nodes);
       const InstanceId id = request.id;
-      if (request.by_kind.empty())
-        return NoteProblem(record, absl::UnavailableError("no node has its model yet"));
-      if (!table_.Place(std::move(request)).ok()) return NoteProblem(record, NoRoomFor(record));
+      if (!table_.Place(request).ok() && !PlaceBeforeScaled(request))
+        return NoteProblem(record, NoRoomFor(record));
       owner.instances.push_back(id);
     }
   }
 
+  // What is declared comes before what follows a load: instances that are in its way go, and the autoscaler finds others.
+  bool PlaceBeforeScaled(const InstanceRequest& request) {
+    struct Lifted {
+      Owning* owner;
+      InstanceRequest request;
+      std::string gpu;
+      Rectangle place;
+    };
+    std::vector<Lifted> lifted;
+    for (Owning& owner : owners_) {
+      if (!owner.IsScaled()) continue;
+      for (const InstanceId id : std::exchange(owner.instances, {})) {
+        const Booking* booking = table_.Find(id);
+        lifted.push_back({&owner, *booking->request, table_.GpuOf(id), booking->place});
+        TROUPE_CHECK(table_.Release(id).ok(), "an instance that is booked is released");
+      }
+    }
+    const bool placed = !lifted.empty() && table_.Place(request).ok();
+    for (Lifted& one : lifted) {
+      const InstanceId id = one.request.id;
+      if (table_.PlaceAt(std::move(one.request), one.gpu, one.place).ok()) one.owner->instances.push_back(id);
+    }
+    return placed;
+  }
+
   [[nodiscard]] static absl::Status NoRoomFor(const proto::FunctionRecord& record) {
-    const auto extent = SizeOf(record).extent;
+    const auto extent = ExtentOf(record);
     return absl::ResourceExhaustedError(absl::StrCat(
         "no GPU of a node that has its model has ", extent.sms, " % of the SMs free for ", extent.quota,
         " % of the time, and memory for its weights: it is bound late, on whichever GPU is free; let it or others "
@@ -162,16 +249,23 @@ class Planning {
     auto before = command;
     *before.mutable_places() = owner.record->places();
     for (const InstanceId id : owner.instances) *command.add_places() = PlaceOf(id);
-    if (!google::protobuf::util::MessageDifferencer::Equals(before, command))
-      plan_.commands.push_back(std::move(command));
+    if (IsAdvised(owner)) {
+      if (command.places_size() > 0) plan_.advice[VersionOf(owner.record->key())] = command.places();
+      command.clear_places();  // what it owned when it was not only advised
+    }
+    if (google::protobuf::util::MessageDifferencer::Equals(before, command)) return;
+    plan_.revisions.push_back(owner.record->revision());
+    plan_.commands.push_back(std::move(command));
   }
 
   const FunctionTable& functions_;
   const HostCopies& copies_;
+  const ScaledPlanning& scaled_;
   // The manager waits for a plan: a search for moves ends soon, and then the function is bound late.
   RectangleTable table_{PackingPolicy(), ReplanLimits{.steps = 2'000, .steps_of_choice = 200}};
-  std::map<std::string, Place> places_;                   // by the GPU's name in the table
-  std::map<std::string, std::vector<std::string>> open_;  // by node: its GPUs that may get instances
+  std::map<std::string, Place> places_;  // by the GPU's name in the table
+  GpuKinds kinds_;
+  std::set<std::string> open_;  // nodes whose GPUs may get instances
   std::vector<Owning> owners_;
   InstanceId last_id_ = 0;
   OwnershipPlan plan_;
@@ -180,8 +274,8 @@ class Planning {
 }  // namespace
 
 OwnershipPlan PlanOwnership(const FunctionTable& functions, const MembershipTable& members,
-                            const HostCopies& copies) {
-  return Planning(functions, members, copies).Make();
+                            const HostCopies& copies, const ScaledPlanning& scaled) {
+  return Planning(functions, members, copies, scaled).Make();
 }
 
 }  // namespace troupe::cluster

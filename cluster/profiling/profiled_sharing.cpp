@@ -21,7 +21,7 @@ constexpr std::string_view kShare = "sm_partition", kBatch = "max_batch";
 constexpr std::uint32_t kAllSms = 100;
 
 bool IsLeft(const proto::GpuSharing& sharing, std::string_view setting) {
-  return proto::Declared(sharing, *proto::FindSharingField(setting)) == proto::kFromProfile;
+  return proto::Declared(sharing, *proto::FindSharingField(setting)) == proto::kLeftToManager;
 }
 
 // Requests per second of one profile, as if its whole window were the function's.
@@ -140,8 +140,9 @@ GpuKinds KindsOf(const MembershipTable& members) {
 ProfiledValues ValuesFromProfiles(const proto::FunctionRecord& record, const ProfileRegistry& profiles,
                                   const GpuKinds& kinds) {
   ProfiledValues values;
-  for (const auto& field : proto::kSharingFields)
-    if (!field.automatic.empty() && IsLeft(record.sharing(), field.name)) values[std::string(field.name)];
+  // The autoscaler says the others.
+  for (const auto name : {kBatch, kShare})
+    if (IsLeft(record.sharing(), name)) values[std::string(name)];
   if (values.empty()) return values;
   Measured measured;
   std::vector<std::string> others;

@@ -1,5 +1,5 @@
 // PROFILED SHARING: what the profiles of a model say for the settings that its function leaves to them
-// (GpuSharing.from_profile; 001 FaST-GShare, sections 3.2 and 3.4). Pure.
+// (GpuSharing.automatic; 001 FaST-GShare, sections 3.2 and 3.4). Pure.
 //
 //   max_batch     the smallest batch that serves as many requests per second as the best one, on the function's share
 //                 (on all SMs when that is left to the profiles, too); 1 when no batch serves more

@@ -50,6 +50,7 @@ struct FollowingProfiles {  // the functions that leave settings to their profil
 // --- parts of GPUs that functions own (ownership/ownership.hpp) ---
 struct Placing {
   std::vector<proto::SetFunctionPlaces> commands{};
+  std::vector<std::uint64_t> revisions{};  // of these functions' records, as the plan found them
 };
 
 // --- workflows (admin/workflow_changes.hpp) ---

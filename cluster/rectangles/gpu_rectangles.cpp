@@ -10,6 +10,7 @@
 namespace troupe::cluster {
 
 const InstanceSize* GpuRectangles::SizeOf(const InstanceRequest& request) const {
+  if (request.nodes != nullptr && !request.nodes->contains(gpu_.node)) return nullptr;
   const auto it = request.by_kind.find(gpu_.kind);
   return it == request.by_kind.end() ? nullptr : &it->second;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/units.hpp"
@@ -28,11 +29,15 @@ enum class Spread {
   kByNode,    // a node has one of them at most
 };
 
+// Null: each node.
+using NodeNames = std::shared_ptr<const std::set<std::string>>;
+
 struct InstanceRequest {
   InstanceId id = 0;
   std::string function{};
   std::map<std::string, InstanceSize> by_kind{};  // kinds of GPUs that are not in it cannot run the function
   Spread spread = Spread::kAnywhere;
+  NodeNames nodes{};  // on which it may be
 };
 
 struct GpuDescription {
@@ -51,10 +56,11 @@ class GpuRectangles {
  public:
   explicit GpuRectangles(GpuDescription gpu) : gpu_(std::move(gpu)) {}
 
-  // Nothing when the kind is not in the request.
+  // Nothing when the request excludes the kind or the node.
   [[nodiscard]] const InstanceSize* SizeOf(const InstanceRequest& request) const;
   [[nodiscard]] bool HasMemoryFor(const InstanceRequest& request) const;
-  // The place of the best area fit; nothing when the kind, the memory or the free rectangles do not allow it.
+  // The place of the best area fit; nothing when the kind, the node, the memory or the free rectangles do not
+  // allow it.
   [[nodiscard]] std::optional<FreeFit> BestFor(const InstanceRequest& request) const;
 
   // The place has to be free and of the size for this kind, and the memory has to be there.

@@ -90,7 +90,7 @@ absl::Status RectangleTable::PlaceAt(InstanceRequest request, const std::string&
 
 absl::StatusOr<Placed> RectangleTable::PlaceChecked(const Request& request) {
   auto placed = BestFit(request, Among::kInUse);
-  if (!placed && policy_.moves == PackingPolicy::Moves::kReplan) {
+  if (!placed && moves_ && policy_.moves == PackingPolicy::Moves::kReplan) {
     if (const auto layout = PlanRoomFor(gpus_, request, limits_)) {
       auto moves = Adopt(*layout);
       return Placed{.gpu = GpuOf(request->id), .place = Find(request->id)->place, .moves = std::move(moves)};
@@ -132,8 +132,8 @@ absl::Status RectangleTable::NoRoom(const InstanceRequest& request) const {
   return absl::ResourceExhaustedError(
       absl::StrCat("no GPU has room for an instance of ", request.function, ", which needs ",
                    absl::StrJoin(sizes, ", or "), ": of ", gpus_.size(), " GPUs ", able,
-                   " are of such a kind, and the largest free rectangle of these is ", most / kWholeGpu,
-                   " % of a GPU; add a GPU or ask for less"));
+                   " are of such a kind on such a node, and the largest free rectangle of these is ",
+                   most / kWholeGpu, " % of a GPU; add a GPU or ask for less"));
 }
 
 void RectangleTable::Book(const Request& request, const Placed& placed) {

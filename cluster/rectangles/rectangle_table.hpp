@@ -38,6 +38,9 @@ class RectangleTable {
   // The instances that were on it, ascending; they have no rectangle any more. Nothing when it is not here.
   std::vector<InstanceId> RemoveGpu(const std::string& gpu);
 
+  // From now on no instance moves so that another one fits.
+  void ForbidMoves() { moves_ = false; }
+
   // GPUs with instances come before empty ones. InvalidArgument: a size is not possible; AlreadyExists: the instance has
   // a rectangle; ResourceExhausted: it fits on no GPU, and nothing has changed.
   [[nodiscard]] absl::StatusOr<Placed> Place(InstanceRequest request);
@@ -77,6 +80,7 @@ class RectangleTable {
 
   const PackingPolicy policy_;
   const ReplanLimits limits_;
+  bool moves_ = true;
   Gpus gpus_;
   std::map<InstanceId, std::string> where_;  // their GPUs
 };

@@ -22,8 +22,13 @@ std::uint32_t LargestAreaOf(const InstanceRequest& request) {
   return area;
 }
 
+bool AreSame(const NodeNames& a, const NodeNames& b) {
+  return a == b || (a != nullptr && b != nullptr && *a == *b);
+}
+
 bool TakeAlike(const InstanceRequest& a, const InstanceRequest& b) {
-  return a.function == b.function && a.by_kind == b.by_kind && a.spread == b.spread;
+  return a.function == b.function && a.by_kind == b.by_kind && a.spread == b.spread &&
+         AreSame(a.nodes, b.nodes);
 }
 
 // Whether the instances lie as they are wanted.

@@ -1,6 +1,7 @@
 // REQUEST INDEX: the requests of one router, and how they are found: by number, call, function and expiry.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -47,6 +48,14 @@ class RequestIndex {
                                                    const std::string& version) const {
     const auto it = functions_.find({function, version});
     return it == functions_.end() ? std::set<std::uint64_t>() : it->second;
+  }
+  // Of the function's, those that no node has.
+  [[nodiscard]] std::uint64_t WaitingOf(const std::string& function, const std::string& version) const {
+    const auto it = functions_.find({function, version});
+    if (it == functions_.end()) return 0;
+    return static_cast<std::uint64_t>(std::ranges::count_if(it->second, [&](std::uint64_t sequence) {
+      return requests_.at(sequence).place != RequestPlace::kSent;
+    }));
   }
   // The request that expires first; null: there is none.
   [[nodiscard]] RequestEntry* FirstToExpire() {

@@ -42,6 +42,7 @@ struct HeldRequest {
   RunLimit limit{};  // that its run was ordered with
   // What its run was ordered with of a GPU's SMs; 0: its function was not known.
   std::uint32_t sm_percent = 0;
+  bool scaled = false;         // its function's instances follow their load
   bool spoiled_state = false;  // its run went well, and what it left could not be kept
 };
 

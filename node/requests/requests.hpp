@@ -13,6 +13,7 @@
 #include "node/events.hpp"
 #include "node/models/demand_count.hpp"
 #include "node/requests/held_request.hpp"
+#include "node/requests/scaled_runs.hpp"
 #include "node/requests/unread_outputs.hpp"
 
 namespace troupe::node {
@@ -52,6 +53,7 @@ class Requests {
   [[nodiscard]] std::size_t awaiting_inputs() const { return awaiting_inputs_; }
   [[nodiscard]] std::uint64_t NextSerial() { return next_serial_++; }
   [[nodiscard]] DemandCount& demand() { return demand_; }
+  [[nodiscard]] ScaledRuns& scaled_runs() { return scaled_runs_; }
 
  private:
   void Bounce(Ask ask, proto::BounceReason reason, const std::string& message);
@@ -68,6 +70,7 @@ class Requests {
   std::map<RequestId, HeldRequest> requests_;
   UnreadOutputs unread_;
   DemandCount demand_;
+  ScaledRuns scaled_runs_;
   std::size_t awaiting_inputs_ = 0;  // of requests_
   std::uint64_t next_serial_ = 1;
 };

@@ -8,6 +8,7 @@
 #include "node/requests/run_limit.hpp"
 #include "node/runtimes/worker_orders.hpp"
 #include "proto/gpu_instances.hpp"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::node {
 
@@ -42,6 +43,7 @@ void Dispatches::Begin(const Dispatch& dispatch, const RequestId& leader, HeldRe
   request.run_sequence = 0;
   request.batch = 0;
   request.sm_percent = 0;
+  request.scaled = false;
   request.cancelled = request.spoiled_state = false;
 }
 
@@ -88,6 +90,7 @@ void Dispatches::OrderRun(const HeldStart& start) {
     if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
     if (parts_.scheduler.HasOwners()) ShareOfOwner(dispatch, function->key().name(), *order.mutable_run());
     held->sm_percent = proto::SmPercentOf(function->sharing());
+    held->scaled = proto::IsScaled(function->sharing());
   }
   if (!held->trial)
     order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
@@ -108,9 +111,13 @@ void Dispatches::OrderRun(const HeldStart& start) {
 // A function that owns parts of GPUs has its instances on this one, of those that it has in the cluster.
 void Dispatches::ShareOfOwner(const Dispatch& dispatch, const std::string& function,
                               proto::RunOrder& run) const {
-  const auto owned = parts_.scheduler.OwnedInstances(parts_.names.Function(function), dispatch.model,
-                                                     parts_.settings.DeviceOf(dispatch.gpu));
-  if (owned > 0) run.mutable_sharing()->set_max_instances(owned);
+  const auto* owned = parts_.scheduler.OwnedOn(parts_.names.Function(function), dispatch.model,
+                                               parts_.settings.DeviceOf(dispatch.gpu));
+  if (owned == nullptr) return;
+  run.mutable_sharing()->set_max_instances(owned->instances);
+  // Their quotas may differ, when they follow a load or are of several versions: each run counts with their mean, and
+  // together they have what they own.
+  run.mutable_sharing()->set_quota_request((owned->quotas + owned->instances - 1) / owned->instances);
 }
 
 // On the share that the trial is about; how the function's other runs share the GPU stays as it is.
@@ -174,7 +181,10 @@ void Dispatches::CountDemand(const Dispatch& dispatch, const HeldRequest& held,
                              const proto::WorkerOutcome& outcome) {
   if (held.sm_percent == 0) return;
   const Duration computed(outcome.run().compute_ns());
-  parts_.requests.demand().Ran(dispatch.model->digest, computed * held.sm_percent / 100);
+  const Duration gpu_time = computed * held.sm_percent / 100;
+  parts_.requests.demand().Ran(dispatch.model->digest, gpu_time);
+  const auto answered = outcome.code() == 0 ? 1 + dispatch.members.size() : 0;
+  if (held.scaled) parts_.requests.scaled_runs().Ran(held.message.function(), answered, gpu_time);
 }
 
 void Dispatches::Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome) {

@@ -18,6 +18,7 @@ class OwnedGpus {
     ModelNumber model{};  // of one of the function's versions
     std::uint32_t device = 0;
     std::uint32_t instances = 0;
+    std::uint32_t quotas = 0;  // of all of these, percent of a window
   };
 
   // Replaces what all versions of the function own; nothing: they are bound late.
@@ -44,11 +45,17 @@ class OwnedGpus {
   // 0: it owns no part of the device.
   [[nodiscard]] std::uint32_t InstancesOn(const FunctionNumber& function, const ModelNumber& model,
                                           std::uint32_t device) const {
+    const Part* part = PartOn(function, model, device);
+    return part == nullptr ? 0 : part->instances;
+  }
+  // Null: it owns no part of the device.
+  [[nodiscard]] const Part* PartOn(const FunctionNumber& function, const ModelNumber& model,
+                                   std::uint32_t device) const {
     const auto owner = owners_.find(function);
-    if (owner == owners_.end()) return 0;
+    if (owner == owners_.end()) return nullptr;
     const auto part = std::ranges::find_if(
         owner->second, [&](const Part& one) { return one.model == model && one.device == device; });
-    return part == owner->second.end() ? 0 : part->instances;
+    return part == owner->second.end() ? nullptr : &*part;
   }
   // Some function owns a part of the device for runs of this model.
   [[nodiscard]] bool Keeps(const ModelNumber& model, std::uint32_t device) const {

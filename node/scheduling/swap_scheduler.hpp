@@ -66,10 +66,10 @@ class SwapScheduler : public SchedulerView {
   // changes nothing.
   void SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts);
   [[nodiscard]] bool HasOwners() const { return !parts_.tables.owned.empty(); }
-  // The function's instances there; 0: it owns no part of the GPU.
-  [[nodiscard]] std::uint32_t OwnedInstances(const FunctionNumber& function, const ModelNumber& model,
-                                             std::uint32_t device) const {
-    return parts_.tables.owned.InstancesOn(function, model, device);
+  // What the function owns of the GPU; null: nothing.
+  [[nodiscard]] const OwnedGpus::Part* OwnedOn(const FunctionNumber& function, const ModelNumber& model,
+                                               std::uint32_t device) const {
+    return parts_.tables.owned.PartOn(function, model, device);
   }
   // What a profile says of a model's runs on one kind of GPU; zero: nothing.
   void SetProfiled(const std::string& model, Duration run, KindId kind) {

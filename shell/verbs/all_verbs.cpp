@@ -5,9 +5,10 @@ namespace troupe::shell {
 const std::vector<Verb>& Verbs() {
   static const std::vector<Verb> kVerbs = [] {
     std::vector<Verb> all;
-    for (const auto& part : {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(),
-                             UpdateVerbs(), SplitVerbs(), InferVerbs(), KeyVerbs(), CaVerbs(),
-                             WorkflowVerbs(), ProfileVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
+    for (const auto& part :
+         {ClusterVerbs(), GpuVerbs(), ChaosVerbs(), DeclarativeVerbs(), FunctionVerbs(), UpdateVerbs(),
+          SplitVerbs(), InferVerbs(), KeyVerbs(), CaVerbs(), WorkflowVerbs(), ProfileVerbs(),
+          AutoscaleVerbs(), SloVerbs(), UsageVerbs(), WatchVerbs()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

@@ -7,6 +7,7 @@
 
 namespace troupe::shell {
 
+[[nodiscard]] std::vector<Verb> AutoscaleVerbs();    // autoscale
 [[nodiscard]] std::vector<Verb> CaVerbs();           // ca
 [[nodiscard]] std::vector<Verb> ClusterVerbs();      // cluster, node
 [[nodiscard]] std::vector<Verb> GpuVerbs();          // gpu, kill

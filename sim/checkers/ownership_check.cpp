@@ -4,7 +4,9 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/ownership/scaled_record.hpp"
 #include "proto/gpu_instances.hpp"
+#include "proto/gpu_sharing.hpp"
 
 namespace troupe::sim {
 
@@ -23,16 +25,32 @@ bool Overlap(const proto::GpuPlace& a, const proto::GpuPlace& b) {
          a.bottom() < b.bottom() + b.sms() && b.bottom() < a.bottom() + a.sms();
 }
 
+// Of a function whose instances follow its load the quotas may differ, and the request is their mean, rounded up.
+bool IsOfItsSize(const proto::FunctionRecord& function, const proto::GpuPlace& place) {
+  const auto& sharing = function.sharing();
+  if (place.sms() != proto::SmPercentOf(sharing)) return false;
+  if (!proto::IsScaled(sharing)) return place.quota() == sharing.quota_request();
+  std::uint32_t sum = 0;
+  for (const auto& each : function.places()) sum += each.quota();
+  const auto count = static_cast<std::uint32_t>(function.places_size());
+  const std::uint32_t limit = sharing.quota_limit() == 0 ? 100 : sharing.quota_limit();
+  return place.quota() > 0 && place.quota() <= limit && sharing.quota_request() == (sum + count - 1) / count;
+}
+
+std::uint32_t MostInstances(const proto::GpuSharing& sharing) {
+  if (proto::IsScaled(sharing) && sharing.max_instances() == 0) return cluster::kMostScaledInstances;
+  return proto::InstancesOf(sharing, 1);
+}
+
 void CheckPlaces(const proto::FunctionRecord& function, const std::set<std::string>& nodes,
                  std::vector<std::string>& lines) {
-  const auto& sharing = function.sharing();
-  if (function.places_size() > static_cast<int>(proto::InstancesOf(sharing, 1)))
+  if (function.places_size() > static_cast<int>(MostInstances(function.sharing())))
     lines.push_back(absl::StrCat("function '", function.key().name(), "' has ", function.places_size(),
                                  " parts of GPUs, more than instances"));
   for (const auto& place : function.places()) {
     const auto name = NameOf({place.node(), place.gpu(), function.key().name()});
     if (!nodes.contains(place.node())) lines.push_back(absl::StrCat(name, ": the node is not there"));
-    if (place.quota() != sharing.quota_request() || place.sms() != proto::SmPercentOf(sharing))
+    if (!IsOfItsSize(function, place))
       lines.push_back(absl::StrCat(name, ": its part is not of the size that it requests"));
     if (place.left() + place.quota() > 100 || place.bottom() + place.sms() > 100)
       lines.push_back(absl::StrCat(name, ": its part reaches beyond the GPU"));

@@ -16,10 +16,10 @@ using std::chrono::seconds;
 
 constexpr Duration kBetween = milliseconds(350);
 
-// The settings in turn: a part of the SMs, parts of the time, several instances, none.
+// The settings in turn: a part of the SMs, parts of the time, several instances, time that follows the load, none.
 proto::GpuSharing SharingOf(std::uint64_t turn) {
   proto::GpuSharing sharing;
-  switch (turn % 4) {
+  switch (turn % 5) {
     case 0:
       sharing.set_sm_partition(24);
       sharing.set_max_instances(4);
@@ -31,6 +31,10 @@ proto::GpuSharing SharingOf(std::uint64_t turn) {
     case 2:
       sharing.set_sm_partition(50);
       sharing.set_quota_limit(60);
+      break;
+    case 3:
+      sharing.set_sm_partition(24);
+      sharing.add_automatic("quota_request");
       break;
     default:
       break;
@@ -79,7 +83,7 @@ std::vector<std::string> SharingUpdates::Check(const proto::AdminReply& listed) 
   for (const auto& function : listed.functions()) {
     const auto known = known_.find(function.record().key().name());
     if (known == known_.end()) continue;
-    const auto has = cluster::DescribeSharing(function.record().sharing());
+    const auto has = cluster::DescribeSharing(proto::Declarations(function.record().sharing()));
     if (has == known->second.acknowledged || known->second.unsure.contains(has)) continue;
     lines.push_back(
         absl::StrCat("function '", known->first, "' has ", has, ", and ", known->second.acknowledged,

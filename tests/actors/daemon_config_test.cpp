@@ -174,6 +174,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"allow-faults", "true", [](C c) { return c.security.allow_faults; }},
       {"measure", "requests", [](C c) { return c.node.measure == node::MeasureRule::kRequests; }},
       {"replicas", "3", [](C c) { return c.functions.replicas == 3; }},
+      {"scaling-dry-run", "on", [](C c) { return c.functions.scaling_dry_run; }},
       {"credits-per-gpu", "16", [](C c) { return c.node.credits_per_gpu == 16; }},
       {"state-write-back", "evict",
        [](C c) { return c.node.state_write_back == node::StateWriteBack::kEvict; }},

@@ -27,7 +27,7 @@ class ProfiledSharing : public ::testing::Test {
         }) {
     EXPECT_TRUE(world_
                     .Deploy("f", MiB(10), milliseconds(100), {"x"}, {},
-                            [](auto& deploy) { deploy.mutable_sharing()->add_from_profile("sm_partition"); })
+                            [](auto& deploy) { deploy.mutable_sharing()->add_automatic("sm_partition"); })
                     .ok());
     world_.Run(seconds(3));
   }

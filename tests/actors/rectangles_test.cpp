@@ -160,5 +160,63 @@ TEST_F(Rectangles, AWorkerThatDiesGetsItsModelsAgain) {
   EXPECT_EQ(RunOn("f", 10, milliseconds(20)), (std::set<std::string>{owned[0]}));
 }
 
+class LoadFollowed : public Rectangles {
+ protected:
+  // Runs take 10 ms, so that an instance serves a hundred requests a second.
+  LoadFollowed() {
+    const auto wish = [](auto& deploy) {
+      deploy.mutable_sharing()->set_sm_partition(50);
+      deploy.mutable_sharing()->add_automatic("quota_request");
+    };
+    EXPECT_TRUE(world_.Deploy("f", MiB(10), milliseconds(100), {"x"}, {}, wish).ok());
+    world_.Run(seconds(2));
+    EXPECT_THAT(Owned("f"), IsEmpty());
+  }
+  // So many requests a second, and what the function owns then; all that has been asked for is answered well.
+  std::size_t Instances(std::size_t per_second, std::size_t seconds_long) {
+    for (std::size_t i = 0; i < per_second * seconds_long; ++i) {
+      world_.Infer("f", ++calls_);
+      world_.Run(Duration(seconds(1)) / static_cast<Duration::rep>(per_second));
+    }
+    return Owned("f").size();
+  }
+  void ExpectAllServed() {
+    world_.Run(seconds(10));
+    EXPECT_EQ(world_.answers.size(), calls_);
+    for (const auto& answer : world_.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+  }
+};
+
+TEST_F(LoadFollowed, PartsOfGpusComeWithTheLoadAndGoWithItAndNoRequestFails) {
+  EXPECT_EQ(Instances(40, 5), 1U);
+  const auto many = Instances(300, 20);
+  EXPECT_GE(many, 4U) << "300/s at 70 % of 100/s";
+  EXPECT_LE(many, 6U);
+  EXPECT_EQ(Instances(20, 30), 1U);
+  ExpectAllServed();
+  world_.Run(std::chrono::minutes(11));
+  EXPECT_THAT(Owned("f"), IsEmpty());
+  EXPECT_EQ(Instances(4, 5), 1U);
+  ExpectAllServed();
+}
+
+TEST_F(LoadFollowed, ANodeThatDiesAndAManagerThatRestartsInBetweenCostNothing) {
+  EXPECT_GE(Instances(200, 10), 3U);
+  world_.KillNode("node-1");
+  EXPECT_GE(Instances(200, 10), 3U);
+  for (const auto& place : Owned("f")) EXPECT_THAT(place, HasSubstr("node-2"));
+  const auto before = Owned("f");
+  world_.StopManager();
+  for (int i = 0; i < 200; ++i) {
+    world_.Infer("f", ++calls_);
+    world_.Run(milliseconds(5));
+  }
+  world_.StartManager();
+  world_.Run(seconds(3));
+  EXPECT_GE(Owned("f").size(), before.size());
+  EXPECT_GE(Instances(200, 10), before.size());
+  ExpectAllServed();
+}
+
 }  // namespace
 }  // namespace troupe::actors

@@ -104,6 +104,27 @@ class Sharing(E2eTest):
         self.assertEqual((self.owned("a"), self.owned("c")), (first, second))
         self.ask("a")
 
+    def test_what_a_function_owns_follows_its_load(self):
+        self.serve(gpus=2)
+        self.http.deploy("f", scale(2), "?sm_partition=12&quota_request=auto").good()
+        self.ask("f")
+        status = lambda: self.shell.json("autoscale", "status", "f")["scaling"]
+        load = Load(lambda: self.ask("f"), threads=2)
+        # Two clients without a pause are 20 requests a second, and an instance of 12 % serves ten.
+        eventually(lambda: len(self.owned("f")) >= 2, "f owns parts of GPUs by its load")
+        load.wait(10)
+        self.assertIn("observed", status()["basis"])
+        self.assertIn("by its load", self.shell.text("function", "show", "f"))
+        self.assertIn("requests/s are expected", self.shell.text("autoscale", "status", "f"))
+        load.stop()  # raises when a request failed
+        self.daemon.kill()
+        self.serve(gpus=2)
+        self.assertGreaterEqual(len(self.owned("f")), 2, "what it owned outlives the daemon")
+        self.ask("f")
+        self.shell.text("function", "update", "f", "--quota-request", "none")
+        self.owned_soon("f", 0)
+        self.ask("f")
+
     def test_runtimes_of_one_gpu_go_by_one_gate(self):
         self.serve(isolation="function", runtimes=3)
         for name in ("a", "b"):

@@ -230,6 +230,21 @@ TEST_F(Scaling, WithoutAProfileWhatIsObservedCounts) {
   EXPECT_LE(area, 5'000u);  // 100/s at 80 % of 400/s a GPU are 31 %
 }
 
+// What is right in a profile was observed to be ten times what is assumed without one.
+TEST(FunctionRates, AProfileTakesThePlaceOfWhatWasObservedAndBack) {
+  ScaledFunction function{.name = "f", .kinds = {kKind}, .extents = {{100, 100}}};
+  FunctionRates rates(function, seconds(1));
+  for (int i = 0; i < 100; ++i) rates.Observe({.served_per_second = 500, .busy = 1}, 50);
+  EXPECT_NEAR(rates.Of(kKind, {100, 100}), 500, 1);
+  const auto assumed = function;
+  function.points[kKind] = {{.extent = {100, 100}, .per_second = 400, .run = {}}};
+  rates.Use(function);
+  EXPECT_EQ(rates.Of(kKind, {100, 100}), 400);
+  EXPECT_EQ(rates.Basis(), "by its profile");
+  rates.Use(assumed);
+  EXPECT_NEAR(rates.Of(kKind, {100, 100}), 400, 1);
+}
+
 TEST_F(Scaling, AClusterWithoutRoomIsSaidAndALostGpuIsReplaced) {
   Use(1);
   Add(Function());

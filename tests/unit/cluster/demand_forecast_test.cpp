@@ -35,6 +35,14 @@ TEST(DemandForecast, HoltFollowsABurstWithinSecondsAndNeverExpectsLessThanNothin
   EXPECT_GE(forecast.Expected(seconds(60)), 0);
 }
 
+TEST(DemandForecast, ATrendFromBeforeAGapSaysNothing) {
+  DemandForecast forecast = Named("holt");
+  for (int i = 0; i < 10; ++i) forecast.Observe(30 * i, Time() + seconds(i));
+  EXPECT_GT(forecast.Expected(seconds(2)), 300);
+  forecast.Observe(1, Time() + seconds(1200));
+  EXPECT_NEAR(forecast.Expected(seconds(2)), 1, 1e-9);
+}
+
 TEST(DemandForecast, SeasonExpectsTheChangeOfTheDayBefore) {
   DemandForecast forecast = Named("season");
   const auto observe_day = [&](int day, double scale) {

@@ -55,6 +55,23 @@ class FunctionRegistryTest : public testing::Test {
   Revision revision = 0;
 };
 
+TEST(FunctionRecords, WhatAFunctionThatIsScaledRequestsIsTheMeanOfItsParts) {
+  proto::FunctionRecord record;
+  record.mutable_sharing()->add_automatic("quota_request");
+  proto::SetFunctionPlaces places;
+  for (const std::uint32_t quota : {100, 31}) places.add_places()->set_quota(quota);
+  SetIn(record, places);
+  EXPECT_EQ(record.sharing().quota_request(), 66u);
+  proto::SetFunctionSharing sharing;
+  *sharing.mutable_sharing() = record.sharing();
+  sharing.mutable_sharing()->set_quota_request(0);
+  sharing.mutable_sharing()->set_sm_partition(50);
+  SetIn(record, sharing);
+  EXPECT_EQ(record.sharing().quota_request(), 66u) << "it owns what it did";
+  SetIn(record, proto::SetFunctionPlaces());
+  EXPECT_EQ(record.sharing().quota_request(), 0u);
+}
+
 TEST_F(FunctionRegistryTest, AProblemIsToldInSnapshotsAndEndsWithANewVersion) {
   Add("f");
   registry.NoteProblem(Key("f", "1"), "its weights are gone");

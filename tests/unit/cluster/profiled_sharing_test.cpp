@@ -16,7 +16,7 @@ using testing::IsEmpty;
 using testing::Not;
 
 using Wishes = std::vector<std::pair<const char*, std::uint64_t>>;
-constexpr auto kAuto = proto::kFromProfile;
+constexpr auto kAuto = proto::kLeftToManager;
 
 proto::GpuSharing Sharing(const Wishes& settings) {
   proto::GpuSharing sharing;
@@ -169,18 +169,19 @@ TEST(ProfiledSharing, WhereAProfileDoesNotSayItTheReasonIsNamed) {
 TEST(ProfiledSharing, WhatProfilesDoNotSayIsNotLeftToThem) {
   const auto why = [](const std::string& name) {
     proto::GpuSharing sharing;
-    sharing.add_from_profile(name);
+    sharing.add_automatic(name);
     const auto fault = proto::FaultIn(sharing);
     return fault ? fault->why : "";
   };
   EXPECT_EQ(why("sm_partition"), "");
   EXPECT_EQ(why("max_batch"), "");
-  for (const char* name : {"quota_request", "quota_limit", "gpu_mem", "max_instances"})
-    EXPECT_THAT(why(name), HasSubstr("is left to the profiles of the model, and they do not say it"));
-  EXPECT_THAT(why("quota"), HasSubstr("a setting is left to the profiles that does not exist"));
+  EXPECT_EQ(why("quota_request"), "");
+  for (const char* name : {"quota_limit", "gpu_mem", "max_instances"})
+    EXPECT_THAT(why(name), HasSubstr("is left to the manager, and it does not choose it"));
+  EXPECT_THAT(why("quota"), HasSubstr("a setting is left to the manager that does not exist"));
   auto twice = Sharing({{"max_batch", kAuto}});
-  twice.add_from_profile("max_batch");
-  EXPECT_THAT(proto::FaultIn(twice)->why, HasSubstr("left to the profiles twice"));
+  twice.add_automatic("max_batch");
+  EXPECT_THAT(proto::FaultIn(twice)->why, HasSubstr("left to the manager twice"));
 }
 
 TEST(ProfiledSharing, ADeclarationReplacesWhatAProfileGave) {
@@ -193,7 +194,7 @@ TEST(ProfiledSharing, ADeclarationReplacesWhatAProfileGave) {
   EXPECT_EQ(sharing.sm_partition(), 50u) << "it was left to the profiles before";
   proto::Declare(sharing, share, 0);
   EXPECT_EQ(DescribeSharing(sharing), "quota_limit 80%");
-  EXPECT_THAT(sharing.from_profile(), IsEmpty());
+  EXPECT_THAT(sharing.automatic(), IsEmpty());
 }
 
 // --- a cluster whose functions follow ---

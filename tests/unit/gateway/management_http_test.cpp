@@ -207,7 +207,7 @@ TEST_F(ManagementHttp, AFunctionIsUpdatedWhileItIsServed) {
   EXPECT_EQ(admin_.last_caller().address(), "127.0.0.1");
   EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/digits/sharing?sm_partition=auto&max_batch=auto").code,
             200);
-  EXPECT_THAT(admin_.last_update().sharing().from_profile(),
+  EXPECT_THAT(admin_.last_update().sharing().automatic(),
               testing::UnorderedElementsAre("sm_partition", "max_batch"));
   for (const std::string_view wrong :
        {"", "?version=2", "?quota_limit=auto", "?gpu_mem=auto", "?quota_limit=0", "?quota_limit=101",

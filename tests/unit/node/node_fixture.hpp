@@ -129,7 +129,8 @@ class NodeTest : public testing::Test {
   [[nodiscard]] const proto::ClusterUpdate& saved() const { return saved_; }
 
   Time now{};
-  proto::TrialEnded ended_{};  // the newest answer to a trial
+  proto::TrialEnded ended_{};     // the newest answer to a trial
+  proto::MemberReport report_{};  // the newest report for a heartbeat
 
  private:
   std::string Line(const Answer<proto::SubmitReply>& answer) {
@@ -146,6 +147,7 @@ class NodeTest : public testing::Test {
                         absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
   }
   std::string Line(const Answer<proto::MemberReport>& answer) {
+    report_ = answer.reply;
     if (answer.reply.has_usage())
       return absl::StrCat("report ", answer.ask, ", statement ", answer.reply.usage().sequence());
     return absl::StrCat("report ", answer.ask);

@@ -73,6 +73,49 @@ TEST_F(UpdatedSharing, ARequestThatRunsAgainObeysWhatItsFunctionHasThen) {
   EXPECT_EQ(OrderOf(0, "run").run().sharing().sm_partition(), 50u);
 }
 
+// Its instances follow its load: on a GPU where it has several, each has their mean part of the time.
+TEST_F(UpdatedSharing, InstancesOfDifferentQuotasHaveTheirMean) {
+  record_.mutable_sharing()->add_automatic("quota_request");
+  for (const std::uint32_t quota : {100, 31}) {
+    auto& place = *record_.add_places();
+    place.set_node("node");
+    place.set_quota(quota);
+    place.set_sms(24);
+  }
+  EXPECT_THAT(Change(record_.sharing()), IsEmpty());
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK"));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre("order 0 run packed-f"));
+  EXPECT_EQ(OrderOf(0, "run").run().sharing().quota_request(), 66u);
+  EXPECT_EQ(OrderOf(0, "run").run().sharing().max_instances(), 2u);
+  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 2 OK"));
+}
+
+// Runs that began before count by what their function was then.
+TEST_F(UpdatedSharing, AHeartbeatTellsWhatRunsOfAFunctionThatFollowsItsLoadHad) {
+  record_.mutable_sharing()->add_automatic("quota_request");
+  Change(record_.sharing());
+  const auto run = [&](Ask ask, absl::StatusCode code) {
+    if (ask > 1) Submit(ask, "f");
+    auto outcome = Failed(code);
+    outcome.mutable_run()->set_compute_ns(1'000'000);
+    Answered(0, "run", outcome);
+  };
+  run(1, absl::StatusCode::kOk);
+  On(ReportAsked{.ask = 9, .wish = {}});
+  EXPECT_EQ(report_.function_demand_size(), 0);
+  run(2, absl::StatusCode::kOk);
+  run(3, absl::StatusCode::kInvalidArgument);
+  On(ReportAsked{.ask = 9, .wish = {}});
+  ASSERT_EQ(report_.function_demand_size(), 1);
+  const auto& told = report_.function_demand(0);
+  EXPECT_EQ(told.key().name(), "f");
+  EXPECT_EQ(told.key().version(), "1");
+  EXPECT_EQ(told.served(), 1u) << "a run that failed answered no request";
+  EXPECT_EQ(told.gpu_ns(), 2 * 240'000) << "by its part of the SMs";
+  On(ReportAsked{.ask = 9, .wish = {}});
+  EXPECT_EQ(report_.function_demand_size(), 0) << "it is told once";
+}
+
 // The file of adopted functions is what a node serves by that starts while its manager is away.
 TEST_F(UpdatedSharing, IsRememberedForAStartWithoutTheManager) {
   EXPECT_THAT(On(TimerFired{Timer::kSaveAdopted}), ElementsAre("save 1 adopted"));

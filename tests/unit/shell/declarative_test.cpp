@@ -334,12 +334,12 @@ TEST_F(Declarative, AChangeOfTheSharingAloneIsAnUpdateAndNoNewVersion) {
 
 TEST_F(Declarative, ASettingThatIsLeftToTheProfilesIsTheSameWhateverTheySay) {
   auto& sharing = *Has("digits", "1", "a").mutable_sharing();
-  sharing.add_from_profile("sm_partition");
+  sharing.add_automatic("sm_partition");
   sharing.set_sm_partition(40);
   EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: auto\n")), IsEmpty());
   EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: auto\nmax_batch: auto\n")), ElementsAre("update digits 1"));
   EXPECT_THAT(troupe.out(), HasSubstr("    max_batch: - -> auto\n"));
-  EXPECT_THAT(troupe.cluster.asked.back().update_function().sharing().from_profile(),
+  EXPECT_THAT(troupe.cluster.asked.back().update_function().sharing().automatic(),
               ElementsAre("sm_partition", "max_batch"));
   EXPECT_THAT(Apply(Cat(kDigits, "sm_partition: 40%\n")), ElementsAre("update digits 1"));
   EXPECT_THAT(troupe.out(), HasSubstr("    sm_partition: auto -> 40%\n"));

@@ -238,7 +238,7 @@ TEST_F(RegistryVerbTest, SettingsAreLeftToTheProfiles) {
   EXPECT_EQ(troupe.Run("function update digits --sm-partition auto --max-batch auto"), ExitCode::kOk)
       << troupe.err();
   const auto& update = troupe.cluster.asked.back().update_function();
-  EXPECT_THAT(update.sharing().from_profile(), testing::ElementsAre("sm_partition", "max_batch"));
+  EXPECT_THAT(update.sharing().automatic(), testing::ElementsAre("sm_partition", "max_batch"));
   EXPECT_THAT(update.settings(), testing::ElementsAre("sm_partition", "max_batch"));
   EXPECT_THAT(troupe.out(), HasSubstr("sm_partition 40 % (the smallest within 3 %"));
   troupe.cluster.Answer(Request::kShowFunction, reply);
@@ -246,7 +246,7 @@ TEST_F(RegistryVerbTest, SettingsAreLeftToTheProfiles) {
   EXPECT_THAT(troupe.out(),
               HasSubstr("sharing    sm_partition   40 %       profiled: the smallest within 3 %"));
   EXPECT_EQ(troupe.Run("function update digits --max-batch default"), ExitCode::kOk);
-  EXPECT_THAT(troupe.cluster.asked.back().update_function().sharing().from_profile(), testing::IsEmpty());
+  EXPECT_THAT(troupe.cluster.asked.back().update_function().sharing().automatic(), testing::IsEmpty());
   EXPECT_EQ(troupe.Run("function update digits --quota-limit auto"), ExitCode::kUsage);
   EXPECT_THAT(troupe.err(),
               HasSubstr("--quota-limit is 'auto'; it is a whole number of percent from 1 to 100, or 'none'"));

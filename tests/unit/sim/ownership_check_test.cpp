@@ -45,6 +45,19 @@ TEST_F(OwnershipCheck, APartOfAnotherSizeOrBeyondTheGpuIsWrong) {
   EXPECT_THAT(Check(), Contains(HasSubstr("beyond the GPU")));
 }
 
+TEST_F(OwnershipCheck, PartsOfAFunctionThatFollowsItsLoadMayDiffer) {
+  function_.mutable_sharing()->add_automatic("quota_request");
+  *function_.add_places() = function_.places(0);
+  function_.mutable_places(1)->set_left(30);
+  function_.mutable_places(1)->set_quota(45);
+  node_.mutable_owned(0)->set_instances(2);
+  EXPECT_THAT(Check(), Contains(HasSubstr("not of the size"))) << "the request is not their mean";
+  function_.mutable_sharing()->set_quota_request(38);
+  EXPECT_THAT(Check(), IsEmpty());
+  function_.mutable_sharing()->set_quota_limit(40);
+  EXPECT_THAT(Check(), Contains(HasSubstr("not of the size")));
+}
+
 TEST_F(OwnershipCheck, MorePartsThanInstancesAreWrong) {
   *function_.add_places() = function_.places(0);
   function_.mutable_places(1)->set_left(30);

@@ -1,0 +1,167 @@
+#include "cluster/ownership/scaling.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "cluster/admin/answers.hpp"
+#include "cluster/failure.hpp"
+#include "cluster/ownership/scaled_record.hpp"
+#include "cluster/parts.hpp"
+#include "proto/gpu_sharing.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+// Of the whole GPUs that its instances would come to: each by its part of the SMs and of the time.
+double AreaOf(const ScaledOwner& owner, const RectangleTable& table) {
+  double area = 0;
+  for (const InstanceId id : owner.instances) area += table.Find(id)->place.extent.area();
+  return area / (kWholeGpu * kWholeGpu);
+}
+
+FunctionLoad LoadOf(const FunctionLoads::Load& told, double seconds, double gpus) {
+  return {.arrived_per_second = static_cast<double>(told.arrived) / seconds,
+          .served_per_second = static_cast<double>(told.served) / seconds,
+          .waiting = told.waiting,
+          .busy = gpus > 0 ? ToSeconds(told.gpu_time) / seconds / gpus : 0};
+}
+
+}  // namespace
+
+void Scaling::Hear(const proto::Heartbeat& heartbeat) {
+  const auto& scaled = parts_.catalogue.functions().table().scaled();
+  if (!scaled.empty()) loads_.Hear(heartbeat, scaled, parts_.out.now());
+}
+
+bool Scaling::Due() {
+  const auto& functions = parts_.catalogue.functions().table();
+  const Time now = parts_.out.now();
+  if (functions.scaled().empty() || now - looked_ < kPeriod) return false;
+  const bool owns = parts_.ownership.HasAdvice() ||
+                    std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
+                      return functions.scaled().contains(version);
+                    });
+  if (owns || !loads_.Told().empty()) return true;
+  looked_ = now;
+  return false;
+}
+
+FunctionScaler* Scaling::ScalerOf(const proto::FunctionRecord& record, const GpuKinds& kinds) {
+  const auto version = VersionOf(record.key());
+  auto function = ScaledFunctionOf(record, parts_.catalogue.profiles(), kinds);
+  function.policy = parts_.settings.scaling.policy;
+  function.forecast = parts_.settings.scaling.forecast;
+  Known& known = known_[version];
+  // Another model under the name of one that was removed.
+  if (known.digest != record.model_digest()) {
+    functions_.Remove(function.name);
+    known.is_new = true;
+  }
+  known.digest = record.model_digest();
+  known.looked = parts_.out.now();
+  FunctionScaler* scaler = functions_.Find(function.name);
+  if (scaler == nullptr) {
+    const auto added = functions_.Add(function);
+    TROUPE_CHECK(added.ok(), "a function that is scaled has limits or a profile that are not possible");
+    scaler = functions_.Find(function.name);
+  } else if (known.function != function) {
+    scaler->Change(function);
+  }
+  known.function = std::move(function);
+  return scaler;
+}
+
+void Scaling::ForgetOthers() {
+  const auto& scaled = parts_.catalogue.functions().table().scaled();
+  std::erase_if(known_, [&](const auto& known) {
+    const bool kept = scaled.contains(known.first) && parts_.out.now() - known.second.looked < kKept;
+    if (!kept) functions_.Remove(known.second.function.name);
+    return !kept;
+  });
+}
+
+void Scaling::Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& owners) {
+  const Time now = parts_.out.now();
+  ForgetOthers();
+  const auto told = loads_.Take(now);
+  const double seconds = ToSeconds(now - looked_);
+  // What was told before the first look is of no known time.
+  if (std::exchange(looked_, now) == Time()) return;
+
+  const auto kinds = KindsOf(parts_.members.table());
+  const auto& records = parts_.catalogue.functions().table();
+  std::map<std::string, FunctionLoad> loads;
+  std::map<FunctionVersion, FunctionScaler*> looked_at;
+  for (auto& [version, owner] : owners) {
+    const auto load = told.find(version);
+    // A function that nothing asks for, and that owns nothing, stays so.
+    if (load == told.end() && owner.instances.empty()) continue;
+    FunctionScaler* scaler = ScalerOf(records.At(version), kinds);
+    scaler->Adopt(owner.instances, owner.nodes);
+    if (std::exchange(known_.at(version).is_new, false) && !owner.instances.empty())
+      scaler->TakeOver(table, now);
+    loads[scaler->function().name] =
+        LoadOf(load == told.end() ? FunctionLoads::Load() : load->second, seconds, AreaOf(owner, table));
+    looked_at[version] = scaler;
+  }
+  std::vector<ScaleDecision> decisions;
+  InstanceId next = last_id + 1;
+  functions_.Tick(loads,
+                  {.table = table, .next_id = next, .now = now, .ahead = kAhead, .decisions = decisions});
+  last_id = next - 1;
+  for (const auto& [version, scaler] : looked_at) {
+    auto& instances = owners.at(version).instances;
+    instances.clear();
+    for (const ServingInstance& serving : scaler->Serving(table)) instances.push_back(serving.id);
+    std::ranges::sort(instances);
+    known_.at(version).capacity = scaler->Capacity(table);
+    scaler->Adopt({}, nullptr);  // this table ends with the plan
+  }
+}
+
+void Scaling::Show(Ask ask, const proto::FunctionKey& key) const {
+  const auto* record = parts_.catalogue.functions().table().Find(key);
+  if (record == nullptr) return parts_.admin.Reply(ask, AnswerFunctionQuery(key, parts_.State()));
+  if (!proto::IsScaled(record->sharing()))
+    return parts_.admin.Reply(
+        ask,
+        Failure<proto::AdminReply>(absl::FailedPreconditionError(absl::StrCat(
+            cluster::Describe(record->key()),
+            " is not scaled by its load: leave its quota_request to the manager, with 'troupe function update ",
+            record->key().name(), " --quota-request auto'"))));
+  proto::AdminReply reply;
+  auto& status = *reply.mutable_scaling();
+  *status.mutable_key() = record->key();
+  status.set_policy(parts_.settings.scaling.policy);
+  status.set_forecast(parts_.settings.scaling.forecast);
+  status.set_dry_run(parts_.settings.scaling.dry_run);
+  const auto* places = parts_.ownership.AdviceFor(record->key());
+  *status.mutable_places() = places == nullptr ? record->places() : *places;
+  if (const auto* scaler = functions_.Find(InstanceNameOf(VersionOf(record->key()))))
+    Describe(*scaler, VersionOf(record->key()), status);
+  parts_.admin.Reply(ask, std::move(reply));
+}
+
+void Scaling::Describe(const FunctionScaler& scaler, const FunctionVersion& version,
+                       proto::ScalingStatus& status) const {
+  const ScalingNeed& need = scaler.need();
+  status.set_arrived(need.arrived);
+  status.set_expected(need.expected);
+  status.set_wanted(need.wanted);
+  status.set_capacity(known_.at(version).capacity);
+  status.set_basis(scaler.rates().Basis());
+  status.set_waiting(need.waiting);
+  status.set_busy(need.busy);
+  for (const ScaleDecision& decision : scaler.history()) {
+    auto& told = *status.add_decisions();
+    told.set_age_ns((parts_.out.now() - decision.at).count());
+    told.set_action(std::string(NameOf(decision.action)));
+    told.set_gpu(decision.gpu);
+    told.set_reason(decision.reason);
+  }
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,67 @@
+// SCALING: the manager's autoscaler. Once a second it looks at the functions whose quota_request is left to the manager:
+// it foresees their load, and says for how much of which GPUs' time they own a part (001, section 3.4). The ownership plan
+// (ownership/ownership_plan.hpp) asks it when it has placed everything else, so that both book in one table; what it
+// decides is stored with the functions as any other part of a GPU.
+//
+// What it has observed is not stored: after a restart of the manager the functions own what they did, and forecasts begin
+// anew.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cluster/autoscaling/scaled_functions.hpp"
+#include "cluster/events.hpp"
+#include "cluster/ownership/function_loads.hpp"
+#include "cluster/ownership/scaled_owners.hpp"
+#include "cluster/profiled_runs.hpp"
+
+namespace troupe::cluster {
+
+struct Parts;
+
+class Scaling {
+ public:
+  static constexpr Duration kPeriod = std::chrono::seconds(1);  // between two looks
+  // Demand is foreseen until the look after the next one.
+  static constexpr Duration kAhead = std::chrono::seconds(2);
+  static constexpr Duration kWindow = std::chrono::seconds(1);  // of quotas
+
+  explicit Scaling(Parts& parts) : parts_(parts) {}
+
+  void Hear(const proto::Heartbeat& heartbeat);
+  // There is a function to look at, and the latest look is a period ago.
+  [[nodiscard]] bool Due();
+  // The functions of which a load was told since the latest look.
+  [[nodiscard]] std::vector<FunctionVersion> Asked() const { return loads_.Told(); }
+  // A look.
+  void Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& owners);
+  // How a function is scaled; its decisions, the oldest first.
+  void Show(Ask ask, const proto::FunctionKey& key) const;
+
+ private:
+  // What is observed of a function that was not looked at for so long is forgotten.
+  static constexpr Duration kKept = std::chrono::hours(1);
+  // A function that has a scaler.
+  struct Known {
+    std::string digest{};       // of its model
+    ScaledFunction function{};  // as its scaler knows it
+    Time looked{};
+    bool is_new = true;   // it was not looked at yet
+    double capacity = 0;  // then, requests a second
+  };
+
+  [[nodiscard]] FunctionScaler* ScalerOf(const proto::FunctionRecord& record, const GpuKinds& kinds);
+  void ForgetOthers();
+  void Describe(const FunctionScaler& scaler, const FunctionVersion& version,
+                proto::ScalingStatus& status) const;
+
+  Parts& parts_;
+  FunctionLoads loads_;
+  ScaledFunctions functions_{kWindow};
+  std::map<FunctionVersion, Known> known_;
+  Time looked_{};
+};
+
+}  // namespace troupe::cluster

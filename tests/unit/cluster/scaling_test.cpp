@@ -1,0 +1,405 @@
+// How the manager's autoscaler gives functions parts of GPUs by their load: through commits that fail, lost nodes and its own
+// restart. Each test is a table of events and what the cluster does about them.
+#include "tests/unit/cluster/cluster_fixture.hpp"
+
+namespace troupe::cluster::scaling_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+ClusterSettings Patient(bool dry_run = false, const std::string& policy = "troupe") {
+  ClusterSettings settings;
+  settings.replicas = 2;
+  settings.collect_every = std::chrono::hours(1000);
+  settings.membership.suspect_after = minutes(30);
+  settings.membership.dead_after = minutes(60);
+  settings.scaling = {.policy = policy, .forecast = "last", .dry_run = dry_run};
+  return settings;
+}
+
+class ScaledCluster : public ClusterTest {
+ protected:
+  // Function "f" has a copy on node "n1", which has one GPU; gateway "g1" takes its requests.
+  explicit ScaledCluster(const ClusterSettings& settings = Patient()) : ClusterTest(settings) {
+    Begin();
+    Stored();
+    JoinGateway("g1", 7);
+    Stored();
+    AddNode("n1");
+    Deploy("f", 2);
+    Stored();
+    Adopted();
+    Pulse();
+  }
+  void AddNode(const std::string& name) {
+    JoinNode(name, ++asks_);
+    Stored();
+    Pulse();
+    Adopted();
+    epochs_[name] = ++joined_;
+  }
+  Lines Update(const std::string& setting, std::uint32_t value, bool automatic = false) {
+    AdminAsked asked{.ask = 40};
+    auto& update = *asked.request.mutable_update_function();
+    update.mutable_key()->set_name("f");
+    if (setting == "quota_request") update.mutable_sharing()->set_quota_request(value);
+    if (setting == "quota_limit") update.mutable_sharing()->set_quota_limit(value);
+    if (setting == "sm_partition") update.mutable_sharing()->set_sm_partition(value);
+    if (setting == "max_instances") update.mutable_sharing()->set_max_instances(value);
+    if (automatic) update.mutable_sharing()->add_automatic(setting);
+    update.add_settings(setting);
+    auto lines = On(std::move(asked));
+    Stored();
+    return lines;
+  }
+  void LeaveToManager() { Update("quota_request", 0, true); }
+
+  struct Told {
+    std::uint64_t arrived = 0, waiting = 0, served = 0;
+    Duration gpu_time{};
+  };
+  void Tell(const std::string& member, std::uint64_t epoch, const Told& told) {
+    ++heartbeats_;
+    TellAgain(member, epoch, told);
+  }
+  void TellAgain(const std::string& member, std::uint64_t epoch, const Told& told) {
+    HeartbeatHeard heard{.ask = 1};
+    heard.heartbeat.set_name(member);
+    heard.heartbeat.set_epoch(epoch);
+    heard.heartbeat.set_sequence(heartbeats_);
+    auto& demand = *heard.heartbeat.add_function_demand();
+    demand.mutable_key()->set_name("f");
+    demand.mutable_key()->set_version("1");
+    demand.set_arrived(told.arrived);
+    demand.set_waiting(told.waiting);
+    demand.set_served(told.served);
+    demand.set_gpu_ns(told.gpu_time.count());
+    On(std::move(heard));
+  }
+  // A second with so many requests, each of which has all SMs of a GPU for so long.
+  Lines Second(std::uint64_t requests, Duration run = milliseconds(20)) {
+    Tell("g1", 1, {.arrived = requests});
+    Tell("n1", epochs_["n1"], {.served = requests, .gpu_time = static_cast<Duration::rep>(requests) * run});
+    auto lines = Pulse(seconds(1));
+    Stored();
+    return lines;
+  }
+  void Seconds(int count, std::uint64_t requests, Duration run = milliseconds(20)) {
+    for (int i = 0; i < count; ++i) Second(requests, run);
+  }
+  proto::AdminReply Show() {
+    AdminAsked asked{.ask = 99};
+    asked.request.mutable_show_scaling()->mutable_key()->set_name("f");
+    On(std::move(asked));
+    return reply_;
+  }
+  // "n1/0: 100 % x 30 %", of the SMs and of the time.
+  std::vector<std::string> Owned() {
+    std::vector<std::string> owned;
+    const auto shown = Show();
+    for (const auto& place : shown.scaling().places())
+      owned.push_back(
+          absl::StrCat(place.node(), "/", place.gpu(), ": ", place.sms(), " % x ", place.quota(), " %"));
+    return owned;
+  }
+  std::vector<std::string> Actions() {
+    std::vector<std::string> actions;
+    const auto shown = Show();
+    for (const auto& decision : shown.scaling().decisions()) actions.push_back(decision.action());
+    return actions;
+  }
+
+  std::map<std::string, std::uint64_t> epochs_;
+
+ private:
+  std::uint64_t joined_ = 1;
+  Ask asks_ = 1;
+  std::uint64_t heartbeats_ = 0;
+};
+
+TEST_F(ScaledCluster, AFunctionThatDoesNotLeaveItToTheManagerIsNotScaled) {
+  EXPECT_EQ(Show().code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(reply_.message(), HasSubstr("troupe function update f --quota-request auto"));
+  Seconds(3, 40);
+  LeaveToManager();
+  EXPECT_EQ(Show().code(), 0);
+  EXPECT_THAT(Owned(), IsEmpty()) << "what was told before does not count";
+}
+
+TEST_F(ScaledCluster, TimeOfAGpuFollowsTheLoadUpAtOnceAndDownAfterAWhile) {
+  LeaveToManager();
+  Second(0);
+  EXPECT_THAT(Second(14), Contains("store f/1 revision"));
+  // Nothing is known of its runs: 50/s on a whole GPU are assumed, and 14/s at 70 % of that take 40 % of it.
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+  EXPECT_THAT(Show().scaling().basis(), HasSubstr("observed"));
+  Second(28);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 80 %"));
+  EXPECT_THAT(Actions(), ElementsAre("add", "resize"));
+  Seconds(14, 7);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 80 %")) << "less is needed for a while only";
+  Seconds(3, 7);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 20 %"));
+}
+
+TEST_F(ScaledCluster, WhatIsObservedCorrectsWhatIsAssumed) {
+  LeaveToManager();
+  Second(0);
+  // Runs take 2 ms, so that a GPU serves ten times as many as was assumed.
+  Seconds(60, 100, milliseconds(2));
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 30 %"));
+  EXPECT_NEAR(Show().scaling().capacity(), 150, 15);
+  EXPECT_NEAR(Show().scaling().busy(), 0.67, 0.05);
+}
+
+TEST_F(ScaledCluster, AProfileThatIsTenTimesTooFastIsCorrectedWithinAMinute) {
+  AdminAsked asked{.ask = 70};
+  asked.request.mutable_import_profile()->mutable_key()->set_name("f");
+  auto& profile = *asked.request.mutable_import_profile()->mutable_profile();
+  profile.set_model_digest(FunctionOf("f").model_digest());
+  profile.set_gpu_kind("virtual");
+  auto& row = *profile.add_rows();
+  row.set_sm_partition(100);
+  row.set_quota_limit(100);
+  row.set_batch(1);
+  row.set_throughput(500);
+  row.set_run_ns(Duration(milliseconds(2)).count());
+  On(std::move(asked));
+  Stored();
+  LeaveToManager();
+  Second(0);
+  Second(28);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 10 %"));
+  EXPECT_EQ(Show().scaling().basis(), "by its profile");
+  // Runs take 20 ms.
+  Seconds(60, 28);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 80 %"));
+  EXPECT_THAT(Show().scaling().basis(), HasSubstr("by its profile, of which 10 % is observed"));
+}
+
+TEST_F(ScaledCluster, InstancesHaveTheFunctionsPartOfTheSmsAndStayWithinItsLimits) {
+  Update("sm_partition", 50);
+  LeaveToManager();
+  Second(0);
+  Seconds(2, 35);
+  // 50/s are wanted, and half of the SMs serve 25/s.
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 100 %", "n1/0: 50 % x 100 %"));
+  Update("max_instances", 1);
+  Update("quota_limit", 60);
+  Second(35);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 60 %"));
+  Update("sm_partition", 25);
+  Second(35);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 25 % x 60 %"));
+}
+
+TEST_F(ScaledCluster, ANewNodeWithACopyTakesWhatTheOthersHaveNoRoomFor) {
+  LeaveToManager();
+  Second(0);
+  Second(70);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 100 %"));
+  EXPECT_THAT(Actions(), Contains("no-room"));
+  AddNode("n2");
+  Second(70);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 100 %", "n2/0: 100 % x 100 %"));
+  On(MemberLost{"n2"});
+  Pulse(milliseconds(50));
+  Stored();
+  Second(70);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 100 %")) << "its node is gone";
+}
+
+TEST_F(ScaledCluster, WithoutRequestsForLongItIsBoundLateAndTheNextRequestNeedsNoDecision) {
+  LeaveToManager();
+  Second(0);
+  Second(14);
+  EXPECT_THAT(Owned(), SizeIs(1));
+  Seconds(590, 0);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 10 %")) << "the smallest part";
+  Seconds(15, 0);
+  EXPECT_THAT(Owned(), IsEmpty());
+  EXPECT_THAT(Actions(), Contains("bind-late"));
+  Seconds(60, 0);
+  EXPECT_THAT(Owned(), IsEmpty());
+  Second(14);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+}
+
+TEST_F(ScaledCluster, RequestsThatWaitAtTheGatewayAreCaughtUpWith) {
+  LeaveToManager();
+  Second(0);
+  Tell("g1", 1, {.arrived = 7, .waiting = 13});
+  Pulse(seconds(1));
+  Stored();
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 60 %"));
+  EXPECT_EQ(Show().scaling().waiting(), 13u);
+}
+
+TEST_F(ScaledCluster, WhatCouldNotBeStoredIsDecidedAgain) {
+  LeaveToManager();
+  Second(0);
+  Tell("g1", 1, {.arrived = 14});
+  Pulse(seconds(1));
+  Stored(absl::ResourceExhaustedError("the disk is full"));
+  EXPECT_THAT(Owned(), IsEmpty());
+  EXPECT_THAT(Pulse(milliseconds(50)), Not(Contains(HasSubstr("store"))))
+      << "the store is left alone for a second";
+  Second(14);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+}
+
+TEST_F(ScaledCluster, ADeclaredRequestTakesThePlaceOfTheDecisionsAndBack) {
+  LeaveToManager();
+  Second(0);
+  Second(28);
+  Update("quota_request", 20);
+  Pulse();
+  Stored();
+  EXPECT_EQ(Show().code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  LeaveToManager();
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 20 %"))
+      << "what it owns stays until its load says otherwise";
+  Update("quota_request", 0);
+  Pulse();
+  Stored();
+  LeaveToManager();
+  EXPECT_THAT(Owned(), IsEmpty());
+}
+
+// Two instances of half of the SMs: what it owned stays until its load was too small for a while.
+TEST_F(ScaledCluster, AfterAManagersRestartItOwnsWhatItDidAndFollowsItsLoadAgain) {
+  CatalogueRecords records;
+  records.cluster = "c";
+  auto function = FunctionOf("f");
+  function.mutable_key()->set_version("1");
+  function.mutable_sharing()->set_sm_partition(50);
+  function.mutable_sharing()->add_automatic("quota_request");
+  function.mutable_sharing()->set_quota_request(90);
+  for (const std::uint32_t bottom : {0, 50}) {
+    auto& place = *function.add_places();
+    place.set_node("n1");
+    place.set_bottom(bottom);
+    place.set_quota(90);
+    place.set_sms(50);
+  }
+  records.functions.push_back(function);
+  Begin(std::move(records));
+  Stored();
+  JoinGateway("g1", 7);
+  Stored();
+  Pulse();
+  const std::vector<std::string> owned = {"n1/0: 50 % x 90 %", "n1/0: 50 % x 90 %"};
+  EXPECT_EQ(Owned(), owned) << "its node has not come back yet";
+  JoinNode("n1", 5);
+  Stored();
+  Adopted();
+  epochs_["n1"] = 2;
+  // 31/s at 70 % need 44/s, and half of the SMs serve 25/s.
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(Second(31), Not(Contains(HasSubstr("store f/1")))) << i;
+  EXPECT_EQ(Owned(), owned);
+  // No request comes any more.
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Second(0), Not(Contains(HasSubstr("store f/1")))) << i;
+  EXPECT_EQ(Owned(), owned);
+  Seconds(10, 0);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 10 %"));
+}
+
+TEST_F(ScaledCluster, ALimitBelowWhatItHasNowIsNoContradiction) {
+  LeaveToManager();
+  Second(0);
+  Second(35);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 100 %"));
+  Update("max_instances", 1);
+  Update("quota_limit", 60);
+  EXPECT_EQ(reply_.code(), 0) << reply_.message();
+  Second(35);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 60 %"));
+}
+
+TEST_F(ScaledCluster, AnotherModelUnderItsNameBeginsAnew) {
+  LeaveToManager();
+  Second(0);
+  Seconds(30, 100, milliseconds(2));
+  EXPECT_GT(Show().scaling().capacity(), 100);
+  RemoveFunction("f", 50);
+  Stored();
+  EXPECT_EQ(Show().code(), static_cast<int>(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ScaledCluster, AFunctionThatRequestsTimeInNumbersTakesItsPlace) {
+  LeaveToManager();
+  Second(0);
+  Second(35);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 100 %"));
+  AdminAsked asked{.ask = 60};
+  auto& deploy = *asked.request.mutable_deploy();
+  deploy.set_name("g");
+  deploy.set_onnx_digest("onnx");
+  deploy.mutable_sharing()->set_quota_request(70);
+  On(std::move(asked));
+  On(ModelImported{60, FunctionOf("g")});
+  Stored();
+  Adopted();
+  Pulse();
+  Stored();
+  EXPECT_THAT(Owned(), IsEmpty()) << "all of the GPU's time was its own, and now it is not";
+  Second(35);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 30 %"));
+}
+
+TEST_F(ScaledCluster, AHeartbeatThatIsHeardTwiceCountsOnce) {
+  LeaveToManager();
+  Second(0);
+  Tell("g1", 1, {.arrived = 14});
+  TellAgain("g1", 1, {.arrived = 14});
+  Pulse(seconds(1));
+  Stored();
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+}
+
+class DryRun : public ScaledCluster {
+ protected:
+  DryRun() : ScaledCluster(Patient(true)) {}
+};
+
+TEST_F(DryRun, NothingIsStoredAndTheAdviceCanBeRead) {
+  LeaveToManager();
+  Second(0);
+  EXPECT_THAT(Second(14), Not(Contains(HasSubstr("store"))));
+  EXPECT_TRUE(Show().scaling().dry_run());
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+  Second(28);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 80 %"));
+  EXPECT_THAT(Actions(), ElementsAre("add", "resize"));
+  Update("quota_request", 30);
+  EXPECT_THAT(Pulse(), Contains("store f/1 revision")) << "what is declared is owned";
+}
+
+class FastScaler : public ScaledCluster {
+ protected:
+  FastScaler() : ScaledCluster(Patient(false, "fast-scaler")) {}
+};
+
+TEST_F(FastScaler, ItsRuleAddsInstancesAndChangesNone) {
+  Update("sm_partition", 50);
+  LeaveToManager();
+  Second(0);
+  Second(7);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 40 %"));
+  Second(14);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 40 %", "n1/0: 50 % x 40 %"));
+  EXPECT_THAT(Actions(), ElementsAre("add", "add"));
+}
+
+}  // namespace
+}  // namespace troupe::cluster::scaling_test
