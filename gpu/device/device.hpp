@@ -230,6 +230,13 @@ class Device {
   }
   virtual void Unmap(const DeviceRange& /*mapped*/) {}
 
+  // Whether the first bytes of an allocated range are these, as the host has them. Blocks, so it is called on a
+  // thread of the caller's; takes no link. Unimplemented: what lies in this device's memory ends with its
+  // process, so that there is nothing to compare.
+  virtual absl::StatusOr<bool> Holds(const DeviceRange& /*range*/, std::span<const std::byte> /*bytes*/) {
+    return absl::UnimplementedError("this device's memory ends with its worker");
+  }
+
   // Memory for the workers of this host's other GPUs to copy from, and theirs. Share: a range that is
   // allocated, or mapped. OpenPeer: `gpu` is the other one's index in its node, and with it the link that
   // copies take; OutOfRange for what lies outside of the memory, NotFound without a link between the two.

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -93,7 +94,7 @@ class VirtualDevice final : public Device {
   VirtualDevice(VirtualDeviceOptions options, transport::MemoryFile memory)
       : options_(std::move(options)),
         memory_(std::make_shared<const transport::MemoryFile>(std::move(memory))),
-        ranges_(options_.name, {memory_->data(), memory_->size()}),
+        ranges_(options_.name, {memory_->data(), memory_->size() - options_.reserved}),
         info_{options_.name,
               options_.pack_target,
               ranges_.use().total,
@@ -175,6 +176,16 @@ class VirtualDevice final : public Device {
     return mappings_.Map(address, pieces);
   }
   void Unmap(const DeviceRange& mapped) override { mappings_.Unmap(mapped); }
+
+  absl::StatusOr<bool> Holds(const DeviceRange& range, std::span<const std::byte> bytes) override {
+    TROUPE_CHECK(bytes.size() <= range.size.count(), "a range was compared with more bytes than it has");
+    std::size_t at = 0;
+    for (const DeviceRange& piece : mappings_.Behind(range.Part(Bytes(0), Bytes(bytes.size())))) {
+      if (std::memcmp(piece.address, bytes.data() + at, piece.size.count()) != 0) return false;
+      at += piece.size.count();
+    }
+    return true;
+  }
 
   absl::StatusOr<SharedRange> Share(const DeviceRange& shared) override {
     SharedRange range;
@@ -269,6 +280,11 @@ absl::StatusOr<std::unique_ptr<Device>> MakeVirtualDevice(VirtualDeviceOptions o
                                                           transport::MemoryFile memory,
                                                           std::shared_ptr<transport::LinkBuckets> links) {
   TROUPE_CHECK(options.timed || options.builder, "a virtual GPU needs a profile or a plan builder");
+  if (options.reserved >= memory.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the memory of ", options.name, " has ", FormatBytes(memory.size()), ", of which ",
+                     FormatBytes(options.reserved), " are to be the record of its weights: nothing is left"));
+  }
   auto device = std::make_unique<VirtualDevice>(std::move(options), std::move(memory));
   TROUPE_RETURN_IF_ERROR(device->ReadLink(links));
   TROUPE_RETURN_IF_ERROR(device->UseLinks(std::move(links)));

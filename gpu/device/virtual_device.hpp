@@ -32,6 +32,7 @@ struct VirtualDeviceOptions {
   int threads = 1;              // of each launch
   std::size_t concurrency = 1;  // launches at a time
   std::uint32_t sms = 132;      // of which timed launches can have a share; an H100 has as many
+  Bytes reserved;               // the end of the memory file, which is not the device's
 };
 
 // One thread per copy engine, and one for each launch that computes at a time. Launches of timed plans share

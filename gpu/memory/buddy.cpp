@@ -28,6 +28,35 @@ std::optional<std::uint32_t> Buddy::Allocate(std::uint32_t units) {
   return offset;
 }
 
+std::optional<std::pair<std::uint32_t, std::uint32_t>> Buddy::FreeChunkOf(std::uint32_t unit) const {
+  for (std::uint32_t order = 0; order < kOrders; ++order) {
+    const std::uint32_t begin = unit >> order << order;
+    if (chunks_[order].contains(begin)) return std::pair(begin, order);
+  }
+  return std::nullopt;
+}
+
+bool Buddy::AllocateAt(std::uint32_t offset, std::uint32_t units) {
+  if (units == 0 || units > units_ || offset > units_ - units) return false;
+  const std::uint32_t end = offset + units;
+  for (std::uint32_t at = offset; at < end;) {
+    const auto chunk = FreeChunkOf(at);
+    if (!chunk) return false;
+    at = chunk->first + (1u << chunk->second);
+  }
+  for (std::uint32_t at = offset; at < end;) {
+    const auto [begin, order] = *FreeChunkOf(at);
+    const std::uint32_t behind = begin + (1u << order);
+    chunks_[order].erase(begin);
+    if (chunks_[order].empty()) orders_ &= ~(1u << order);
+    free_ -= 1u << order;
+    if (begin < offset) PutRange(begin, offset - begin);
+    if (behind > end) PutRange(end, behind - end);
+    at = behind;
+  }
+  return true;
+}
+
 void Buddy::Free(std::uint32_t offset, std::uint32_t units) {
   TROUPE_CHECK(units <= units_ && offset <= units_ - units, "a chunk outside of its partition was freed");
   PutRange(offset, units);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace troupe::gpu {
 
@@ -16,6 +17,8 @@ class Buddy {
   explicit Buddy(std::uint32_t units);
   // The lowest chunk of the smallest order that fits; nothing when none does.
   [[nodiscard]] std::optional<std::uint32_t> Allocate(std::uint32_t units);
+  // Takes exactly these units; false, and nothing has changed, when one of them is not free.
+  [[nodiscard]] bool AllocateAt(std::uint32_t offset, std::uint32_t units);
   // Exactly what was allocated.
   void Free(std::uint32_t offset, std::uint32_t units);
   [[nodiscard]] std::uint32_t free() const { return free_; }
@@ -25,6 +28,8 @@ class Buddy {
 
  private:
   static constexpr std::uint32_t kOrders = 24;
+  // The begin and the order of the free chunk that has this unit.
+  [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> FreeChunkOf(std::uint32_t unit) const;
   void Put(std::uint32_t offset, std::uint32_t order);
   void PutRange(std::uint32_t offset, std::uint32_t units);
 

@@ -98,6 +98,14 @@ absl::StatusOr<DeviceRange> DeviceMemory::Allocate(const MemoryUser& user, Bytes
   return DeviceRange{place, size};
 }
 
+std::optional<DeviceRange> DeviceMemory::AllocateAt(const MemoryUser& user, std::uint64_t offset,
+                                                    Bytes size) {
+  if (!Keeps() || !space_->AllocateAt(user, offset, size)) return std::nullopt;
+  std::byte* const place = quota_.address + offset;
+  Enter(place, user, *space_->Occupied(offset));
+  return DeviceRange{place, size};
+}
+
 void DeviceMemory::Enter(const std::byte* address, const MemoryUser& user, Bytes occupied) {
   ++changes_;
   entries_.emplace(address, Entry{user.kind, std::string(user.digest), occupied});

@@ -57,6 +57,14 @@ class DeviceMemory {
   // `address`: where mapped weights go, unless others are there; 0: anywhere.
   [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(const MemoryUser& user, Bytes size,
                                                      std::uint64_t address = 0);
+  // WEIGHTS THAT AN EARLIER WORKER LEFT in this memory: takes the range that they lie in, OffsetOf its begin
+  // then. Nothing when a part of it is not free, or Keeps() is false. What lies there is not touched.
+  [[nodiscard]] std::optional<DeviceRange> AllocateAt(const MemoryUser& user, std::uint64_t offset,
+                                                      Bytes size);
+  // Whether weights lie in one range each, at a place that a later worker can take over.
+  [[nodiscard]] bool Keeps() const { return partitions_ != nullptr && !maps_; }
+  // From the begin of the quota.
+  [[nodiscard]] std::uint64_t OffsetOf(const std::byte* address) const;
   // A range that was not allocated, or freed before, is a bug. No operation uses it any more.
   void Free(const DeviceRange& range);
   // The range keeps its first `size` bytes; policies without partitions keep all of it until it is freed.
@@ -106,7 +114,6 @@ class DeviceMemory {
   void GiveBack(const std::vector<DeviceRange>& blocks);
   void Enter(const std::byte* address, const MemoryUser& user, Bytes occupied);
   [[nodiscard]] Move Entered(std::uint64_t from, std::uint64_t to, Bytes size);
-  [[nodiscard]] std::uint64_t OffsetOf(const std::byte* address) const;
 
   Device& device_;
   const std::string policy_;

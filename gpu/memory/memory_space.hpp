@@ -25,6 +25,9 @@ class MemorySpace {
   virtual ~MemorySpace() = default;
   // Nothing when no free range is long enough. Zero bytes take a unit.
   [[nodiscard]] virtual std::optional<std::uint64_t> Allocate(const MemoryUser& user, Bytes size) = 0;
+  // Takes the range that begins at `offset`, as Allocate might have given it; false when a part of it is not
+  // free or no range can begin there. Spaces that choose the place themselves always refuse.
+  [[nodiscard]] virtual bool AllocateAt(const MemoryUser&, std::uint64_t /*offset*/, Bytes) { return false; }
   // False when no allocated range begins at `offset`.
   [[nodiscard]] virtual bool Free(std::uint64_t offset) = 0;
   // The range that begins at `offset` keeps its first `size` bytes, fewer than it has: what it occupies now.

@@ -43,13 +43,18 @@ std::uint64_t PartitionSpace::Record(std::uint64_t offset, const Range& range) {
   return offset;
 }
 
-std::optional<std::uint64_t> PartitionSpace::Allocate(const MemoryUser& user, Bytes size) {
-  if (size > sizes_.block * blocks_) return std::nullopt;  // also keeps what follows from overflowing
+PartitionSpace::Range PartitionSpace::RangeFor(const MemoryUser& user, Bytes size) {
   Range range;
   range.size = size;
   // A function's state lies beside the weights of its model, and leaves with them.
   range.kind = user.kind == Kind::kState ? Kind::kWeights : user.kind;
   range.owner = static_cast<std::uint32_t>(std::hash<std::string_view>()(user.digest));
+  return range;
+}
+
+std::optional<std::uint64_t> PartitionSpace::Allocate(const MemoryUser& user, Bytes size) {
+  if (size > sizes_.block * blocks_) return std::nullopt;  // also keeps what follows from overflowing
+  const Range range = RangeFor(user, size);
   const bool blocks_first = FitsBlocksWell(size);
   std::optional<std::uint64_t> offset = blocks_first ? AllocateBlocks(range) : AllocateBuddy(range);
   if (!offset) offset = blocks_first ? AllocateBuddy(range) : AllocateBlocks(range);
@@ -131,6 +136,49 @@ std::optional<std::uint64_t> PartitionSpace::AllocateBlocks(Range range) {
   return Record(*first * sizes_.block.count(), range);
 }
 
+// The offset does not say whether the range was of blocks; what Allocate tries first is tried first here, too.
+bool PartitionSpace::AllocateAt(const MemoryUser& user, std::uint64_t offset, Bytes size) {
+  const Bytes total = sizes_.block * blocks_;
+  if (offset > total.count() || size.count() > total.count() - offset) return false;
+  const Range range = RangeFor(user, size);
+  if (FitsBlocksWell(size)) return BlocksAt(offset, range) || BuddyAt(offset, range);
+  return BuddyAt(offset, range) || BlocksAt(offset, range);
+}
+
+bool PartitionSpace::BlocksAt(std::uint64_t offset, Range range) {
+  const std::uint64_t block = sizes_.block.count();
+  range.occupied = AlignUp(std::max(range.size, Bytes(1)), sizes_.block);
+  range.length = range.occupied.count() / block;
+  const BlockRun wanted{offset / block, range.length};
+  if (offset % block != 0 || wanted.first + wanted.count > blocks_) return false;
+  bool free = false;
+  ForEachRun(free_blocks_, [&](const BlockRun& run) {
+    free |= run.first <= wanted.first && wanted.first + wanted.count <= run.first + run.count;
+  });
+  if (!free) return false;
+  MarkBlocks(wanted.first, range, true);
+  Record(offset, range);
+  return true;
+}
+
+bool PartitionSpace::BuddyAt(std::uint64_t offset, Range range) {
+  const std::size_t place = offset / sizes_.partition.count();
+  const std::uint64_t inside = offset % sizes_.partition.count();
+  range.in_buddy = true;
+  range.occupied = AlignUp(std::max(range.size, Bytes(1)), kUnit);
+  range.length = range.occupied.count() / kUnit.count();
+  const bool fits = place < partitions() && range.occupied.count() <= BytesOf(place) &&
+                    inside <= BytesOf(place) - range.occupied.count();
+  if (!fits || offset % kUnit.count() != 0 || (chunks_[place] == nullptr && !IsFree(place))) return false;
+  const auto first = static_cast<std::uint32_t>(inside / kUnit.count());
+  const auto length = static_cast<std::uint32_t>(range.length);
+  // A partition that was free has every unit free, so only one that is open already can refuse.
+  if (!OpenBuddy(place, range).AllocateAt(first, length)) return false;
+  Show(place);
+  Record(offset, range);
+  return true;
+}
+
 // The fullest that has room, one of the same model before others.
 std::optional<std::size_t> PartitionSpace::FindBuddy(const Range& range, Kind kind) const {
   const BuddyPlace* best = nullptr;
@@ -174,7 +222,7 @@ std::optional<std::uint64_t> PartitionSpace::AllocateBuddy(Range range) {
   return AllocateIn(*place, range);
 }
 
-std::uint64_t PartitionSpace::AllocateIn(std::size_t place, const Range& range) {
+Buddy& PartitionSpace::OpenBuddy(std::size_t place, const Range& range) {
   std::unique_ptr<Buddy>& chunks = chunks_[place];
   if (chunks == nullptr) {
     chunks = std::make_unique<Buddy>(static_cast<std::uint32_t>(BytesOf(place) / kUnit.count()));
@@ -183,7 +231,11 @@ std::uint64_t PartitionSpace::AllocateIn(std::size_t place, const Range& range) 
     buddies_.insert(PlaceOf(place), BuddyPlace{place, 0, 0, tenants_[place]});
   }
   tenants_[place].owner = range.owner;
-  const auto chunk = chunks->Allocate(static_cast<std::uint32_t>(range.length));
+  return *chunks;
+}
+
+std::uint64_t PartitionSpace::AllocateIn(std::size_t place, const Range& range) {
+  const auto chunk = OpenBuddy(place, range).Allocate(static_cast<std::uint32_t>(range.length));
   TROUPE_CHECK(chunk.has_value(), "a partition that had room has none");
   Show(place);
   return Record(place * sizes_.partition.count() + *chunk * kUnit.count(), range);

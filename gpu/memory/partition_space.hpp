@@ -37,6 +37,7 @@ class PartitionSpace final : public MemorySpace {
   ~PartitionSpace() override;
 
   [[nodiscard]] std::optional<std::uint64_t> Allocate(const MemoryUser& user, Bytes size) override;
+  [[nodiscard]] bool AllocateAt(const MemoryUser& user, std::uint64_t offset, Bytes size) override;
   [[nodiscard]] bool Free(std::uint64_t offset) override;
   [[nodiscard]] std::optional<Bytes> Trim(std::uint64_t offset, Bytes size) override;
   [[nodiscard]] std::optional<Bytes> Occupied(std::uint64_t offset) const override;
@@ -108,6 +109,10 @@ class PartitionSpace final : public MemorySpace {
   [[nodiscard]] std::optional<std::size_t> FindFree(Bytes size) const;
   std::optional<std::uint64_t> AllocateBuddy(Range range);
   std::uint64_t AllocateIn(std::size_t place, const Range& range);
+  [[nodiscard]] static Range RangeFor(const MemoryUser& user, Bytes size);
+  [[nodiscard]] bool BlocksAt(std::uint64_t offset, Range range);
+  [[nodiscard]] bool BuddyAt(std::uint64_t offset, Range range);
+  Buddy& OpenBuddy(std::size_t place, const Range& range);
   [[nodiscard]] std::vector<BuddyPlace>::iterator PlaceOf(std::size_t partition);
   void Show(std::size_t partition);
   [[nodiscard]] bool FitsBlocksWell(Bytes size) const;

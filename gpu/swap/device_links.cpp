@@ -17,6 +17,7 @@ T Known(absl::StatusOr<T> found) {
 
 LinkCurve CurveOf(Device& device, const SwapOptions& options) {
   if (options.group > Bytes(0)) return {{}, options.group};
+  if (options.known.elbow > Bytes(0)) return options.known;
   return ProbeLink(device, DeviceLinks::kProbeBudget);
 }
 

@@ -24,6 +24,7 @@ struct SwapOptions {
   Bytes group;           // zero: probed
   Bytes block = MiB(2);  // of link sharing
   std::uint32_t batch = 6;
+  LinkCurve known{};  // what an earlier worker measured of this link; an elbow of zero: nothing
 };
 
 // Owned by the worker for as long as its device; the names have been checked. Made on the main loop's thread

@@ -162,7 +162,9 @@ absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
     TROUPE_ASSIGN_OR_RETURN(
         auto memory,
         transport::MemoryFile::Open(std::move(parts.memory), transport::MemoryFile::Access::kReadWrite));
-    return MakeVirtualDevice(options, std::move(memory), std::move(parts.links));
+    VirtualDeviceOptions made = options;
+    made.reserved = parts.record;
+    return MakeVirtualDevice(made, std::move(memory), std::move(parts.links));
   });
 }
 

@@ -29,11 +29,13 @@ void ModelTable::Loaded(const std::string& digest) {
   TROUPE_CHECK(model.loading, "a model that was loaded was not loading");
   model.loading = false;
   --loading_;
+  Tell(digest, model.weights);
 }
 
 std::optional<DeviceRange> ModelTable::LoadFailed(const std::string& digest) {
   const Model model = At(digest);
   TROUPE_CHECK(model.loading, "a model whose loading failed was not loading");
+  Tell(digest, std::nullopt);
   models_.erase(digest);
   --loading_;
   if (model.users == 0) return model.weights;
@@ -76,6 +78,7 @@ absl::Status ModelTable::MayEvict(const std::string& digest) const {
 absl::StatusOr<DeviceRange> ModelTable::Evict(const std::string& digest) {
   TROUPE_RETURN_IF_ERROR(MayEvict(digest));
   const DeviceRange weights = At(digest).weights;
+  Tell(digest, std::nullopt);
   models_.erase(digest);
   return weights;
 }
@@ -95,6 +98,7 @@ bool ModelTable::Move(const Place& place, DeviceRange to) {
   if (found->second.loading || found->second.users > 0) return false;
   found->second.weights = to;
   found->second.load = ++loads_;  // a copy from its old place has come too late
+  Tell(place.digest, to);
   return true;
 }
 

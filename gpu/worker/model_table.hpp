@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +26,11 @@ class ModelTable {
  public:
   enum class State { kAbsent, kLoading, kResident, kRunning };
   [[nodiscard]] State StateOf(const std::string& digest) const;
+
+  // Told when the weights of a model are whole at a place, and (nothing) before they may not be any more: where
+  // they are then may be written to as soon as this returns.
+  using Watcher = std::function<void(const std::string& digest, const std::optional<DeviceRange>& whole)>;
+  void Watch(Watcher watcher) { watcher_ = std::move(watcher); }
 
   // From absent only: asking otherwise is a bug.
   void BeginLoading(const std::string& digest, DeviceRange weights);
@@ -70,6 +77,10 @@ class ModelTable {
     std::size_t users = 0;
   };
   Model& At(const std::string& digest);
+  void Tell(const std::string& digest, const std::optional<DeviceRange>& whole) const {
+    if (watcher_) watcher_(digest, whole);
+  }
+  Watcher watcher_;
   std::map<std::string, Model> models_;
   std::map<std::uint64_t, Model> failed_;  // by load: what runs still hold
   std::uint64_t loads_ = 0;

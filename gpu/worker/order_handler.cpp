@@ -61,6 +61,12 @@ void DescribeMemory(const DeviceMemory& memory, proto::WorkerDescription& descri
   description.set_fragmentation(memory.fragmentation());
 }
 
+void AddResident(const std::string& digest, Bytes size, proto::WorkerDescription& description) {
+  proto::ResidentModel& resident = *description.add_resident();
+  resident.set_digest(digest);
+  resident.set_bytes(size.count());
+}
+
 proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
   proto::WorkerOutcome outcome;
   proto::PreparedOutcome& prepared = *outcome.mutable_prepared();
@@ -77,7 +83,7 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
       options_(std::move(options)),
       device_(std::move(device), options_.swap, options_.memory, options_.sharing, options_.gate),
       residency_(device_.memory, queue, device_.links, options_.limits,
-                 {options_.meetings, Bytes(), options_.refusals}),
+                 {options_.meetings, Bytes(), options_.refusals}, options_.weights),
       states_(device_.memory, queue, device_.links, residency_, options_.limits),
       preparer_(*device_.device, queue, lanes, options_.limits),
       runner_(device_, queue, lanes, options_.limits, residency_, preparer_),
@@ -290,11 +296,10 @@ void OrderHandler::FinishShutdown() {
 proto::WorkerDescription OrderHandler::Describe() const {
   proto::WorkerDescription description;
   description.set_device(device_.device->info().name);
-  for (const auto& [digest, size] : residency_.table().Resident()) {
-    proto::ResidentModel& resident = *description.add_resident();
-    resident.set_digest(digest);
-    resident.set_bytes(size.count());
-  }
+  for (const auto& [digest, size] : residency_.table().Resident()) AddResident(digest, size, description);
+  for (const auto& [digest, size] : residency_.kept().All()) AddResident(digest, size, description);
+  *description.mutable_kept() = residency_.kept().report();
+  if (options_.weights != nullptr) description.set_weight_record(WeightRecord::Size().count());
   for (proto::PlanKey& key : preparer_.cache().Keys()) *description.add_prepared() = std::move(key);
   description.set_pid(getpid());
   description.set_runs(runner_.runs_done());

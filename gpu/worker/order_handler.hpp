@@ -18,6 +18,7 @@
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/state_handler.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/weight_record.hpp"
 #include "gpu/worker/worker_device.hpp"
 #include "gpu/worker/worker_meter.hpp"
 
@@ -39,6 +40,7 @@ class OrderHandler {
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at that socket; null: not shown
     WorkerMeter meter{};
+    std::shared_ptr<WeightRecord> weights{};  // in this device's memory; null: they end with this worker
   };
   // Probes the device's link, unless the size of groups is given: takes up to DeviceLinks::kProbeBudget.
   OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options);
@@ -59,7 +61,7 @@ class OrderHandler {
   // It has, or has had, models or plans.
   [[nodiscard]] bool used() const {
     return runner_.runs_done() > 0 || residency_.swapped().models > 0 || preparer_.cache().size() > 0 ||
-           !idle();
+           residency_.kept().size() > 0 || !idle();
   }
   // Whom this worker serves, for its description.
   void Serve(const std::string& key) { isolation_key_ = key; }
@@ -67,6 +69,8 @@ class OrderHandler {
   void FinishShutdown();
 
   [[nodiscard]] proto::WorkerDescription Describe() const;
+  // A daemon has the description.
+  void Described() { residency_.kept().Reported(); }
   [[nodiscard]] Device& device() { return *device_.device; }
   [[nodiscard]] DeviceLinks& links() { return device_.links; }
 

@@ -1,6 +1,7 @@
 #include "gpu/worker/residency.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,20 +20,26 @@ proto::WorkerOutcome NoFitOutcome(const DeviceMemory& memory) {
 }
 
 Residency::Residency(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, const WorkerLimits& limits,
-                     BroadcastHandler::Setup broadcasts)
+                     BroadcastHandler::Setup broadcasts, std::shared_ptr<WeightRecord> record)
     : memory_(memory),
       queue_(queue),
       links_(links),
       limits_(limits),
       room_(memory, table_),
       states_(memory),
-      peers_(memory.device()),
-      broadcasts_(memory.device(),
-                  {std::move(broadcasts.socket), links.curve().elbow, std::move(broadcasts.refusals)},
-                  limits) {}
+      sources_{
+          KeptWeights(memory, std::move(record)), WeightChecks(memory.device()), PeerClient(memory.device()),
+          BroadcastHandler(
+              memory.device(),
+              {std::move(broadcasts.socket), links.curve().elbow, std::move(broadcasts.refusals)}, limits)} {
+  table_.Watch([this](const std::string& digest, const std::optional<DeviceRange>& whole) {
+    sources_.kept.Note(digest, whole);
+  });
+}
 
 // What still comes in calls back.
 Residency::~Residency() {
+  sources_.checks.Close();
   links_.Close();
 }
 
@@ -54,10 +61,15 @@ void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Repl
     case ModelTable::State::kAbsent:
       break;
   }
+  if (Loading* const claimed = BeginClaim(host, reply.sequence(), deadline)) {
+    claimed->replies.push_back(std::move(reply));
+    if (sends) Broadcast(host.digest, *part);
+    return;
+  }
   proto::WorkerOutcome no_fit;
   const absl::StatusOr<DeviceRange> range = BeginLoad(host, source.has_value(), address, no_fit);
   if (!range.ok()) {
-    if (sends) broadcasts_.Refuse(*part, range.status());
+    if (sends) sources_.broadcasts.Refuse(*part, range.status());
     return reply.Fail(range.status(), no_fit);
   }
   Loading& loading = loading_.at(host.digest);
@@ -87,10 +99,64 @@ absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool who
   absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size, address);
   if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size, address);
   if (absl::IsResourceExhausted(range.status())) no_fit = NoFitOutcome(memory_);
-  if (!range.ok()) return range;
-  table_.BeginLoading(host.digest, *range);
-  loading_[host.digest].load = std::make_shared<ModelLoad>(links_.GroupsOf(size, &model), whole);
+  if (range.ok()) EnterLoad(host, *range, model, whole);
   return range;
+}
+
+Residency::Loading& Residency::EnterLoad(const HostModel& host, DeviceRange range, const proto::Model& model,
+                                         bool whole) {
+  table_.BeginLoading(host.digest, range);
+  Loading& loading = loading_[host.digest];
+  loading.load = std::make_shared<ModelLoad>(links_.GroupsOf(range.size, &model), whole);
+  return loading;
+}
+
+void Residency::Claim(const HostModel& host, std::optional<Time> deadline) {
+  (void)BeginClaim(host, 0, deadline);
+}
+
+// What is kept takes no room and no link: the bound of models on their way is not for it.
+Residency::Loading* Residency::BeginClaim(const HostModel& host, std::uint64_t order,
+                                          std::optional<Time> deadline) {
+  if (!sources_.kept.Has(host.digest)) return nullptr;
+  proto::Model model;
+  if (links_.needs_model()) {
+    absl::StatusOr<proto::Model> read = ReadModel(host, memory_.device().info().pack_target);
+    if (!read.ok()) return nullptr;  // the order fails as it does for any model
+    model = *std::move(read);
+  }
+  const auto range = sources_.kept.Take(host.digest, Bytes(host.weights.size()));
+  if (!range) return nullptr;
+  Loading& loading = EnterLoad(host, *range, model, false);
+  loading.kept = true;
+  loading.deadline = deadline;
+  WeightCheck check;
+  check.host = host;
+  check.weights = *range;
+  check.load = loading.load;
+  check.deadline = deadline.value_or(Time::max());
+  check.first_group = [this] { FirstGroupThere(); };
+  check.done = [this, host, range = *range, order](const absl::Status& status) {
+    queue_.Post([this, host, range, order, status] { Checked(host, range, order, status); });
+  };
+  sources_.checks.Begin(std::move(check));
+  return &loading;
+}
+
+// For an order that brings the model, the rest comes from the host. Runs that found it here are planned again,
+// so that the node hears of what has to come.
+void Residency::Checked(const HostModel& host, DeviceRange range, std::uint64_t order,
+                        const absl::Status& status) {
+  Loading& loading = loading_.at(host.digest);
+  if (status.ok()) return Copied(host.digest, status);
+  std::fprintf(stderr, "troupe-gpu-worker: %s\n", std::string(status.message()).c_str());
+  if (!loading.replies.empty()) {
+    loading.host_begins = loading.load->arrived();
+    return Send(host, range, order, loading);
+  }
+  const absl::Status gone = absl::NotFoundError(status.message());
+  loading.load->Failed(gone);
+  Copied(host.digest, gone);
 }
 
 // The model is held as a run holds it, until nothing reads it any more. What comes from another GPU counts only
@@ -98,18 +164,19 @@ absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool who
 void Residency::Broadcast(const std::string& digest, const BroadcastPart& part) {
   const auto loading = loading_.find(digest);
   if (loading != loading_.end() && loading->second.source) {
-    return broadcasts_.Refuse(part,
-                              absl::UnavailableError("its sender copies the model from another GPU itself"));
+    return sources_.broadcasts.Refuse(
+        part, absl::UnavailableError("its sender copies the model from another GPU itself"));
   }
   const ModelTable::Hold hold = table_.Acquire(digest);
-  broadcasts_.Send(part, hold.weights, loading == loading_.end() ? nullptr : loading->second.load,
-                   [this, digest, hold] { queue_.Post([this, digest, hold] { Release(digest, hold); }); });
+  sources_.broadcasts.Send(
+      part, hold.weights, loading == loading_.end() ? nullptr : loading->second.load,
+      [this, digest, hold] { queue_.Post([this, digest, hold] { Release(digest, hold); }); });
 }
 
 void Residency::Receive(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading,
                         const BroadcastPart& part) {
   loading.broadcast = true;
-  broadcasts_.Receive(
+  sources_.broadcasts.Receive(
       part, range, loading.load, [this] { FirstGroupThere(); },
       [this, host, range, order](const absl::Status& status) {
         queue_.Post([this, host, range, order, status] { Received(host, range, order, status); });
@@ -167,12 +234,14 @@ void Residency::FirstGroupThere() {
 
 void Residency::CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
                              const PinnedModel& source) {
-  peers_.Open(source, [this, host, range, order](absl::StatusOr<std::shared_ptr<const PeerMemory>> memory) {
-    queue_.Post([this, host, range, order, memory = std::move(memory)] {
-      if (!memory.ok()) return Confirmed(host.digest, loading_.at(host.digest).load, memory.status());
-      SendFromPeer(host, range, order, *memory);
-    });
-  });
+  sources_.peers.Open(source,
+                      [this, host, range, order](absl::StatusOr<std::shared_ptr<const PeerMemory>> memory) {
+                        queue_.Post([this, host, range, order, memory = std::move(memory)] {
+                          if (!memory.ok())
+                            return Confirmed(host.digest, loading_.at(host.digest).load, memory.status());
+                          SendFromPeer(host, range, order, *memory);
+                        });
+                      });
 }
 
 // The last group is kept back until the source has said that the model was pinned all the time.
@@ -191,8 +260,8 @@ void Residency::SendFromPeer(const HostModel& host, DeviceRange range, std::uint
   request.done = [this, digest = host.digest, load = loading.load,
                   source = *loading.source](const Completion& completion) {
     if (!completion.status.ok()) return Confirmed(digest, load, completion.status);
-    peers_.Confirm(source,
-                   [this, digest, load](const absl::Status& status) { Confirmed(digest, load, status); });
+    sources_.peers.Confirm(
+        source, [this, digest, load](const absl::Status& status) { Confirmed(digest, load, status); });
   };
   loading.port = &links_.from(loading.source->gpu);
   loading.transfer = loading.port->Put(std::move(request));
@@ -220,6 +289,7 @@ void Residency::Hurry(const std::string& digest, Time deadline) {
   Loading& loading = found->second;
   loading.deadline = std::min(loading.deadline.value_or(deadline), deadline);
   if (loading.port != nullptr) loading.port->Raise(loading.transfer, deadline);
+  if (loading.kept) sources_.checks.Hurry(digest, deadline);
 }
 
 std::shared_ptr<ModelLoad> Residency::Pipelined(const std::string& digest) const {
@@ -259,11 +329,12 @@ void Residency::Copied(const std::string& digest, const absl::Status& status) {
   if (status.ok()) {
     table_.Loaded(digest);
     const auto groups = loading.load->groups();
-    const Bytes broadcast(loading.host_begins < groups.size() ? groups[loading.host_begins].offset
-                                                              : table_.SizeOf(digest).count());
-    const Bytes moved = table_.SizeOf(digest) - (loading.broadcast ? broadcast : Bytes(0));
+    const bool all_from_host = !loading.broadcast && !loading.kept;
+    const bool some_from_host = loading.kept ? loading.port != nullptr : loading.host_begins < groups.size();
+    const Bytes others(some_from_host ? groups[loading.host_begins].offset : table_.SizeOf(digest).count());
+    const Bytes moved = table_.SizeOf(digest) - (all_from_host ? Bytes(0) : others);
     outcome = SwapOutcome(*loading.load, moved);
-    ++swapped_.models;
+    swapped_.models += loading.kept && !some_from_host ? 0 : 1;
     if (!loading.source) swapped_.bytes += moved;
   } else if (const std::optional<DeviceRange> range = table_.LoadFailed(digest)) {
     memory_.Free(*range);
@@ -282,6 +353,7 @@ absl::Status Residency::MayEvict(const std::string& digest) const {
     return absl::FailedPreconditionError(
         absl::StrCat("runs wait for model ", digest, ": evict it afterwards"));
   }
+  if (sources_.kept.Has(digest)) return absl::OkStatus();
   return table_.MayEvict(digest);
 }
 
@@ -289,6 +361,10 @@ void Residency::Evict(const std::string& digest, Reply reply) {
   if (const absl::Status may = MayEvict(digest); !may.ok()) {
     reply.Fail(may);
     return;
+  }
+  if (sources_.kept.Has(digest)) {
+    sources_.kept.Drop(digest);
+    return reply.Done();
   }
   const absl::StatusOr<DeviceRange> range = table_.Evict(digest);
   if (!range.ok()) {

@@ -15,6 +15,7 @@
 #include "gpu/swap/model_load.hpp"
 #include "gpu/worker/broadcast_handler.hpp"
 #include "gpu/worker/host_model.hpp"
+#include "gpu/worker/kept_weights.hpp"
 #include "gpu/worker/lanes.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/model_table.hpp"
@@ -23,6 +24,7 @@
 #include "gpu/worker/room_maker.hpp"
 #include "gpu/worker/state_table.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/weight_checks.hpp"
 
 namespace troupe::gpu {
 
@@ -42,9 +44,10 @@ class Residency {
     std::uint64_t models = 0;
     Bytes bytes;  // from the host
   };
-  // `broadcasts`: where others meet for what this worker broadcasts; its pieces are chosen here.
+  // `broadcasts`: where others meet for what this worker broadcasts; its pieces are chosen here. `record`: of
+  // the weights in this memory; null: they end with this worker.
   Residency(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, const WorkerLimits& limits,
-            BroadcastHandler::Setup broadcasts = {});
+            BroadcastHandler::Setup broadcasts = {}, std::shared_ptr<WeightRecord> record = nullptr);
   ~Residency();
   void Connect(Runs runs) { runs_ = std::move(runs); }
 
@@ -59,6 +62,9 @@ class Residency {
   void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
               std::optional<PinnedModel> source = std::nullopt, std::uint64_t address = 0,
               const std::optional<BroadcastPart>& part = std::nullopt);
+  // An order names the host copy of a model: when an earlier worker left it here, it is compared now, and is on
+  // its way until that has ended. One that differs has not come (NotFound), and its runs are planned again.
+  void Claim(const HostModel& host, std::optional<Time> deadline);
   // A run with this deadline waits for a model, which may be on its way.
   void Hurry(const std::string& digest, Time deadline);
   // The load of a model that is on its way and whose runs need not wait for all of it, else null.
@@ -72,7 +78,10 @@ class Residency {
   // Why Evict would refuse now.
   [[nodiscard]] absl::Status MayEvict(const std::string& digest) const;
 
-  [[nodiscard]] const BroadcastHandler& broadcasts() const { return broadcasts_; }
+  [[nodiscard]] const BroadcastHandler& broadcasts() const { return sources_.broadcasts; }
+  // What an earlier worker left and no order has named yet.
+  [[nodiscard]] KeptWeights& kept() { return sources_.kept; }
+  [[nodiscard]] const KeptWeights& kept() const { return sources_.kept; }
 
   // What functions keep on the device; moved by the state handler, used by runs.
   [[nodiscard]] StateTable& states() { return states_; }
@@ -86,6 +95,7 @@ class Residency {
     std::optional<Time> deadline;
     std::optional<PinnedModel> source;  // the GPU that it comes from, when that is not the host
     bool broadcast = false;             // by another GPU, as far as that sends it
+    bool kept = false;                  // here from before, as far as it is equal to the host copy
     std::size_t host_begins = 0;        // the first group that comes from the host
     LinkPort* port = nullptr;           // null: nothing was sent yet
     LinkPort::Id transfer = 0;
@@ -95,6 +105,10 @@ class Residency {
   // Takes the memory of a model that is absent. `no_fit` is filled in when there is too little of it.
   absl::StatusOr<DeviceRange> BeginLoad(const HostModel& host, bool whole, std::uint64_t address,
                                         proto::WorkerOutcome& no_fit);
+  Loading& EnterLoad(const HostModel& host, DeviceRange range, const proto::Model& model, bool whole);
+  // Null when the model is not kept, or is not the one that the host copy is.
+  Loading* BeginClaim(const HostModel& host, std::uint64_t order, std::optional<Time> deadline);
+  void Checked(const HostModel& host, DeviceRange range, std::uint64_t order, const absl::Status& status);
   void Send(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading);
   void FirstGroupThere();
   void Broadcast(const std::string& digest, const BroadcastPart& part);
@@ -120,8 +134,14 @@ class Residency {
   Runs runs_;
   std::map<std::string, Loading> loading_;
   Swapped swapped_;
-  PeerClient peers_;             // its thread ends loads, as does that of
-  BroadcastHandler broadcasts_;  // ends first
+  // Where models come from beside the host; threads of all but `kept` end loads.
+  struct Sources {
+    KeptWeights kept;
+    WeightChecks checks;
+    PeerClient peers;
+    BroadcastHandler broadcasts;  // ends first
+  };
+  Sources sources_;
 };
 
 // What a refused allocation answers.

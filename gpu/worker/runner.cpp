@@ -76,6 +76,7 @@ void Runner::Submit(RunRequest request, Reply reply) {
 
 absl::Status Runner::Accept(RunId id, Run& run) {
   const std::string& digest = run.request.order.digest();
+  if (run.request.host) residency_.Claim(*run.request.host, run.request.deadline);
   if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent && run.request.order.by_layer()) {
     TROUPE_RETURN_IF_ERROR(CheckByLayer(run.request));
     runs_.MarkByLayer(run);

@@ -25,6 +25,7 @@
 #include "gpu/worker/ownership.hpp"
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/weight_record.hpp"
 #include "gpu/worker/worker_options.hpp"
 #include "transport/unix_acceptor.hpp"
 
@@ -68,6 +69,7 @@ class Worker {
   absl::Status Adopt(transport::UnixConnection connection, transport::SocketMessage message);
   absl::Status OpenOrKeepDevice(const proto::AdoptHello& hello,
                                 std::vector<transport::UniqueFd>& descriptors);
+  absl::StatusOr<std::shared_ptr<WeightRecord>> OpenRecord(const transport::UniqueFd& memory, Bytes size);
   void ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links);
   absl::StatusOr<RegionPtr> OpenRegion(transport::UniqueFd descriptor);
   void DropSession(const std::string& why);

@@ -36,6 +36,20 @@ absl::Status ReadHello(const transport::SocketMessage& message, const WorkerOpti
   return CheckHello(hello, options, message.descriptors.size());
 }
 
+// Of its group size and what was measured, whatever makes sense: both only say how models are cut.
+LinkCurve KnownCurve(const proto::AdoptHello& hello) {
+  constexpr int kMostPoints = 64;
+  LinkCurve known;
+  if (hello.group_bytes() < KiB(4).count() || hello.group_bytes() > GiB(4).count() ||
+      hello.link_curve_size() > kMostPoints) {
+    return known;
+  }
+  known.elbow = Bytes(hello.group_bytes());
+  for (const proto::LinkPoint& point : hello.link_curve())
+    known.points.push_back({Bytes(point.bytes()), {point.bytes_per_second()}});
+  return known;
+}
+
 }  // namespace
 
 void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& status) {
@@ -77,6 +91,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
     Say(absl::StrCat("an adoption failed: ", status.message()));
     return status;
   }
+  handler_->Described();
   session_ = *std::move(session);
   ownership_.Adopted(hello);
   return absl::OkStatus();
@@ -100,9 +115,12 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
     return absl::OkStatus();
   }
   transport::UniqueFd kept;
+  std::shared_ptr<WeightRecord> weights;
   if (hello.device_memory()) {
     parts.memory = std::move(descriptors[kHelloMemory]);
+    parts.record = Bytes(hello.weight_record());
     TROUPE_ASSIGN_OR_RETURN(kept, parts.memory.Duplicate());
+    TROUPE_ASSIGN_OR_RETURN(weights, OpenRecord(kept, parts.record));
   }
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, options_.open_device(std::move(parts)));
   device_memory_ = std::move(kept);
@@ -112,6 +130,11 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
   handling.limits = options_.limits;
   handling.memory = options_.memory;
   handling.swap = options_.swap;
+  handling.swap.known = KnownCurve(hello);
+  // A probe would write over what an earlier worker left.
+  if (weights != nullptr && !weights->empty() && handling.swap.known.elbow == Bytes(0))
+    handling.swap.known.elbow = kUsualGroup;
+  handling.weights = std::move(weights);
   handling.sharing = options_.sharing;
   handling.gate = options_.gate;
   handling.gpu = options_.gpu;
@@ -122,6 +145,17 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
       std::make_unique<OrderHandler>(std::move(device), *queue_, Lanes(PageOf(page_)), std::move(handling));
   ShareLinks(links);
   return absl::OkStatus();
+}
+
+// A record that is not of this build is left alone: nothing is kept, and this worker writes none.
+absl::StatusOr<std::shared_ptr<WeightRecord>> Worker::OpenRecord(const transport::UniqueFd& memory,
+                                                                 Bytes size) {
+  if (size == Bytes(0)) return std::shared_ptr<WeightRecord>();
+  TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, memory.Duplicate());
+  absl::StatusOr<std::unique_ptr<WeightRecord>> record = WeightRecord::Open(std::move(file), size);
+  if (record.ok()) return std::shared_ptr<WeightRecord>(*std::move(record));
+  Say(std::string(record.status().message()));
+  return std::shared_ptr<WeightRecord>();
 }
 
 void Worker::ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links) {

@@ -24,6 +24,7 @@ namespace troupe::gpu {
 // are empty.
 struct DeviceParts {
   transport::UniqueFd memory;
+  Bytes record;  // the end of that memory, which is not the device's (WeightRecord)
   std::shared_ptr<transport::LinkBuckets> links;
 };
 using DeviceOpener = std::function<absl::StatusOr<std::unique_ptr<Device>>(DeviceParts)>;

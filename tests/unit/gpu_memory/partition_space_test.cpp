@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/random.hpp"
 #include "gmock/gmock.h"
@@ -78,6 +80,63 @@ TEST_F(PartitionSpaceTest, ATrimmedRangeGivesBackItsEnd) {
     EXPECT_EQ(space_.use().largest, kSpace);
   }
   EXPECT_FALSE(space_.Trim(5, KiB(1)).has_value());
+}
+
+// What the next worker does with the weights that are on record.
+TEST_F(PartitionSpaceTest, RangesAreTakenAgainWhereTheyWereInAnyOrder) {
+  Random random(11);
+  for (int round = 0; round < 20; ++round) {
+    std::map<std::uint64_t, Bytes> held;
+    PartitionSpace first(kSpace);
+    // Some are freed again, so that there are holes; not so full that ranges lie where they would rather not.
+    while (first.use().free > Bytes(kSpace.count() / 2)) {
+      const Bytes size(random.Below(3) == 0 ? random.Below(KiB(64).count()) : random.Below(MiB(6).count()));
+      const std::string digest = "model-" + std::to_string(random.Below(9));
+      const auto offset = first.Allocate(Weights(digest), size);
+      ASSERT_TRUE(offset.has_value());
+      held[*offset] = size;
+      if (random.Below(4) != 0) continue;
+      auto one = held.begin();
+      std::advance(one, static_cast<std::ptrdiff_t>(random.Below(held.size())));
+      ASSERT_TRUE(first.Free(one->first));
+      held.erase(one);
+    }
+    std::vector<std::pair<std::uint64_t, Bytes>> order(held.begin(), held.end());
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+    PartitionSpace second(kSpace);
+    for (const auto& [offset, size] : order) {
+      ASSERT_TRUE(second.AllocateAt(Weights("m"), offset, size)) << offset << ", " << size.count();
+      EXPECT_FALSE(second.AllocateAt(Weights("m"), offset, size)) << "it is taken";
+      EXPECT_EQ(second.Occupied(offset), first.Occupied(offset));
+    }
+    EXPECT_EQ(second.use().free, first.use().free);
+    EXPECT_EQ(second.free_partitions(), first.free_partitions());
+    // What is handed out now lies beside them.
+    while (const auto other = second.Allocate(Weights("other"), KiB(300))) {
+      const auto next = held.lower_bound(*other);
+      EXPECT_TRUE(next == held.end() || *other + KiB(300).count() <= next->first);
+      EXPECT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second.count() <= *other);
+      held[*other] = KiB(300);
+    }
+    for (const auto& [offset, size] : held) EXPECT_TRUE(second.Free(offset));
+    EXPECT_EQ(second.use().free, kSpace);
+    EXPECT_EQ(second.use().largest, kSpace);
+  }
+}
+
+TEST_F(PartitionSpaceTest, ARangeThatCannotHaveBeenGivenOutIsRefused) {
+  const auto refused = [this](std::uint64_t offset, Bytes size) {
+    const bool taken = space_.AllocateAt(Weights("m"), offset, size);
+    EXPECT_EQ(space_.use().free, kSpace) << offset << ", " << size.count();
+    return !taken;
+  };
+  EXPECT_TRUE(refused(1, KiB(16)));
+  EXPECT_TRUE(refused(kSpace.count(), Bytes(0)));
+  EXPECT_TRUE(refused(kSpace.count() - 256, KiB(1)));
+  EXPECT_TRUE(refused(~std::uint64_t{0}, Bytes(1)));
+  EXPECT_TRUE(refused(0, kSpace + Bytes(1)));
+  EXPECT_TRUE(refused(256, Bytes(~std::uint64_t{0})));
+  EXPECT_TRUE(refused(MiB(1).count() - 256, Bytes(512))) << "it would cross two buddy partitions";
 }
 
 TEST_F(PartitionSpaceTest, RunsDoNotSettleAmongWeights) {

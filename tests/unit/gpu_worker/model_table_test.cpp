@@ -1,6 +1,9 @@
 #include "gpu/worker/model_table.hpp"
 
 #include <array>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -35,6 +38,28 @@ TEST(ModelTable, GoesThroughItsLife) {
   EXPECT_EQ(table.StateOf("a"), State::kResident);
   EXPECT_EQ(table.Evict("a")->size, Bytes(100));
   EXPECT_EQ(table.StateOf("a"), State::kAbsent);
+}
+
+TEST(ModelTable, TellsWhenWeightsAreWholeAndBeforeTheyMayNotBe) {
+  ModelTable table;
+  std::array<std::byte, 4> memory{};
+  std::vector<std::pair<std::string, std::optional<std::ptrdiff_t>>> told;
+  table.Watch([&](const std::string& digest, const std::optional<DeviceRange>& whole) {
+    std::optional<std::ptrdiff_t> at;
+    if (whole) at = whole->address - memory.data();
+    told.emplace_back(digest, at);
+  });
+  table.BeginLoading("a", {memory.data(), Bytes(1)});
+  EXPECT_THAT(told, testing::IsEmpty());
+  table.Loaded("a");
+  ASSERT_TRUE(table.Move(*table.IdleAt(memory.data()), {memory.data() + 2, Bytes(1)}));
+  EXPECT_TRUE(table.Evict("a").ok());
+  EXPECT_FALSE(table.Evict("a").ok());
+  table.BeginLoading("b", {memory.data(), Bytes(1)});
+  EXPECT_TRUE(table.LoadFailed("b").has_value());
+  using Told = std::pair<std::string, std::optional<std::ptrdiff_t>>;
+  EXPECT_THAT(told, testing::ElementsAre(Told("a", 0), Told("a", 2), Told("a", std::nullopt),
+                                         Told("b", std::nullopt)));
 }
 
 TEST(ModelTable, RefusesToEvictWhatIsAbsentLoadingOrRunning) {

@@ -7,7 +7,7 @@
 namespace troupe::gpu::test {
 namespace {
 
-constexpr std::size_t kSmall = 512 << 10;
+constexpr std::size_t kSmallModel = 512 << 10;
 
 class RoomMakerTest : public RunnerTest {
  protected:
@@ -19,7 +19,7 @@ class RoomMakerTest : public RunnerTest {
   // Eight models fill the device, and every second one is evicted.
   void FillWithHoles() {
     for (int i = 0; i < 8; ++i) {
-      SwapIn(static_cast<std::uint64_t>(i) + 1, PlaceFilled(DigestOf(i), i, kSmall));
+      SwapIn(static_cast<std::uint64_t>(i) + 1, PlaceFilled(DigestOf(i), i, kSmallModel));
       ASSERT_EQ(Code(static_cast<std::uint64_t>(i) + 1), 0);
     }
     for (int i = 0; i < 8; i += 2) residency_->Evict(DigestOf(i), ReplyFor(100));
@@ -38,11 +38,12 @@ class RoomMakerTest : public RunnerTest {
 
 TEST_F(RoomMakerTest, WhatFitsButForTheHolesIsNotRefused) {
   FillWithHoles();
-  SwapIn(20, PlaceFilled("big", 99, 3 * kSmall));
+  SwapIn(20, PlaceFilled("big", 99, 3 * kSmallModel));
   EXPECT_EQ(Code(20), 0);
   for (int i = 1; i < 8; i += 2)
-    EXPECT_TRUE(WeightsOn(DigestOf(i)) == std::vector<std::byte>(kSmall, static_cast<std::byte>(i))) << i;
-  EXPECT_TRUE(WeightsOn("big") == std::vector<std::byte>(3 * kSmall, std::byte{99}));
+    EXPECT_TRUE(WeightsOn(DigestOf(i)) == std::vector<std::byte>(kSmallModel, static_cast<std::byte>(i)))
+        << i;
+  EXPECT_TRUE(WeightsOn("big") == std::vector<std::byte>(3 * kSmallModel, std::byte{99}));
   EXPECT_EQ(residency_->table().Resident().size(), 5u);
   EvictAll();
   EXPECT_EQ(memory_->memory().free, memory_->memory().total);
@@ -52,7 +53,7 @@ TEST_F(RoomMakerTest, ModelsInUseStayWhereTheyAre) {
   FillWithHoles();
   std::map<std::string, ModelTable::Hold> holds;
   for (int i = 1; i < 8; i += 2) holds[DigestOf(i)] = residency_->table().Acquire(DigestOf(i));
-  const auto big = PlaceFilled("big", 99, 3 * kSmall);
+  const auto big = PlaceFilled("big", 99, 3 * kSmallModel);
   SwapIn(20, big);
   EXPECT_EQ(Code(20), CodeOf(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(outcomes_[20].no_fit().free(), MiB(2).count());

@@ -15,6 +15,7 @@
 
 #include "base/check.hpp"
 #include "gpu/worker/link_reader.hpp"
+#include "gpu/worker/weight_record.hpp"
 #include "gpu/worker/worker_client.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "tests/temporary_directory.hpp"
@@ -128,6 +129,9 @@ class WorkerHarness {
     hello.set_gpu(command.gpu);
     hello.set_daemon_epoch(epoch);
     hello.set_run_directory(directory.path());
+    hello.set_weight_record(record.count());
+    hello.set_group_bytes(learned.group_bytes());
+    *hello.mutable_link_curve() = learned.link_curve();
     // The test has a handle of its own for each adoption; the harness keeps the one of the child process.
     transport::ProcessHandle handle;
     if (process.valid()) handle = std::move(process);
@@ -140,6 +144,17 @@ class WorkerHarness {
     link.connection = Value(TryAdopt(epoch));
     link.id = reader->Add(link.connection, link.heard);
     return link;
+  }
+  // From now on the memory has a record of the weights in it.
+  void KeepWeights(Bytes device = MiB(16)) {
+    record = WeightRecord::Size();
+    memory = Value(CreateVirtualMemory(0, device + record));
+  }
+  // The worker of this link dies. On a busy machine that takes longer than a LinkReader waits for it.
+  void KillAndWait(Link& link) {
+    reader->Remove(link.id);
+    TROUPE_CHECK(link.connection->Kill().ok(), "a worker can be killed");
+    TROUPE_CHECK(link.connection->process().Wait(kPatience).ok(), "a killed worker ends");
   }
   Link StartAndAdopt() {
     Start();
@@ -156,6 +171,8 @@ class WorkerHarness {
   WorkerCommand command;
   std::unique_ptr<transport::HostRegion> host;
   transport::MemoryFile memory;
+  Bytes record;                      // at its end
+  proto::WorkerDescription learned;  // what the hello says of the link
   transport::LinkBuckets links = *CreateNodeLinks(1, {6e9});
   transport::ProcessHandle process;
   std::unique_ptr<LinkReader> reader;
