@@ -40,7 +40,8 @@ enum class Timer : std::uint32_t {
   kRemember,
   kSaveAdopted,
   kBroadcasts,
-  kMeters
+  kMeters,
+  kRefill
 };
 
 // --- the process ---

@@ -45,6 +45,8 @@ struct Router {
         return parts.broadcasts.OnTimer();
       case Timer::kMeters:
         return parts.metering.OnTimer();
+      case Timer::kRefill:
+        return parts.decisions.Decide();
     }
   }
   void operator()(const RouterSaidHello& event) const { parts.routers.On(event); }

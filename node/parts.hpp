@@ -77,7 +77,7 @@ struct Parts {
   PeerCopies peer_copies{*this};
   BroadcastRounds broadcasts{*this};
   Trials trials{*this};
-  Refill refill{*this};
+  Refill refill{*this, runtimes.size()};
   Orphans orphans{*this, runtimes.size()};
   Remembered remembered{*this};
   KeptProfiles profiles{*this};

@@ -48,6 +48,12 @@ enum class RefillRule {
   kHotFirst,  // by itself, to the other GPUs and the new worker, what is asked for most first
 };
 
+// What becomes of the weights on a GPU when its worker dies.
+enum class KeepWeights {
+  kOff,  // they have gone with it
+  kOn,   // they may be there for the next worker: nothing of them is brought elsewhere before it is up
+};
+
 // What an operator sets once for a node: the daemon's configuration holds one of these.
 struct NodeTuning {
   IsolationOptions isolation{};  // with several runtimes, or another mode than shared: scheduler.isolated
@@ -56,6 +62,7 @@ struct NodeTuning {
   Bytes state_memory = MiB(256);  // of all images of states
   MeasureRule measure = MeasureRule::kRequests;
   RefillRule refill = RefillRule::kOnDemand;
+  KeepWeights keep_weights = KeepWeights::kOff;
   std::uint64_t credits_per_gpu = 8;
 };
 
@@ -79,6 +86,8 @@ struct NodeSettings : NodeTuning {
   bool usage_is_new = false;  // the file was not there, or was damaged
   Duration read_meters_every = std::chrono::seconds(1);
   Duration save_profiles_every = std::chrono::seconds(10);
+  // How long what a dead worker held waits for the next worker of its GPU, which may have it.
+  Duration keeper_patience = std::chrono::seconds(2);
   // How long a worker that was adopted keeps models that this node has not been told of.
   Duration orphan_grace = std::chrono::seconds(3);
   // How long a broadcast of a model to several GPUs waits for more of them.

@@ -14,6 +14,17 @@ void Refill::On(const RuntimeLost& event) {
     const bool ran = there->state != ResidentState::kResident || there->pins > 0;
     if (!ran && parts_.scheduler.HolderCount(copy) == 1) Add(copy, there->bytes, there->last_use);
   }
+  if (parts_.settings.keep_weights == KeepWeights::kOff || event.unfit) return;
+  awaited_[event.gpu] = parts_.out.now() + parts_.settings.keeper_patience;
+  parts_.out.WakeAt(Timer::kRefill, awaited_[event.gpu]);
+}
+
+bool Refill::AwaitsWorker() const {
+  for (GpuIndex gpu = 0; gpu < awaited_.size(); ++gpu) {
+    const bool comes = !parts_.runtimes.Up(gpu) && !parts_.runtimes.Unfit(parts_.settings.DeviceOf(gpu));
+    if (comes && parts_.out.now() < awaited_[gpu]) return true;
+  }
+  return false;
 }
 
 void Refill::Add(const ModelNumber& copy, Bytes bytes, Time last_use) {
@@ -27,6 +38,7 @@ void Refill::Again(const ModelNumber& copy) {
 
 void Refill::Begin() {
   auto& scheduler = parts_.scheduler;
+  if (lost_.empty() || AwaitsWorker()) return;
   while (!lost_.empty() && !parts_.trials.busy() && !scheduler.draining() && scheduler.waiting() == 0) {
     const auto* model = parts_.models.Find(lost_.hottest().copy);
     const bool wanted = model != nullptr && model->adopted && model->function.state().empty() &&

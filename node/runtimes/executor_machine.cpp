@@ -68,6 +68,7 @@ void ExecutorMachine::Enter(ExecutorState state, Time due) {
 
 void ExecutorMachine::Spawn(Time now, Actions& out) {
   replacing_ = false;
+  ready_since_ = Time::max();
   Enter(ExecutorState::kStarting, now + limits_.start_timeout);
   out.push_back({ExecutorActionKind::kSpawn, {}});
 }
@@ -144,8 +145,14 @@ void ExecutorMachine::Handle(const Exited& event, Time now, Actions& out) {
     return;
   }
   if (std::exchange(replacing_, false)) return Spawn(now, out);
+  const bool at_once = StartsAtOnce();
   // The reason for a kill says more than the signal that it caused.
   BackOff(state_ == ExecutorState::kHung ? reason_ : why, now);
+  if (at_once) Spawn(now, out);
+}
+
+bool ExecutorMachine::StartsAtOnce() const {
+  return backoff_ == Duration::zero() && ready_since_ != Time::max();
 }
 
 void ExecutorMachine::Handle(const Progress& event, Time now, Actions&) {

@@ -7,7 +7,8 @@
 //   first) any -> unfit                           it exited with a code that says that a restart will not
 //   help, or its device is told to be of no use any -> stopping -> absent              Stop
 //
-// Back-off doubles from `first_backoff` to `longest_backoff` and starts anew after `healthy_after` in ready.
+// Back-off doubles from `first_backoff` to `longest_backoff` and starts anew after `healthy_after` in ready. A
+// worker that was ready and had no back-off is started again at once: the next one that dies soon waits.
 #pragma once
 
 #include <cstdint>
@@ -123,11 +124,12 @@ class ExecutorMachine {
   void ReportLost(const std::string& why, Actions& out);
   [[nodiscard]] Time ReadyDue() const;
   void BackOff(const std::string& why, Time now);
+  [[nodiscard]] bool StartsAtOnce() const;
 
   SupervisionLimits limits_;
   ExecutorState state_ = ExecutorState::kAbsent;
   Time due_ = Time::max();
-  Time ready_since_{};
+  Time ready_since_ = Time::max();  // of this worker; it was not ready yet
   Time last_progress_{};
   std::uint64_t progress_ = 0;
   bool busy_ = false;

@@ -83,6 +83,23 @@ void Runtimes::Tell(const proto::ExecutorReport& report) {
   parts_.out.Note(kind, text);
 }
 
+// What the worker before this one left. The worker's sentences are cut: it may be of any sort.
+void Runtimes::TellKept(GpuIndex gpu, const proto::KeptWeights& kept) {
+  constexpr int kSentences = 8;
+  constexpr std::size_t kLongest = 256;
+  const auto label = parts_.settings.Label(gpu);
+  if (kept.models() > 0) {
+    parts_.out.Note("weights-kept",
+                    absl::StrCat(label, ": ", kept.models(), " models, ", FormatBytes(Bytes(kept.bytes())),
+                                 ", which the worker before this one left"));
+  }
+  if (kept.dropped() == 0) return;
+  auto text = absl::StrCat(label, ": ", kept.dropped(), " of what the worker before this one left:");
+  for (int i = 0; i < std::min(kept.reasons_size(), kSentences); ++i)
+    absl::StrAppend(&text, i == 0 ? " " : "; ", kept.reasons(i).substr(0, kLongest));
+  parts_.out.Note("weights-dropped", text);
+}
+
 void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
   const auto gpu = report.gpu();
   const auto& worker = report.worker();
@@ -93,6 +110,7 @@ void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
     parts_.out.Note("worker-refused", absl::StrCat(parts_.settings.Label(gpu), ": ", why));
     return parts_.out.Add(KillRuntime{gpu, why});
   }
+  TellKept(gpu, worker.kept());
   ready.broadcasts = worker.broadcasts();
   ready.assigned = serves->assigned;
   ready.key = serves->key;

@@ -67,6 +67,7 @@ class Runtimes {
   void Tell(const proto::ExecutorReport& report);
   void Starting(const proto::ExecutorReport& report);
   void WorkerUp(const proto::ExecutorReport& report);
+  void TellKept(GpuIndex gpu, const proto::KeptWeights& kept);
   [[nodiscard]] absl::Status InjectFault(const FaultAsked& event);
 
   Parts& parts_;

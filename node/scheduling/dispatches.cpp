@@ -165,6 +165,12 @@ void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
 
 void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome) {
   if (outcome.code() != 0) parts_.routers.ResidencyChanged();  // its model may turn out not to be there
+  // The model counted as resident: its worker took it over, and found that it is not whole. What a state lacks is
+  // another matter.
+  if (absl::IsNotFound(StatusOf(outcome)) && held.was == ModelWas::kResident && !dispatch.state &&
+      !outcome.message().empty())
+    parts_.out.Note("weights-dropped",
+                    absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", outcome.message()));
   if (!held.trial) CountDemand(dispatch, held, outcome);
   Divide(dispatch, held, std::move(outcome));
   auto done = RunDoneFor(dispatch, held.swap, held.run);

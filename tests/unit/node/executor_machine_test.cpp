@@ -58,8 +58,11 @@ TEST_F(ExecutorMachineTest, AdoptsALivingWorkerWithoutStartingOne) {
 }
 
 TEST_F(ExecutorMachineTest, BackOffDoublesUpToAMinuteAndStartsAnewAfterHealth) {
-  Duration expected = milliseconds(100);
-  for (int i = 0; i < 14; ++i) {
+  BringUp();
+  EXPECT_THAT(On(Exited{.signal = 11}), ElementsAre(K::kReportLost, K::kSpawn)) << "the first time, at once";
+  EXPECT_EQ(machine.backoff(), milliseconds(100));
+  Duration expected = milliseconds(200);
+  for (int i = 1; i < 14; ++i) {
     BringUp();
     now += milliseconds(10);
     EXPECT_THAT(On(Exited{.signal = 11}), ElementsAre(K::kReportLost));
@@ -72,8 +75,15 @@ TEST_F(ExecutorMachineTest, BackOffDoublesUpToAMinuteAndStartsAnewAfterHealth) {
   EXPECT_EQ(machine.restarts(), 14u);
   BringUp();
   now += seconds(31);
-  On(Exited{.signal = 9});
+  EXPECT_THAT(On(Exited{.signal = 9}), ElementsAre(K::kReportLost, K::kSpawn));
   EXPECT_EQ(machine.backoff(), milliseconds(100));
+}
+
+TEST_F(ExecutorMachineTest, AWorkerThatWasNeverReadyIsNotStartedAgainAtOnce) {
+  On(Begin{});
+  EXPECT_THAT(On(Exited{.code = 1}), IsEmpty());
+  EXPECT_EQ(machine.state(), S::kBackoff);
+  EXPECT_EQ(machine.NextDue(), now + milliseconds(100));
 }
 
 TEST_F(ExecutorMachineTest, HealthIsEarnedByATickToo) {
@@ -98,9 +108,8 @@ TEST_F(ExecutorMachineTest, AHungWorkerIsKilledAndStartedAgain) {
   EXPECT_THAT(Due(), ElementsAre(K::kReportLost, K::kKill));
   EXPECT_EQ(machine.state(), S::kHung);
   EXPECT_THAT(why, HasSubstr("busy without progress for 5 s"));
-  EXPECT_THAT(Due(), ElementsAre(K::kKill));        // the worker is still there, so it is killed again
-  EXPECT_THAT(On(Exited{.signal = 9}), IsEmpty());  // its end was reported already
-  EXPECT_EQ(machine.state(), S::kBackoff);
+  EXPECT_THAT(Due(), ElementsAre(K::kKill));  // the worker is still there, so it is killed again
+  EXPECT_THAT(On(Exited{.signal = 9}), ElementsAre(K::kSpawn));  // its end was reported already
   EXPECT_THAT(machine.reason(), HasSubstr("busy without progress"));
 }
 

@@ -124,6 +124,81 @@ TEST_F(Refilled, WhatRanWhenItsWorkerDiedComesByItsRequestAlone) {
       << "the model does not come a second time";
 }
 
+// --- weights outlive their worker ---
+
+class Kept : public Recovery {
+ protected:
+  static NodeSettings Keeping() {
+    auto settings = Settings(2);
+    settings.refill = RefillRule::kHotFirst;
+    settings.keep_weights = KeepWeights::kOn;
+    return settings;
+  }
+  Kept() : Recovery(Keeping()) {
+    gpu_ = Begin(1);
+    Answered(gpu_, "swap-in");
+    EXPECT_THAT(Answered(gpu_, "run"), ElementsAre("answer 1 OK"));
+  }
+  [[nodiscard]] std::string To(GpuIndex gpu, const char* kind) const {
+    return absl::StrCat("order ", gpu, " ", kind, " packed-f");
+  }
+  GpuIndex gpu_ = 0;
+};
+
+TEST_F(Kept, WhatTheNextWorkerHasIsResidentAndNothingIsBrought) {
+  EXPECT_THAT(Report(gpu_, proto::ExecutorReport::DOWN), IsEmpty()) << "the next worker may have it";
+  EXPECT_THAT(Up(gpu_, {{"packed-f", MiB(100)}}), ElementsAre(To(gpu_, "prepare")));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre(To(gpu_, "run")));
+  EXPECT_THAT(Answered(gpu_, "run"), ElementsAre("answer 2 OK"));
+  now += seconds(10);
+  EXPECT_THAT(On(TimerFired{Timer::kRefill}), IsEmpty());
+}
+
+TEST_F(Kept, ARequestDoesNotWaitForTheNextWorker) {
+  EXPECT_THAT(Report(gpu_, proto::ExecutorReport::DOWN), IsEmpty());
+  EXPECT_THAT(Submit(2, "f"), ElementsAre(To(1 - gpu_, "swap-in"), To(1 - gpu_, "run")));
+}
+
+TEST_F(Kept, WhatTheNextWorkerHasNotIsBrought) {
+  EXPECT_THAT(Report(gpu_, proto::ExecutorReport::DOWN), IsEmpty());
+  Report(gpu_, proto::ExecutorReport::STARTING);
+  EXPECT_THAT(Report(gpu_, proto::ExecutorReport::READY), testing::Contains(testing::HasSubstr("swap-in")));
+}
+
+TEST_F(Kept, AWorkerThatDoesNotComeIsNotWaitedForForLong) {
+  EXPECT_THAT(Report(gpu_, proto::ExecutorReport::DOWN), IsEmpty());
+  now += seconds(2);
+  EXPECT_THAT(On(TimerFired{Timer::kRefill}), ElementsAre(To(1 - gpu_, "swap-in"), To(1 - gpu_, "run")));
+}
+
+TEST_F(Kept, AnUnfitGpuIsNotWaitedFor) {
+  EXPECT_THAT(Report(gpu_, proto::ExecutorReport::UNFIT),
+              ElementsAre(To(1 - gpu_, "swap-in"), To(1 - gpu_, "run")));
+}
+
+TEST_F(Kept, AModelThatIsFoundToBeSpoiledIsBroughtAndItsRequestIsAnswered) {
+  Report(gpu_, proto::ExecutorReport::DOWN);
+  Up(gpu_, {{"packed-f", MiB(100)}});
+  EXPECT_THAT(Submit(2, "f"), ElementsAre(To(gpu_, "run")));
+  auto differs = Failed(absl::StatusCode::kNotFound);
+  differs.set_message("the weights of model packed-f are not those of the host copy");
+  const auto again = Answered(gpu_, "run", differs);
+  ASSERT_EQ(again.size(), 2u);
+  const GpuIndex to = again[0] == To(gpu_, "swap-in") ? gpu_ : 1 - gpu_;
+  EXPECT_THAT(again, ElementsAre(To(to, "swap-in"), To(to, "run")));
+  Answered(to, "swap-in");
+  EXPECT_THAT(Answered(to, "run"), ElementsAre("answer 2 OK"));
+}
+
+TEST_F(Kept, AModelThatThisNodeDoesNotKnowIsEvictedAfterAWhile) {
+  Report(gpu_, proto::ExecutorReport::DOWN);
+  EXPECT_THAT(Up(gpu_, {{"packed-f", MiB(100)}, {"packed-strange", MiB(50)}}),
+              ElementsAre(To(gpu_, "prepare")));
+  now += seconds(4);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}),
+              ElementsAre(absl::StrCat("order ", gpu_, " evict packed-strange")));
+}
+
 // --- a lost router ---
 
 TEST_F(Recovery, ALostRoutersRequestsAreCancelledAndItsOutputsReleased) {
