@@ -8,9 +8,9 @@
 
 namespace troupe::gpu {
 
-// Makes the pages of a virtual GPU's memory present while the processor is idle; their bytes stay. A memory
-// file stays warm for the next worker that maps it. The destructor tells it to stop and does not wait: a
-// thread of idle priority may get no time for seconds, so it shares the memory's ownership instead.
+// Makes the pages of a virtual GPU's memory present, a few at a time; their bytes stay. A memory file stays warm
+// for the next worker that maps it. The destructor tells it to stop and does not wait: the thread shares the
+// memory's ownership.
 class MemoryWarmer {
  public:
   explicit MemoryWarmer(std::shared_ptr<const transport::MemoryFile> memory);
