@@ -281,6 +281,12 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false,
        Choice<node::RefillRule>({&C::node, &N::refill}, {{"hot-first", node::RefillRule::kHotFirst},
                                                          {"on-demand", node::RefillRule::kOnDemand}})},
+      {OptionGroup::kAdvanced, "keep-weights",
+       "what lies on a virtual GPU when its worker dies: on: the next worker takes the weights over, each model "
+       "once it was found equal to its host copy, and does not measure the link again; off: it begins anew",
+       false,
+       Choice<node::KeepWeights>({&C::node, &N::keep_weights},
+                                 {{"on", node::KeepWeights::kOn}, {"off", node::KeepWeights::kOff}})},
       {OptionGroup::kAdvanced, "measure",
        "when a node learns what swapping costs a model: adoption (by runs of zeros while it is idle) or "
        "requests",

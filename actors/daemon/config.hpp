@@ -132,7 +132,8 @@ struct DaemonConfig {
   node::NodeTuning node{.isolation = {.runtimes = 0},  // 0: one when all functions share it, else three
                         .scheduler = {.swap_ahead = node::kDefaultSwapAhead},
                         .measure = node::MeasureRule::kAdoption,
-                        .refill = node::RefillRule::kHotFirst};
+                        .refill = node::RefillRule::kHotFirst,
+                        .keep_weights = node::KeepWeights::kOn};
   PolicyConfig policies{};
   FunctionConfig functions{};
   ImportConfig imports{};

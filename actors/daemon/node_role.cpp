@@ -219,6 +219,7 @@ class NodeRole final : public Role {
       static_cast<gpu::WorkerSettings&>(command) = config.worker;
       worker.watch = {config.gpus.hang, config.gpus.hang, std::max(config.gpus.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpus.memory.count() / config.node.isolation.runtimes);
+      worker.keep_weights = config.node.keep_weights == node::KeepWeights::kOn;
       if (watch != nullptr) worker.problem = [watch, gpu] { return watch->ProblemOf(gpu); };
       if (config.gpus.device != "virtual")
         command.quota = worker.memory;  // a virtual GPU's memory is all there is

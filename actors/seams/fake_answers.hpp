@@ -2,6 +2,10 @@
 // whose answer it is.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "base/units.hpp"
 #include "proto/worker.pb.h"
 
 namespace troupe::actors {
@@ -24,6 +28,22 @@ inline int AnswerEach(const proto::RunOrder& order, bool swap_members, proto::Ru
   if (swap_members && outcome.members_size() > 0)
     outcome.mutable_outputs()->Swap(outcome.mutable_members(0)->mutable_outputs());
   return 1 + outcome.members_size();
+}
+
+// Outputs of a model whose weights are not what they should be.
+inline void Spoil(proto::RunOutcome& outcome) {
+  for (auto& output : *outcome.mutable_outputs()) output.mutable_data()->set_inlined("spoiled");
+}
+
+// What a worker answers that serves this key and has pinned a model of this size.
+inline proto::WorkerOutcome PinnedAs(std::uint64_t pin, const std::string& runtime, Bytes size) {
+  proto::WorkerOutcome outcome;
+  outcome.mutable_pin()->set_pin(pin);
+  proto::PinnedMemory& weights = *outcome.mutable_pin()->mutable_weights();
+  weights.mutable_memory()->set_arena(pin);
+  weights.mutable_memory()->set_socket(runtime);
+  weights.add_ranges()->set_length(size.count());
+  return outcome;
 }
 
 }  // namespace troupe::actors

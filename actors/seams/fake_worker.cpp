@@ -90,6 +90,7 @@ class Worker : public caf::event_based_actor {
     if (!life.up) return Ready(absl::NotFoundError("no worker listens"), from_before);
     life.linked = true;
     if (life.runtime.empty()) life.runtime = shared_->runtime;
+    if (!from_before) shared_->control->TakeOver();
     Ready(absl::OkStatus(), from_before);
   }
 
@@ -111,6 +112,7 @@ class Worker : public caf::event_based_actor {
     died.set_exit_code(life.up ? code : 0);
     died.set_signal(life.up ? signal : 0);
     died.set_last_words(life.up ? why : "it was gone already");
+    if (life.up) shared_->control->kept.Leave(life.runtime, life.resident);
     life = {};
     Forget();
     shared_->events.on_death(std::move(died));
@@ -200,7 +202,7 @@ class Worker : public caf::event_based_actor {
     Touch(digest);
     const Bytes bytes(order.swap_in().model().weights().length());
     auto& life = shared_->control->life;
-    if (Resident().contains(digest) || life.loading.contains(digest)) {
+    if (shared_->control->Whole(digest) || life.loading.contains(digest)) {
       if (order.swap_in().has_broadcast()) life.meetings[order.swap_in().broadcast().meeting()] = digest;
       TakeStates(order.swap_in(), States(), shared_->control->states_by_model);
       return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
@@ -257,6 +259,7 @@ class Worker : public caf::event_based_actor {
       return Answer(order.sequence(), absl::UnavailableError("that GPU's worker is gone"), {}, begin);
     }
     Resident()[swap.model().digest()] = bytes;
+    shared_->control->kept.Forget(swap.model().digest());
     TakeStates(swap, States(), shared_->control->states_by_model);
     proto::WorkerOutcome outcome;
     outcome.set_bytes(swap.has_broadcast() ? from_host.count() : bytes.count());
@@ -266,17 +269,12 @@ class Worker : public caf::event_based_actor {
 
   void Pin(const proto::WorkerOrder& order) {
     const auto& digest = order.pin().digest();
-    if (!Resident().contains(digest))
+    if (!Resident().contains(digest) || shared_->control->kept.Unchecked(digest))
       return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
     const auto pin = ++shared_->control->pinned;
     shared_->control->life.pins[pin] = digest;
-    proto::WorkerOutcome outcome;
-    outcome.mutable_pin()->set_pin(pin);
-    proto::PinnedMemory& weights = *outcome.mutable_pin()->mutable_weights();
-    weights.mutable_memory()->set_arena(pin);
-    weights.mutable_memory()->set_socket(shared_->control->life.runtime);
-    weights.add_ranges()->set_length(Resident().at(digest).count());
-    Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
+    Answer(order.sequence(), absl::OkStatus(),
+           PinnedAs(pin, shared_->control->life.runtime, Resident().at(digest)), Now(this));
   }
 
   void Evict(const proto::WorkerOrder& order) {
@@ -290,6 +288,7 @@ class Worker : public caf::event_based_actor {
     shared_->control->used -= it->second;
     Resident().erase(it);
     Gpu().Evict(order.evict().digest());
+    shared_->control->kept.Forget(order.evict().digest());
     auto outcome = TakeChangedStates(States(), order.evict().digest());
     std::erase_if(States(), [&](const auto& state) { return state.second.digest == order.evict().digest(); });
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), Now(this));
@@ -311,7 +310,7 @@ class Worker : public caf::event_based_actor {
     Touch(digest);
     shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sharing().sm_partition());
     const bool passes = order.run().by_layer();
-    if (!passes && !Resident().contains(digest) && !shared_->control->life.loading.contains(digest))
+    if (!shared_->control->Whole(digest) && !passes && !shared_->control->life.loading.contains(digest))
       return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
     Turns().Ask(order, Now(this));
   }
@@ -365,6 +364,7 @@ class Worker : public caf::event_based_actor {
     run.set_next_turn_in_ns(pause_.count());
     run.set_last_group_ns(last_weights.time_since_epoch().count());
     shared_->control->batches += AnswerEach(order.run(), shared_->control->swap_members, run) > 1 ? 1 : 0;
+    if (shared_->control->kept.Spoiled(order.run().digest())) Spoil(run);
     if (!function.empty()) CountRun(States().at(function), run);
     shared_->control->CountRun(order.run(), Now(this) - begin);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);

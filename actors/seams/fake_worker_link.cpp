@@ -18,6 +18,8 @@ class FakeWorkerLink final : public WorkerLink {
       : system_(system), shared_(std::make_shared<FakeWorkerShared>()) {
     shared_->profile = profile;
     shared_->control = std::move(control);
+    shared_->control->kept.on = profile.keeps;
+    shared_->control->kept.spoil_every = profile.spoil_every;
     worker_ = SpawnFakeWorker(system, shared_);
     shared_->control->kill = [this] { Kill(); };
   }
@@ -25,6 +27,7 @@ class FakeWorkerLink final : public WorkerLink {
     shared_->events = {[](auto) {}, [](auto) {}, [](auto) {}, [](auto) {}};
     auto& life = shared_->control->life;
     if (!life.linked) life = {};  // it was never adopted
+    shared_->control->kept.Lose();
     life.linked = false;
     life.pins.clear();
     life.resident.merge(life.loading);  // loads have ended by the time that a daemon comes
@@ -95,6 +98,7 @@ proto::WorkerDescription DescribeWorker(const FakeWorkerShared& shared) {
     resident.set_digest(digest);
     resident.set_bytes(bytes.count());
   }
+  out.mutable_kept()->set_models(static_cast<std::uint32_t>(control.kept.unchecked()));
   out.set_isolation_key(control.life.runtime);
   out.set_runs(control.runs);
   out.set_swaps(control.swaps);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "actors/seams/fake_gpu.hpp"
+#include "actors/seams/fake_kept.hpp"
 #include "actors/seams/fake_long_runs.hpp"
 #include "actors/seams/fake_meters.hpp"
 #include "actors/seams/fake_turns.hpp"
@@ -35,6 +36,8 @@ struct FakeWorkerProfile {
   std::function<Bytes(const std::string& digest)> activation_of;  // of a model's runs; empty: `activation`
   Duration adopt_timeout = std::chrono::seconds(5);
   Duration lease = std::chrono::seconds(30);  // how long it lives without a link
+  bool keeps = false;                         // the models on its GPU outlive it (FakeKept)
+  std::uint64_t spoil_every = 0;              // FakeKept
   std::size_t ring = 4096;                    // orders that the worker has not taken yet
   // Of models whose runs take longer now and then; common to all workers that this profile is copied for.
   std::shared_ptr<FakeLongRuns> long_runs = std::make_shared<FakeLongRuns>();
@@ -80,6 +83,7 @@ class FakeWorkerControl {
   Bytes fullest;                 // device memory at its fullest, with the activations of the runs under way
   std::uint64_t no_fit = 0;      // swap-ins that found no room
   FakeWorkerLife life;
+  FakeKept kept;
   std::shared_ptr<FakeMeters> meters;  // of its machine; null: nothing is counted
   // (runtime, digest) of each model that was prepared, brought or run here.
   std::set<std::pair<std::string, std::string>> touched;
@@ -111,6 +115,20 @@ class FakeWorkerControl {
     life.up = true;
     if (meters) life.page = meters->NewPage();
   }
+  // Whom the worker serves is known: what the last one left for this key is on the GPU.
+  void TakeOver() {
+    life.resident = kept.TakeOver(life.runtime);
+    for (const auto& [digest, bytes] : life.resident) used += bytes;
+  }
+  // The model is on the GPU, and not found to be spoiled at its first use.
+  bool Whole(const std::string& digest) {
+    const auto found = life.resident.find(digest);
+    if (found == life.resident.end()) return false;
+    if (!kept.Refuted(digest)) return true;
+    used -= found->second;
+    life.resident.erase(found);
+    return false;
+  }
   // As a worker counts before it answers.
   void CountRun(const proto::RunOrder& run, Duration computed) const {
     if (meters) meters->CountRun(life.page, run, computed);
@@ -118,7 +136,7 @@ class FakeWorkerControl {
   void CountMoved(const std::string& key, Bytes moved) const {
     if (meters) meters->Count(life.page, key, 0, 0, moved.count());
   }
-  // Dies now; what it held is gone. Set by the link.
+  // Dies now; what it held is gone, but for what is kept. Set by the link.
   std::function<void()> kill;
 };
 

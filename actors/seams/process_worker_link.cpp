@@ -229,7 +229,7 @@ class ProcessWorkerLink final : public WorkerLink {
       const std::lock_guard lock(state->mutex);
       if (life != state->incarnation || !state->events.on_ready) return;
       if (shared != nullptr) {
-        if (auto memory = shared->TakeDeviceMemory(); memory.valid()) state->memory = std::move(memory);
+        state->memory.Learn(shared->description(), shared->TakeDeviceMemory());
         state->pid = shared->process().pid();
         state->fresh = false;
         state->connection = shared;
@@ -284,10 +284,11 @@ class ProcessWorkerLink final : public WorkerLink {
     const bool is_virtual = absl::StartsWith(state.options.command.device, "virtual:");
     if (is_virtual) {
       gifts.links = state.site.links;
-      TROUPE_RETURN_IF_ERROR(ReadyMemory(state, runtime));
-      gifts.device_memory = state.memory.get();
+      TROUPE_RETURN_IF_ERROR(state.memory.Ready(state.options, runtime, pid != 0));
+      gifts.device_memory = state.memory.file.get();
     }
     proto::AdoptHello hello;
+    if (is_virtual) state.memory.Offer(state.options, hello);
     hello.set_node(state.options.command.node);
     hello.set_gpu(state.options.command.gpu);
     hello.set_daemon_epoch(state.site.daemon_epoch);
@@ -297,18 +298,6 @@ class ProcessWorkerLink final : public WorkerLink {
     hello.set_isolation_key(runtime);
     return gpu::WorkerConnection::Adopt(state.options.command.socket, hello, gifts, std::move(process),
                                         state.options.adopt_timeout);
-  }
-
-  // The memory of the last worker, unless that one served another key: what it left there is not for this
-  // one.
-  static absl::Status ReadyMemory(LinkState& state, const std::string& runtime) {
-    if (!state.memory_of.empty() && state.memory_of != runtime) state.memory.Reset();
-    state.memory_of = runtime;
-    if (state.memory.valid()) return absl::OkStatus();
-    TROUPE_ASSIGN_OR_RETURN(const auto made,
-                            gpu::CreateVirtualMemory(state.options.command.gpu, state.options.memory));
-    state.memory = transport::UniqueFd(fcntl(made.fd(), F_DUPFD_CLOEXEC, 3));
-    return absl::OkStatus();
   }
 
   const ReaderPtr reader_;

@@ -3,7 +3,7 @@
 //
 // Starting, adopting and waiting for an end block, so they run on the node's work pool; outcomes arrive on
 // the node's one LinkReader thread. The device memory of a virtual GPU is made here once and given to each
-// worker of this GPU in turn, unless it has served another key meanwhile.
+// worker of this GPU in turn, with the record of the weights in it, unless it has served another key meanwhile.
 #pragma once
 
 #include <functional>
@@ -39,6 +39,8 @@ struct WorkerSite {
 struct ProcessWorkerOptions {
   gpu::WorkerCommand command;
   Bytes memory = GiB(1);  // of a virtual GPU
+  // The weights in it, and what was measured of the link, outlive a worker; else the next one begins anew.
+  bool keep_weights = true;
   Duration adopt_timeout = std::chrono::seconds(5);
   // What of a busy worker may stand still for how long; each engine of its device by itself. A run that waits
   // for its weights moves: when they do not come it is the copy that stands still.

@@ -1,11 +1,14 @@
 #include "actors/seams/worker_link_state.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.hpp"
 #include "gpu/worker/exit_codes.hpp"
+#include "gpu/worker/weight_record.hpp"
 
 namespace troupe::actors {
 
@@ -56,6 +59,35 @@ class Handler final : public gpu::LinkHandler {
 };
 
 }  // namespace
+
+// The memory of the last worker, unless that one served another key: what it left there is not for this one.
+absl::Status KeptMemory::Ready(const ProcessWorkerOptions& options, const std::string& runtime, bool begins) {
+  const bool strange = !key.empty() && key != runtime;
+  const bool unrecorded = begins && options.keep_weights && record == Bytes(0);
+  if (strange || unrecorded) file.Reset();
+  key = runtime;
+  if (file.valid()) return absl::OkStatus();
+  record = options.keep_weights ? gpu::WeightRecord::Size() : Bytes(0);
+  TROUPE_ASSIGN_OR_RETURN(const auto made,
+                          gpu::CreateVirtualMemory(options.command.gpu, options.memory + record));
+  file = transport::UniqueFd(fcntl(made.fd(), F_DUPFD_CLOEXEC, 3));
+  return absl::OkStatus();
+}
+
+void KeptMemory::Offer(const ProcessWorkerOptions& options, proto::AdoptHello& hello) const {
+  if (!options.keep_weights) return;
+  hello.set_weight_record(record.count());
+  hello.set_group_bytes(group_bytes);
+  *hello.mutable_link_curve() = link_curve;
+}
+
+void KeptMemory::Learn(const proto::WorkerDescription& worker, transport::UniqueFd memory) {
+  if (!memory.valid()) return;
+  file = std::move(memory);
+  record = Bytes(worker.weight_record());
+  group_bytes = worker.group_bytes();
+  link_curve = worker.link_curve();
+}
 
 LinkState::LinkState(const WorkerSite& s, ProcessWorkerOptions o)
     : site(WithoutReader(s)), options(std::move(o)) {}

@@ -14,6 +14,23 @@
 
 namespace troupe::actors {
 
+// THE KEEPER of a virtual GPU's memory: what lasts beyond its workers, and is given to the next one. It ends with
+// this process, unless a worker lives on: that one hands it back.
+struct KeptMemory {
+  transport::UniqueFd file;
+  std::string key;  // that has left traces in it
+  Bytes record;     // at its end, of the weights in it (gpu/worker/weight_record.hpp)
+  // What a worker measured of its link; zero: nothing yet.
+  std::uint64_t group_bytes = 0;
+  google::protobuf::RepeatedPtrField<proto::LinkPoint> link_curve;
+
+  // For a worker that serves this key: without what another key has left. A worker that is about to begin
+  // (`begins`) can be given memory with a record instead of some without.
+  absl::Status Ready(const ProcessWorkerOptions& options, const std::string& runtime, bool begins);
+  void Offer(const ProcessWorkerOptions& options, proto::AdoptHello& hello) const;
+  void Learn(const proto::WorkerDescription& worker, transport::UniqueFd memory);
+};
+
 // Holds no reader: the reader's thread may be the last to let go of this, and cannot wait for its own end.
 struct LinkState {
   LinkState(const WorkerSite& s, ProcessWorkerOptions o);
@@ -36,8 +53,7 @@ struct LinkState {
   bool fresh = false;      // `pid` was started by us and has not been adopted
   bool death_told = true;  // of this incarnation
   bool ending = false;     // End waits for it
-  transport::UniqueFd memory;
-  std::string memory_of;  // the key that has left traces in it
+  KeptMemory memory;
   std::uint64_t sent = 0, answered = 0;
   gpu::ProgressWatch watch{options.watch};  // over `connection`'s worker
 };

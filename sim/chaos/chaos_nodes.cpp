@@ -62,6 +62,9 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   plan.worker.write_back = milliseconds(15);
   plan.worker.long_runs = long_runs_;
   plan.worker.quotas = quotas_;
+  plan.worker.keeps = true;
+  plan.worker.spoil_every = 3;
+  plan.options.keep_weights = node::KeepWeights::kOn;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
   meters_.Begin(name, plan);
@@ -111,6 +114,10 @@ void ChaosNodes::ForgetARun() {
 
 void ChaosNodes::ShareStates() {
   ForEachWorker([](actors::FakeWorkerControl& worker) { worker.states_by_model = true; });
+}
+
+void ChaosNodes::TrustWeights() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) { worker.kept.trust = true; });
 }
 
 void ChaosNodes::SwapMembers() {

@@ -47,7 +47,8 @@ class ChaosNodes {
   void ShareStates();            // workers write back by model, not by function
   void NeverCut() { long_runs_->never_cuts = true; }
   void NeverCharge() { quotas_->never_charges = true; }
-  void SwapMembers();  // of each batch that a worker runs, the first two requests get each other's outputs
+  void TrustWeights();  // what a dead worker left is used without being compared
+  void SwapMembers();   // of each batch that a worker runs, the first two requests get each other's outputs
 
  private:
   [[nodiscard]] World::NodePlan PlanOf(const std::string& name);

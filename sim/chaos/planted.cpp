@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 18>& AllPlanted() {
-  static constexpr std::array<PlantedName, 18> kAll = {{
+const std::array<PlantedName, 19>& AllPlanted() {
+  static constexpr std::array<PlantedName, 19> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -26,6 +26,7 @@ const std::array<PlantedName, 18>& AllPlanted() {
       {Planted::kUncutRun, "uncut-run", "limits"},
       {Planted::kUnchargedRun, "uncharged-run", "quotas"},
       {Planted::kSwappedMembers, "swapped-members", "requests"},
+      {Planted::kTrustedWeights, "trusted-weights", "requests"},
       {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
       {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
       {Planted::kUnmended, "unmended", "quiescence"},

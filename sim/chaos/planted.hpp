@@ -26,6 +26,7 @@ enum class Planted {
   kUncutRun,        // runs go on beyond their limit
   kUnchargedRun,    // workers charge no run to its function's quota
   kSwappedMembers,  // two requests of a batch get each other's outputs
+  kTrustedWeights,  // weights that a dead worker has spoiled are used as they are
   kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
   kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
   kUnmended,         // a fault stays
@@ -35,7 +36,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 18>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 19>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

@@ -127,6 +127,8 @@ class ScheduleRun {
         return cluster_.nodes().NeverCut();
       case Planted::kUnchargedRun:
         return cluster_.nodes().NeverCharge();
+      case Planted::kTrustedWeights:
+        return cluster_.nodes().TrustWeights();
       case Planted::kSwappedMembers:
         return cluster_.nodes().SwapMembers();
       case Planted::kForgottenUpdate:

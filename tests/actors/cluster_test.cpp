@@ -878,6 +878,54 @@ TEST(Cluster, WhatADeadWorkerHeldComesToTheOtherGpusAtOnceIntoFreeRoom) {
         << name << " comes to the new worker";
 }
 
+void AskAll(World& world, const std::vector<std::string>& names) {
+  const auto before = world.answers.size();
+  for (std::size_t i = 0; i < names.size(); ++i) world.Infer(names[i], 1000 + i);
+  world.Run(seconds(2));
+  ASSERT_EQ(world.answers.size(), before + names.size());
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
+}
+
+TEST(Cluster, WhatADeadWorkerHeldIsThereForTheNextOneAndIsNotBroughtAgain) {
+  FakeWorkerProfile profile;
+  profile.keeps = true;
+  World world(1, 2, profile, {}, GiB(2), [](NodeOptions& options) {
+    options.refill = node::RefillRule::kHotFirst;
+    options.keep_weights = node::KeepWeights::kOn;
+  });
+  std::vector<std::string> names;
+  for (int i = 0; i < 8; ++i) names.push_back("model-" + std::to_string(i));
+  DeployAndAsk(world, names, MiB(150));
+  const auto on_first = OnGpu(world, 0);
+  ASSERT_GE(on_first.size(), 3u);
+  const auto before = world.events.size();
+  auto& worker = *world.node("node-1").workers[0];
+  worker.kill();
+  world.Run(seconds(5));
+  EXPECT_EQ(worker.kept.taken, on_first.size());
+  EXPECT_TRUE(Swapped(world, before, names).empty());
+  EXPECT_EQ(OnGpu(world, 0), on_first);
+  AskAll(world, names);
+  EXPECT_TRUE(Swapped(world, before, names).empty());
+}
+
+TEST(Cluster, WhatADeadWorkerHasSpoiledIsFoundAndComesAgain) {
+  FakeWorkerProfile profile;
+  profile.keeps = true;
+  profile.spoil_every = 2;
+  World world(1, 1, profile, {}, GiB(2),
+              [](NodeOptions& options) { options.keep_weights = node::KeepWeights::kOn; });
+  const std::vector<std::string> names = {"a", "b", "c", "d"};
+  DeployAndAsk(world, names, MiB(100));
+  const auto before = world.events.size();
+  auto& worker = *world.node("node-1").workers[0];
+  worker.kill();
+  world.Run(seconds(1));
+  AskAll(world, names);
+  EXPECT_EQ(worker.kept.found, 2u);
+  EXPECT_EQ(Swapped(world, before, names).size(), 2u);
+}
+
 TEST(Cluster, WhatRanWhenAWorkerDiedIsNotBroughtToTheNextUnasked) {
   FakeWorkerProfile slow;
   slow.run = seconds(1);

@@ -80,6 +80,8 @@ class Site {
   virtual void LoseDevice() = 0;
   // The worker is killed, and not by its link.
   virtual void KillFromOutside(std::uint64_t pid) = 0;
+  // Links that are made from now on give the next worker of the GPU nothing of what the last one had on it.
+  virtual void KeepNothing() = 0;
   // Leaves the files of a worker that was killed together with its daemon.
   virtual void LeaveStaleSocket() = 0;
 };
@@ -95,6 +97,7 @@ class Fake final : public Site {
     FakeWorkerProfile profile;
     profile.memory = kMemory;
     profile.ring = 100;
+    profile.keeps = keeps_;
     return MakeFakeWorkerLink(system_, profile, control_);
   }
   bool Await(Heard&, const std::function<bool()>& condition) override {
@@ -119,6 +122,7 @@ class Fake final : public Site {
   void Thaw(std::uint64_t) override { control_->hang = false; }
   void LoseDevice() override { control_->unfit = true; }
   void KillFromOutside(std::uint64_t) override { control_->kill(); }
+  void KeepNothing() override { keeps_ = false; }
   void LeaveStaleSocket() override {}
 
  private:
@@ -138,6 +142,7 @@ class Fake final : public Site {
 
   std::unique_ptr<caf::actor_system_config> config_;
   caf::actor_system system_;
+  bool keeps_ = true;
   std::shared_ptr<FakeWorkerControl> control_ = std::make_shared<FakeWorkerControl>();
 };
 
@@ -190,6 +195,7 @@ class Process final : public Site {
   void Thaw(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGCONT); }
   void LoseDevice() override { options_.command.device = "toaster:7"; }
   void KillFromOutside(std::uint64_t pid) override { kill(static_cast<pid_t>(pid), SIGKILL); }
+  void KeepNothing() override { options_.keep_weights = false; }
   // Each engine is watched by itself; the worker's main loop may stand still for longer.
   void HangAfter(Duration limit) { options_.watch.heartbeat = kPatience, options_.watch.engines = limit; }
   void LeaveStaleSocket() override {
@@ -346,7 +352,34 @@ TEST_P(WorkerLinkContract, ModelsComeAndGoAndWhatDoesNotFitSaysSo) {
   EXPECT_FALSE(worker.link->Progress().busy);
 }
 
-TEST_P(WorkerLinkContract, AKilledWorkerIsToldOfOnceAndTheNextOneStartsEmpty) {
+TEST_P(WorkerLinkContract, WhatAKilledWorkerHadIsThereForTheNextOneOnce) {
+  Worker worker(site());
+  ASSERT_EQ(worker.Start(1).code(), 0);
+  const auto copy = site().Model("m", 1000);
+  ASSERT_EQ(worker.Ask(SwapIn(copy)).bytes(), 1000u);
+  ASSERT_EQ(worker.Ask(SwapIn(site().Model("goes", 1000))).code(), 0);
+  ASSERT_EQ(worker.Ask(Evict("goes")).code(), 0);
+  for (std::uint64_t life = 2; life < 4; ++life) {
+    worker.link->Kill();
+    ASSERT_TRUE(worker.AwaitDeaths(life - 1));
+    const auto ready = worker.Start(life);
+    ASSERT_EQ(ready.code(), 0) << ready.message();
+    ASSERT_EQ(ready.description().resident_size(), 1);
+    EXPECT_EQ(ready.description().resident(0).digest(), "m");
+    EXPECT_EQ(ready.description().kept().models(), 1u);
+    EXPECT_LT(ready.description().free_bytes(), ready.description().memory_bytes());
+  }
+  const auto swapped = worker.Ask(SwapIn(copy));
+  EXPECT_EQ(swapped.code(), 0) << swapped.message();
+  EXPECT_EQ(swapped.bytes(), 0u);
+  EXPECT_EQ(worker.Ask(Evict("m")).code(), 0);
+  worker.link->Kill();
+  ASSERT_TRUE(worker.AwaitDeaths(3));
+  EXPECT_EQ(worker.Start(4).description().resident_size(), 0) << "it was evicted";
+}
+
+TEST_P(WorkerLinkContract, AKilledWorkerIsToldOfOnceAndWithoutAKeeperTheNextOneStartsEmpty) {
+  site().KeepNothing();
   Worker worker(site());
   ASSERT_EQ(worker.Start(1).code(), 0);
   ASSERT_EQ(worker.Ask(SwapIn(site().Model("m", 1000))).code(), 0);
