@@ -1,7 +1,11 @@
 #!/usr/bin/python3
 """How soon a cluster of real daemons serves again: a manager, two gateways, three nodes of two virtual GPUs (tests/chaos).
 
-usage: recovery.py [--build DIR] [--kills N] [--nodes N] [--functions N] [--only PART,...]
+usage: recovery.py [--build DIR] [--kills N] [--nodes N] [--functions N] [--fresh N] [--only PART,...]
+
+  kept_answer_ms/MODEL    on a node with one GPU and several models on it: kill -9 of the worker -> the end of the first answer
+                          of a model, keep-weights on, beside off; each time with a daemon of its own. kept_bytes_again: what
+                          was swapped in after the kill until all models had answered
 
   worker_recovery_ms      kill -9 of a worker -> the end of the first answer of one of its models, which another GPU gives;
                           its swap is within (the models are small). worker_respawn_ms: until a new worker is up
@@ -27,7 +31,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ("worker", "node", "half-load", "manager")
+PARTS = ("kept", "worker", "node", "half-load", "manager")
 RUN_MS = 40  # of a timed run
 BEFORE, AFTER = 4.0, 2.0  # seconds of the windows round a kill
 
@@ -38,6 +42,7 @@ def parse():
     parser.add_argument("--kills", type=int, default=18, help="kills of workers; many more meet the back-off of crash loops")
     parser.add_argument("--nodes", type=int, default=10, help="deaths of nodes of each sort")
     parser.add_argument("--rounds", type=int, default=8, help="kills at half load")
+    parser.add_argument("--fresh", type=int, default=7, help="kills of the one worker of a node, of each sort")
     parser.add_argument("--functions", type=int, default=10000)
     parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS)
     return parser.parse_args()
@@ -48,7 +53,8 @@ os.environ["TROUPE_BUILD_DIR"] = str(ARGUMENTS.build)  # before the harness is r
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "chaos"), str(ROOT / "bench")]
 
 from harness import eventually  # noqa: E402
-from harness.networks import scale  # noqa: E402
+from harness.daemon import Daemon  # noqa: E402
+from harness.networks import digits, rolls, scale  # noqa: E402
 from report import Report  # noqa: E402
 from rig import checks, faults, network  # noqa: E402
 from rig.history import ANSWERED, History  # noqa: E402
@@ -84,6 +90,62 @@ def add(report, name, notes, key=None):
     if values:
         report.add(name, values, "ms")
         report.add(f"{name}_p99", [quantile(values, 0.99)], "ms")
+
+
+class KeptBed:
+    """One node with one GPU and three models on it; `kill` measures the first answer of one of them."""
+
+    def __init__(self, directory, keep):
+        import numpy as np
+        onnx, images, _ = digits()
+        self.asked = {"digits": {"image": images[:1]}, "rolls-32": {"x": np.zeros((1, 1024), np.float32)},
+                      "scale": {"x": np.zeros((1, 4), np.float32)}}
+        self.daemon = Daemon(directory, "all", **{"gpu-memory": "1GiB", "keep-weights": keep}).wait_serving()
+        self.http = self.daemon.http
+        for name, model in (("digits", onnx), ("rolls-32", rolls(8, 1)), ("scale", scale(2))):
+            self.http.deploy(name, model).good()
+            self.ask(name)
+        eventually(lambda: all(self.http.function(name).get("resident_on") for name in self.asked), "all are on the GPU")
+        time.sleep(2)  # this is no wait for a condition: what the daemon does by itself after a deployment has ended then
+
+    def ask(self, name):
+        self.http.ask(name, self.asked[name]).good()
+
+    def metric(self, name):
+        lines = self.daemon.operations.get("/metrics").body.decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+    def kill(self, name):
+        """(milliseconds to the first answer of this model, bytes swapped in until all have answered)"""
+        swapped, served, pid = "troupe_node_swap_bytes_total", self.metric("troupe_node_served_total"), self.daemon.workers()[0]
+        before = self.metric(swapped)
+        began = time.monotonic()
+        os.kill(pid, 9)
+        self.ask(name)
+        took = (time.monotonic() - began) * 1e3
+        for other in self.asked:
+            self.ask(other)
+        eventually(lambda: self.metric("troupe_node_served_total") > served + len(self.asked), "the answers are counted")
+        return took, self.metric(swapped) - before
+
+    def close(self):
+        self.daemon.kill_node()
+
+
+def kept(report):
+    for name in ("scale", "digits", "rolls-32"):
+        times, again = {"on": [], "off": []}, {"on": [], "off": []}
+        for _ in range(ARGUMENTS.fresh):
+            for keep in times:
+                with tempfile.TemporaryDirectory() as directory:
+                    bed = KeptBed(directory, keep)
+                    took, moved = bed.kill(name)
+                    bed.close()
+                times[keep].append(took)
+                again[keep].append(moved)
+        report.add(f"kept_answer_ms/{name}", times["on"], "ms", "off", times["off"])
+        for keep, moved in again.items():
+            report.add(f"kept_bytes_again/{name},keep-weights={keep}", moved, "bytes")
 
 
 def workers(report):
@@ -217,7 +279,7 @@ def manager(report):
 def main():
     load = os.getloadavg()[0]
     report = Report("recovery", note=f"load average at the beginning: {load:.1f} on {os.cpu_count()} cores")
-    for name, part in (("worker", workers), ("node", nodes), ("half-load", half_load), ("manager", manager)):
+    for name, part in (("kept", kept), ("worker", workers), ("node", nodes), ("half-load", half_load), ("manager", manager)):
         if name in ARGUMENTS.only:
             part(report)
     report.write()
