@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -36,7 +37,8 @@ void FunctionScaler::Adopt(const std::vector<InstanceId>& instances, NodeNames n
 
 void FunctionScaler::TakeOver(const RectangleTable& table, Time now) {
   const auto serving = Serving(table);
-  wanted_.emplace_back(now, Capacity(table));
+  // What they can serve is not known well yet: none of them goes while this counts.
+  wanted_.emplace_back(now, std::numeric_limits<double>::infinity());
   looks_.latest = now;
   looks_.recommended.emplace_back(now, static_cast<std::uint32_t>(serving.size()));
 }

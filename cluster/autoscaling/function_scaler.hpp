@@ -63,8 +63,8 @@ class FunctionScaler {
   // It has these instances in a table that was made anew, none drains, and new ones may be on these nodes.
   void Adopt(const std::vector<InstanceId>& instances, NodeNames nodes);
 
-  // The instances that it has were wanted a moment ago, though it was not this scaler that added them: they stay as any
-  // others do that are too much.
+  // The instances that it has were wanted a moment ago, though it was not this scaler that added them: they stay for
+  // `limits.hold`, as any others do that are too much.
   void TakeOver(const RectangleTable& table, Time now);
 
   void Observe(const FunctionLoad& load, const ScalingTick& tick);
