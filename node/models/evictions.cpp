@@ -60,14 +60,20 @@ bool Evictions::Writing(GpuIndex gpu) const {
 }
 
 void Evictions::StartBehind(const HeldStart& start) {
-  waits_[start.dispatch.gpu].behind.push_back(start);
+  parts_.models.BeginUse(start.dispatch.model, true);  // the orders that wait will read its host copy
+  waits_[start.dispatch.gpu].behind.push_back({.start = start});
+}
+
+void Evictions::PrefetchBehind(const Dispatch& dispatch) {
+  parts_.models.BeginUse(dispatch.model, true);
+  waits_[dispatch.gpu].behind.push_back({.start = {dispatch, 0}, .ahead = true});
 }
 
 // What was decided for this GPU meanwhile may go on, in its order.
 void Evictions::Written(GpuIndex gpu) {
   auto& waits = waits_[gpu];
   TROUPE_CHECK(waits.writing > 0, "more was written back than was begun");
-  if (--waits.writing == 0) StartAll(std::exchange(waits.behind, {}));
+  if (--waits.writing == 0) StartAll(std::exchange(waits.behind, {}), false);
 }
 
 // Its worker is gone: what waited for it starts nothing any more, and ends its use of the models.
@@ -76,12 +82,14 @@ void Evictions::Void(GpuIndex gpu) {
   if (it == waits_.end()) return;
   auto behind = std::move(it->second.behind);
   waits_.erase(it);
-  StartAll(std::move(behind));
+  StartAll(std::move(behind), true);
 }
 
-void Evictions::StartAll(std::vector<HeldStart> behind) {
-  for (const auto& start : behind) {
-    parts_.dispatches.Start(start);
+void Evictions::StartAll(std::vector<Behind> behind, bool lost) {
+  for (const auto& [start, ahead] : behind) {
+    // A request whose worker was lost knows it.
+    if (!ahead) parts_.dispatches.Start(start);
+    if (ahead && !lost) parts_.swaps.Bring(start.dispatch);
     parts_.models.EndUse(start.dispatch.model, true);
   }
 }

@@ -31,17 +31,23 @@ class Evictions {
   [[nodiscard]] bool Writing(GpuIndex gpu) const;
   // Starts the dispatch when these write-backs have ended; its model is in use until then.
   void StartBehind(const HeldStart& start);
+  // The same for a model that no request waits for.
+  void PrefetchBehind(const Dispatch& dispatch);
 
  private:
+  struct Behind {
+    HeldStart start{};
+    bool ahead = false;  // no request waits for the model
+  };
   struct Waits {
     std::size_t writing = 0;  // evictions that write states back
-    std::vector<HeldStart> behind{};
+    std::vector<Behind> behind{};
   };
   void Evict(GpuIndex gpu, const ModelNumber& model, bool with_states);
   void WriteBackFirst(GpuIndex gpu, const ModelNumber& model);
   void Written(GpuIndex gpu);
   void Void(GpuIndex gpu);
-  void StartAll(std::vector<HeldStart> behind);
+  void StartAll(std::vector<Behind> behind, bool lost);
 
   Parts& parts_;
   std::map<GpuIndex, Waits> waits_;

@@ -37,10 +37,15 @@ void Swaps::Prefetch(const Dispatch& dispatch) {
   NoteVictims(dispatch);
   log_.Dispatched(ModelWas::kAhead);
   for (const auto& victim : dispatch.victims) parts_.evictions.Order(dispatch.gpu, victim);
-  const auto& model = *parts_.models.Find(dispatch.model);
-  auto order = SwapInOrderFor(dispatch, model.copy, parts_.out.now());
+  parts_.evictions.Writing(dispatch.gpu) ? parts_.evictions.PrefetchBehind(dispatch) : Bring(dispatch);
+}
+
+void Swaps::Bring(const Dispatch& dispatch) {
+  const auto* model = parts_.models.Find(dispatch.model);
+  if (model == nullptr) return;  // it was taken off this node while it waited
+  auto order = SwapInOrderFor(dispatch, model->copy, parts_.out.now());
   order.mutable_swap_in()->set_address(parts_.models.AddressOf(dispatch.model));
-  order.mutable_swap_in()->set_meter(parts_.metering.PayerOf(&model.function, model.function.key().name()));
+  order.mutable_swap_in()->set_meter(parts_.metering.PayerOf(&model->function, model->function.key().name()));
   parts_.orders.GiveFor(
       dispatch.model, dispatch.gpu, std::move(order),
       SwapInOrdered{{dispatch, 0}, parts_.runtimes.Life(dispatch.gpu), ModelWas::kAhead, 0, nullptr});

@@ -21,9 +21,10 @@ class Swaps {
   explicit Swaps(Parts& parts) : parts_(parts) {}
 
   void Order(const HeldStart& start, const SwapWay& way = {});
-  // A model that no request waits for yet. What is evicted for it has no state, so that nothing is written
-  // back first.
+  // A model that no request waits for yet: when what is evicted on its GPU is gone.
   void Prefetch(const Dispatch& dispatch);
+  // It is ordered now.
+  void Bring(const Dispatch& dispatch);
   void On(const SwapInOrdered& purpose, const proto::WorkerOutcome& outcome);
   // The model has come, or not; `source`: from where.
   void Ended(const HeldStart& start, ModelWas source, const proto::WorkerOutcome& outcome);

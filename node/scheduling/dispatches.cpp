@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "base/printable.hpp"
 #include "node/parts.hpp"
 #include "node/requests/run_limit.hpp"
 #include "node/runtimes/worker_orders.hpp"
@@ -28,7 +29,6 @@ void Dispatches::CarryOut(const Dispatch& dispatch) {
   for (const auto& victim : dispatch.victims) parts_.evictions.Order(dispatch.gpu, victim);
   const HeldStart start{dispatch, request.serial};
   if (!parts_.evictions.Writing(dispatch.gpu)) return Start(start);
-  parts_.models.BeginUse(dispatch.model, true);  // the orders that wait will read its host copy
   parts_.evictions.StartBehind(start);
 }
 
@@ -167,10 +167,10 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
   if (outcome.code() != 0) parts_.routers.ResidencyChanged();  // its model may turn out not to be there
   // The model counted as resident: its worker took it over, and found that it is not whole. What a state lacks is
   // another matter.
-  if (absl::IsNotFound(StatusOf(outcome)) && held.was == ModelWas::kResident && !dispatch.state &&
-      !outcome.message().empty())
-    parts_.out.Note("weights-dropped",
-                    absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", outcome.message()));
+  if (parts_.settings.keep_weights == KeepWeights::kOn && absl::IsNotFound(StatusOf(outcome)) &&
+      held.was == ModelWas::kResident && !dispatch.state && !outcome.message().empty())
+    parts_.out.Note("weights-dropped", absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ",
+                                                    PrintableAscii(outcome.message(), 256)));
   if (!held.trial) CountDemand(dispatch, held, outcome);
   Divide(dispatch, held, std::move(outcome));
   auto done = RunDoneFor(dispatch, held.swap, held.run);
