@@ -176,6 +176,7 @@ class NodeRole final : public Role {
       spdlog::log(LogLevelOf(kind), "{}: {}", kind, message);
     };
     static_cast<node::NodeTuning&>(options) = config.node;
+    if (!KeepsWeights()) options.keep_weights = node::KeepWeights::kOff;
     options.copies.region = host_->usage().capacity;
     options.topology = topology_;
     options.costs.link = config.gpus.link;
@@ -197,8 +198,8 @@ class NodeRole final : public Role {
       site.endpoint = common_.remote->endpoint();
       site.exports = common_.remote->exports();
     }
-    options.make_link = [site, watch = watch_, isolated = Isolated(), refused = worker_refusals_,
-                         &config](std::uint32_t index) {
+    options.make_link = [site, watch = watch_, isolated = Isolated(), keeps = KeepsWeights(),
+                         refused = worker_refusals_, &config](std::uint32_t index) {
       ProcessWorkerOptions worker;
       worker.refused = [refused, index](std::uint64_t count) { refused->Set(index, count); };
       const auto gpu = index / config.node.isolation.runtimes;
@@ -219,7 +220,7 @@ class NodeRole final : public Role {
       static_cast<gpu::WorkerSettings&>(command) = config.worker;
       worker.watch = {config.gpus.hang, config.gpus.hang, std::max(config.gpus.hang, worker.watch.prepare)};
       worker.memory = Bytes(config.gpus.memory.count() / config.node.isolation.runtimes);
-      worker.keep_weights = config.node.keep_weights == node::KeepWeights::kOn;
+      worker.keep_weights = keeps;
       if (watch != nullptr) worker.problem = [watch, gpu] { return watch->ProblemOf(gpu); };
       if (config.gpus.device != "virtual")
         command.quota = worker.memory;  // a virtual GPU's memory is all there is
@@ -253,6 +254,15 @@ class NodeRole final : public Role {
            common_.config.node.isolation.mode != proto::ISOLATION_SHARED;
   }
 
+  // Nothing waits for weights where none can outlive a worker: a runtime that dies comes back without a key, and these
+  // policies choose places by themselves.
+  [[nodiscard]] bool KeepsWeights() const {
+    const auto& config = common_.config;
+    const auto& memory = config.policies.chosen.memory;
+    return config.node.keep_weights == node::KeepWeights::kOn && config.gpus.device == "virtual" &&
+           !Isolated() && config.worker.addresses == "adjacent" && memory != "block-cache" &&
+           memory != "device-malloc";
+  }
   // A worker that serves no key yet maps no models.
   std::function<absl::StatusOr<std::shared_ptr<transport::HostRegion>>(const std::string&)> RegionOf() {
     // An adoption may be under way on the pool when this role ends: it keeps what it asks.

@@ -157,6 +157,11 @@ class ProcessWorkerLink final : public WorkerLink {
                 process = std::make_shared<transport::ProcessHandle>(std::move(*process))] {
       // Of an unknown process, or of a child that was reaped elsewhere, nothing is known but the signal.
       const auto end = process->Wait(std::chrono::seconds(5));
+      if (!end.ok()) {
+        // It may still write while the next worker begins.
+        const std::lock_guard lock(state->mutex);
+        if (life == state->incarnation) state->memory.file.Reset();
+      }
       const auto how = end.ok() ? *end : transport::ProcessEnd{.signaled = true, .code = signal};
       state->TellDeath(life, how.signaled ? 0 : how.code, how.signaled ? how.code : 0, "ended by its daemon");
     });

@@ -47,7 +47,11 @@ class Handler final : public gpu::LinkHandler {
     std::shared_ptr<gpu::WorkerConnection> connection;
     {
       const std::lock_guard lock(state_->mutex);
-      if (life_ == state_->incarnation) connection = state_->connection;
+      if (life_ == state_->incarnation) {
+        connection = state_->connection;
+        // It may still write while the next worker begins.
+        state_->memory.file.Reset();
+      }
     }
     if (connection != nullptr) static_cast<void>(connection->Kill());
     state_->TellDeath(life_, 0, SIGKILL, absl::StrCat("the link is of no use: ", status.message()));
@@ -64,9 +68,14 @@ class Handler final : public gpu::LinkHandler {
 absl::Status KeptMemory::Ready(const ProcessWorkerOptions& options, const std::string& runtime, bool begins) {
   const bool strange = !key.empty() && key != runtime;
   const bool unrecorded = begins && options.keep_weights && record == Bytes(0);
-  if (strange || unrecorded) file.Reset();
+  const bool suspect = begins && failed >= kMostFailed;
+  if (strange || unrecorded || suspect) file.Reset();
   key = runtime;
-  if (file.valid()) return absl::OkStatus();
+  if (file.valid()) {
+    failed += begins ? 1 : 0;
+    return absl::OkStatus();
+  }
+  failed = 0;
   record = options.keep_weights ? gpu::WeightRecord::Size() : Bytes(0);
   TROUPE_ASSIGN_OR_RETURN(const auto made,
                           gpu::CreateVirtualMemory(options.command.gpu, options.memory + record));
@@ -84,7 +93,9 @@ void KeptMemory::Offer(const ProcessWorkerOptions& options, proto::AdoptHello& h
 void KeptMemory::Learn(const proto::WorkerDescription& worker, transport::UniqueFd memory) {
   if (!memory.valid()) return;
   file = std::move(memory);
+  failed = 0;
   record = Bytes(worker.weight_record());
+  if (worker.link_curve().empty()) return;  // the group size was set, not measured
   group_bytes = worker.group_bytes();
   link_curve = worker.link_curve();
 }

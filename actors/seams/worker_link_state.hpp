@@ -20,9 +20,13 @@ struct KeptMemory {
   transport::UniqueFd file;
   std::string key;  // that has left traces in it
   Bytes record;     // at its end, of the weights in it (gpu/worker/weight_record.hpp)
+  int failed = 0;   // workers in a row that began with it and did not come up
   // What a worker measured of its link; zero: nothing yet.
   std::uint64_t group_bytes = 0;
   google::protobuf::RepeatedPtrField<proto::LinkPoint> link_curve;
+
+  // Workers that what lies there may have kept from coming up; the next one begins with new memory.
+  static constexpr int kMostFailed = 2;
 
   // For a worker that serves this key: without what another key has left. A worker that is about to begin
   // (`begins`) can be given memory with a record instead of some without.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
+#include "base/printable.hpp"
 #include "base/status.hpp"
 
 namespace troupe::gpu {
@@ -122,9 +123,8 @@ ControlSnapshot ReadControlPage(const transport::MemoryFile& memory) {
   }
   const std::size_t length = page.last_words_length.load(std::memory_order_acquire);
   snapshot.last_words.assign(page.last_words, std::min(length, ControlPage::kLastWords));
-  for (char& c : snapshot.last_words) {
-    if (c < ' ' || c > '~') c = '?';  // a dying process may have written anything
-  }
+  snapshot.last_words =
+      PrintableAscii(snapshot.last_words, ControlPage::kLastWords);  // it may have written anything
   return snapshot;
 }
 

@@ -25,6 +25,10 @@ KeptWeights::KeptWeights(DeviceMemory& memory, std::shared_ptr<WeightRecord> rec
 }
 
 void KeptWeights::TakeOver(const RecordedWeights& recorded) {
+  if (kept_.size() == kMost) {
+    record_->Remove(recorded.digest);
+    return Dropped(absl::StrCat("model ", recorded.digest, ": ", kMost, " models are kept at most"));
+  }
   const auto range = memory_.AllocateAt(WeightsOf(recorded.digest), recorded.offset, recorded.size);
   if (range) {
     kept_.emplace(recorded.digest, *range);

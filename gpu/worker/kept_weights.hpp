@@ -21,6 +21,9 @@ namespace troupe::gpu {
 
 class KeptWeights {
  public:
+  // Their names are part of one message to the daemon.
+  static constexpr std::size_t kMost = 384;
+
   // `record`: null where nothing outlives the worker. A memory policy that chooses places itself, and weights
   // that are mapped in blocks, keep nothing: what is on record is dropped, and the report says so.
   KeptWeights(DeviceMemory& memory, std::shared_ptr<WeightRecord> record);

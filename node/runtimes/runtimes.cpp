@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.hpp"
 #include "node/parts.hpp"
 #include "node/runtimes/isolation.hpp"
 #include "node/runtimes/worker_orders.hpp"
@@ -83,7 +84,7 @@ void Runtimes::Tell(const proto::ExecutorReport& report) {
   parts_.out.Note(kind, text);
 }
 
-// What the worker before this one left. The worker's sentences are cut: it may be of any sort.
+// What the worker before this one left. The worker's sentences are cut and made printable: it may be of any sort.
 void Runtimes::TellKept(GpuIndex gpu, const proto::KeptWeights& kept) {
   constexpr int kSentences = 8;
   constexpr std::size_t kLongest = 256;
@@ -96,8 +97,17 @@ void Runtimes::TellKept(GpuIndex gpu, const proto::KeptWeights& kept) {
   if (kept.dropped() == 0) return;
   auto text = absl::StrCat(label, ": ", kept.dropped(), " of what the worker before this one left:");
   for (int i = 0; i < std::min(kept.reasons_size(), kSentences); ++i)
-    absl::StrAppend(&text, i == 0 ? " " : "; ", kept.reasons(i).substr(0, kLongest));
+    absl::StrAppend(&text, i == 0 ? " " : "; ", PrintableAscii(kept.reasons(i), kLongest));
   parts_.out.Note("weights-dropped", text);
+}
+
+// What a worker that died wrote down of a model's size is not to be trusted; the next one tells it unchecked.
+Bytes Runtimes::BytesOf(const ModelNumber& copy, const proto::ResidentModel& resident,
+                        const proto::WorkerDescription& worker) const {
+  const Bytes told(resident.bytes());
+  const auto* model = parts_.models.Find(copy);
+  const bool kept = worker.kept().models() > 0 && model != nullptr && model->copy.has_weights();
+  return kept ? std::min(told, Bytes(model->copy.weights().length())) : told;
 }
 
 void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
@@ -116,7 +126,7 @@ void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
   ready.key = serves->key;
   for (const auto& resident : worker.resident()) {
     const auto copy = parts_.models.held().ByPackedDigest(resident.digest(), serves->key);
-    if (copy) ready.resident.push_back({copy, Bytes(resident.bytes())});
+    if (copy) ready.resident.push_back({copy, BytesOf(copy, resident, worker)});
   }
   ready.strange = parts_.orphans.WorkerUp(gpu, serves->key);
   for (const auto& resident : ready.resident) parts_.states.RecoverAll(gpu, resident.model);

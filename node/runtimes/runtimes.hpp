@@ -68,6 +68,8 @@ class Runtimes {
   void Starting(const proto::ExecutorReport& report);
   void WorkerUp(const proto::ExecutorReport& report);
   void TellKept(GpuIndex gpu, const proto::KeptWeights& kept);
+  [[nodiscard]] Bytes BytesOf(const ModelNumber& copy, const proto::ResidentModel& resident,
+                              const proto::WorkerDescription& worker) const;
   [[nodiscard]] absl::Status InjectFault(const FaultAsked& event);
 
   Parts& parts_;

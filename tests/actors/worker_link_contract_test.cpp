@@ -2,6 +2,7 @@
 // troupe-gpu-worker over rings.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
@@ -18,6 +19,7 @@
 #include "actors/node/executor.hpp"
 #include "actors/seams/fake_worker_link.hpp"
 #include "actors/seams/process_worker_link.hpp"
+#include "actors/seams/worker_link_state.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_worker/host_copies.hpp"
 #include "transport/liveness.hpp"
@@ -583,6 +585,37 @@ TEST_P(WorkerLinkContract, AWorkerThatWasNeverAdoptedEndsWithItsLink) {
 
 // The runs that wait behind the stuck one move on as they end, and the rest of the worker goes on: only the
 // watch over each engine by itself sees that the run is stuck.
+// What lies in the memory may be what keeps them from coming up.
+TEST(KeptMemory, AfterTwoWorkersThatDidNotComeUpTheNextOneBeginsWithNewMemory) {
+  ProcessWorkerOptions options;
+  options.memory = MiB(1);
+  options.keep_weights = true;
+  KeptMemory memory;
+  const auto given = [&](bool begins) {
+    EXPECT_TRUE(memory.Ready(options, "", begins).ok());
+    struct stat found {};
+    EXPECT_EQ(fstat(memory.file.get(), &found), 0);
+    return found.st_ino;
+  };
+  const auto up = [&] {
+    proto::WorkerDescription worker;
+    worker.set_weight_record(memory.record.count());
+    memory.Learn(worker, transport::UniqueFd(dup(memory.file.get())));
+  };
+  const auto first = given(true);
+  up();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(given(true), first);
+    up();
+  }
+  EXPECT_EQ(given(true), first);
+  EXPECT_EQ(given(false), first);
+  EXPECT_EQ(given(true), first);
+  const auto second = given(true);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(given(true), second);
+}
+
 TEST(ProcessExecutor, ACopyThatStandsStillIsNamedAndCostsTheWorker) {
   caf::actor_system_config config;
   RegisterMessageTypes(config);

@@ -271,13 +271,29 @@ TEST_F(KeptWeightsTest, APolicyThatKeepsNoPlacesSaysSo) {
   EXPECT_THAT(OnRecord(), IsEmpty()) << "it writes no record either";
 }
 
-TEST_F(KeptWeightsTest, TheMostUrgentIsComparedFirst) {
+TEST_F(KeptWeightsTest, AsManyAreKeptAsTheDaemonCanBeTold) {
+  auto record = Record();
+  std::vector<std::string> none;
+  EXPECT_THAT(record->Read(none), IsEmpty());
+  constexpr std::size_t kFound = KeptWeights::kMost + 100;
+  for (std::size_t i = 0; i < kFound; ++i)
+    record->Set({absl::StrCat(std::string(WeightRecord::kLongestDigest - 8, 'm'), i), 256 * i, Bytes(256)});
+  record.reset();
+  NextWorker();
+  EXPECT_EQ(residency_->kept().size(), KeptWeights::kMost);
+  EXPECT_EQ(residency_->kept().report().dropped(), 100u);
+  EXPECT_THAT(residency_->kept().report().reasons(0), HasSubstr("384 models are kept at most"));
+  NextWorker();
+  EXPECT_EQ(residency_->kept().report().dropped(), 0u) << "what was dropped is not on record any more";
+}
+
+TEST_F(KeptWeightsTest, EachThatIsAskedForIsComparedOnce) {
   std::vector<proto::HostCopy> copies;
   for (const char* digest : {"a", "b", "c"}) copies.push_back(Bring(digest));
   NextWorker();
   gate_->Set(true);
   const Time now = transport::SteadyNow();
-  // All are asked for before the first comparison has ended, or after; each is compared once.
+  // All are asked for before the first comparison has ended, or after.
   for (std::size_t i = 0; i < copies.size(); ++i) {
     deadline_ = now + std::chrono::seconds(10 - i);
     Run(10 + i, copies[i].digest(), 1, 0, 0, &copies[i]);

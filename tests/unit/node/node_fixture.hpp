@@ -58,6 +58,7 @@ class NodeTest : public testing::Test {
         resident.set_digest(digest);
         resident.set_bytes(bytes.count());
       }
+      if (takes_over_) report.mutable_worker()->mutable_kept()->set_models(has.size());
     }
     return On(WorkerReported{report});
   }
@@ -131,6 +132,7 @@ class NodeTest : public testing::Test {
   Time now{};
   proto::TrialEnded ended_{};     // the newest answer to a trial
   proto::MemberReport report_{};  // the newest report for a heartbeat
+  bool takes_over_ = false;       // what workers have when they come up is what those before them left
 
  private:
   std::string Line(const Answer<proto::SubmitReply>& answer) {

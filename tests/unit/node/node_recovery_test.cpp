@@ -154,6 +154,15 @@ TEST_F(Kept, WhatTheNextWorkerHasIsResidentAndNothingIsBrought) {
   EXPECT_THAT(On(TimerFired{Timer::kRefill}), IsEmpty());
 }
 
+// A size beyond every GPU would fail the function's requests for good.
+TEST_F(Kept, ASizeThatADeadWorkerWroteDownIsNotBelieved) {
+  takes_over_ = true;
+  Report(gpu_, proto::ExecutorReport::DOWN);
+  EXPECT_THAT(Up(gpu_, {{"packed-f", GiB(4)}}), ElementsAre(To(gpu_, "prepare")));
+  EXPECT_THAT(Submit(2, "f"), ElementsAre(To(gpu_, "run")));
+  EXPECT_THAT(Answered(gpu_, "run"), ElementsAre("answer 2 OK"));
+}
+
 TEST_F(Kept, ARequestDoesNotWaitForTheNextWorker) {
   EXPECT_THAT(Report(gpu_, proto::ExecutorReport::DOWN), IsEmpty());
   EXPECT_THAT(Submit(2, "f"), ElementsAre(To(1 - gpu_, "swap-in"), To(1 - gpu_, "run")));
