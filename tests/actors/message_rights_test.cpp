@@ -74,11 +74,10 @@ Peer Holder(security::Roles roles, const std::string& name) {
 }
 
 TEST(MessageRights, AReaderReadsAndChangesNothing) {
-  const std::set<std::string> reads = {"list_functions",  "show_function",  "cluster_status", "list_events",
-                                       "list_gpus",       "list_workflows", "show_workflow",  "list_runs",
-                                       "show_run",        "list_keys",      "show_import",    "show_slo",
-                                       "explain_request", "read_workflow",  "list_usage",     "show_profile",
-                                       "show_scaling"};
+  const std::set<std::string> reads = {
+      "list_functions",  "show_function", "cluster_status", "list_events",  "list_gpus",   "list_workflows",
+      "show_workflow",   "list_runs",     "show_run",       "list_keys",    "show_import", "show_slo",
+      "explain_request", "read_workflow", "list_usage",     "show_profile", "show_scaling"};
   const auto* cases = proto::AdminRequest::descriptor()->FindOneofByName("request");
   for (int i = 0; i < cases->field_count(); ++i) {
     proto::AdminRequest request;
