@@ -8,7 +8,6 @@ is auto steps from 1x to 4x.
 
   instance_ready_ms/host-copy   from the step until a GPU on which the function owned nothing runs a request of it, both nodes
                                 having a host copy
-  instance_ready_ms/no-copy     the same when the first node's GPUs are full, and the other one has no copy yet
   moves_failed_requests         requests that failed while a function came to own a part of a GPU and lost it, a thousand times
                                 in turn; moves_requests: how many came meanwhile
   manager_tick_ms/FUNCTIONS     a pulse of the manager in which the autoscaler looks at so many functions, a twentieth of which
@@ -120,18 +119,13 @@ def ready_ms(pair, rate):
 
 
 def steps(report, arguments):
-    with_copy, without = [], []
+    with_copy = []
     for _ in range(arguments.rounds):
         with Pair(arguments.build, 2) as pair:
             pair.add_node()
             pair.deploy("f", sm_partition=100, quota_request="auto")
             with_copy.append(ready_ms(pair, RATE))
-        with Pair(arguments.build, 1) as pair:
-            pair.deploy("f", sm_partition=100, quota_request="auto")
-            pair.add_node()
-            without.append(ready_ms(pair, 4 * RATE))
     report.add("instance_ready_ms/host-copy", with_copy, "ms")
-    report.add("instance_ready_ms/no-copy", without, "ms")
 
 
 def moves(report, arguments):
