@@ -68,7 +68,8 @@ class Cuda(E2eTest):
         def swaps(source):
             return len(re.findall(rf" swap: GPU [01]: 'dense-[012]' from {source}", daemon.log.read_text()))
         load = Load(ask, threads=4)
-        eventually(lambda: swaps("host") >= 20 and swaps("GPU") >= 5, "models come and go while requests run")
+        # How many come from where is the scheduler's to choose: each comes from the host once at least.
+        eventually(lambda: swaps("host") >= 3 and swaps("GPU") >= 5, "models come and go while requests run")
         load.stop()
         self.assertNotIn("swap-failed", daemon.log.read_text())
         self.assertEqual(daemon.log.read_text().count("worker-starting"), 2, "no worker was lost")
