@@ -96,7 +96,7 @@ class Planning {
   [[nodiscard]] static bool MayOwn(const proto::FunctionRecord& record) {
     return record.loaded() && record.state_size() == 0;
   }
-  // Of one that is not scaled.
+  // How many instances a function has that is not scaled.
   [[nodiscard]] static std::uint32_t Wanted(const proto::FunctionRecord& record) {
     const bool owns = MayOwn(record) && record.sharing().quota_request() > 0;
     return owns ? proto::InstancesOf(record.sharing(), 1) : 0;
@@ -111,7 +111,7 @@ class Planning {
       sizes[kind] = {.extent = extent, .memory = {}, .weights = WeightsOf(record)};
     return sizes;
   }
-  // Those that have a copy of its model.
+  // The nodes that have a copy of the function's model, and may get new instances.
   [[nodiscard]] NodeNames NodesFor(const proto::FunctionRecord& record) const {
     std::set<std::string> nodes;
     for (const auto& node : copies_.HoldersOf(record.model_digest()))

@@ -55,7 +55,7 @@ FunctionScaler* Scaling::ScalerOf(const proto::FunctionRecord& record, const Gpu
   function.policy = parts_.settings.scaling.policy;
   function.forecast = parts_.settings.scaling.forecast;
   Known& known = known_[version];
-  // Another model under the name of one that was removed.
+  // The name was that of a function with another model, which has been removed: what was observed is not of this one.
   if (known.digest != record.model_digest()) {
     functions_.Remove(function.name);
     known.is_new = true;
