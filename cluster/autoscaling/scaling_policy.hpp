@@ -13,8 +13,8 @@ namespace troupe::cluster {
 // Looks at the load that the scaler has observed, and changes its instances.
 using ScalingRule = void (*)(FunctionScaler& function, const ScalingTick& tick);
 
-// Whatever the policy: an instance whose part of a GPU the function may not have any more, since its declarations or its
-// profile changed, gets one that it may have, or goes; and so do instances beyond the most that there may be.
+// Whatever the policy: when the declarations or the profile changed, an instance that has a part of a GPU which the
+// function may not have any more gets another part, or is drained. Instances beyond the largest number are drained.
 void KeepToLimits(FunctionScaler& function, const ScalingTick& tick);
 
 //   troupe       what lacks is given to instances that run, on their GPUs, as long as they use it at least half as well as

@@ -14,7 +14,7 @@ struct ScaledOwner {
   std::vector<InstanceId> instances{};  // that have rectangles, and serve
   NodeNames nodes{};                    // where new ones may be
 };
-// Of the functions that are scaled those that own something, or of which a load was told.
+// The scaled functions that own a part of a GPU, or of which members told a load.
 using ScaledOwners = std::map<FunctionVersion, ScaledOwner>;
 
 // Changes what these functions own of the table. New instances have the numbers behind `last_id`.

@@ -49,7 +49,7 @@ class RequestIndex {
     const auto it = functions_.find({function, version});
     return it == functions_.end() ? std::set<std::uint64_t>() : it->second;
   }
-  // Of the function's, those that no node has.
+  // How many requests of the function wait here, since no node has taken them.
   [[nodiscard]] std::uint64_t WaitingOf(const std::string& function, const std::string& version) const {
     const auto it = functions_.find({function, version});
     if (it == functions_.end()) return 0;
