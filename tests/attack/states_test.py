@@ -1,8 +1,6 @@
 #!/usr/bin/python3
 """Two functions with state of one model, asked at the same time, also by runs of a workflow: no run fails, and each
 answer counts once."""
-import os
-import signal
 import threading
 
 import numpy as np
@@ -76,11 +74,7 @@ class States(E2eTest):
 
     def test_their_workers_are_killed(self):
         daemon = self.start_with_two(2)
-
-        def kill():
-            for pid in daemon.workers().values():
-                os.kill(pid, signal.SIGKILL)
-        self.load(daemon, kill, tries=4)
+        self.load(daemon, daemon.kill_workers, tries=4)
 
     def run_pairs(self, http, over, left, right, failures):
         """Runs of the workflow, each asked for once: only the run itself may try a step again."""
@@ -105,8 +99,7 @@ class States(E2eTest):
         try:
             for kill in range(1, 7):
                 eventually(lambda: failures or len(left) >= kill * 3, f"{kill * 3} runs have ended")
-                for pid in daemon.workers().values():
-                    os.kill(pid, signal.SIGKILL)
+                daemon.kill_workers()
         finally:
             over.set()
             for thread in threads:

@@ -4,7 +4,6 @@ daemons, workers and the plug-in are those that a machine with GPUs runs."""
 import itertools
 import os
 import re
-import signal
 
 import numpy as np
 
@@ -42,8 +41,7 @@ class Cuda(E2eTest):
             self.assertGreaterEqual(right, 4, "of 6")
         load = Load(ask, threads=2)
         load.wait(20)
-        for pid in daemon.workers().values():
-            os.kill(pid, signal.SIGKILL)
+        daemon.kill_workers()
         load.wait(20)
         load.stop()
         eventually(lambda: self.gpus_up(daemon) == [1, 1], "both GPUs are up again")

@@ -1,8 +1,6 @@
 #!/usr/bin/python3
 """State that a function declares stays on the GPU from run to run, and outlives evictions, GPUs, workers and daemons."""
-import os
 import re
-import signal
 
 import numpy as np
 
@@ -97,8 +95,7 @@ class State(E2eTest):
         self.deploy()
         self.add(2)
         for _ in range(3):
-            for pid in daemon.workers().values():
-                os.kill(pid, signal.SIGKILL)
+            daemon.kill_workers()
             self.add(2)
 
     def test_its_daemon_is_restarted(self):

@@ -5,7 +5,7 @@ import signal
 
 import numpy as np
 
-from harness import E2eTest, Load, eventually, main
+from harness import E2eTest, Load, eventually, main, processes
 from harness.networks import scale
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -49,8 +49,7 @@ class WorkerDeath(TwoWorkers):
         self.replaced([first[0]])
         second = self.daemon.workers()
         self.assertEqual(second[1], first[1], "the other worker is left alone")
-        for pid in second.values():
-            os.kill(pid, signal.SIGKILL)
+        processes.kill(*second.values())
         load.wait(10)
         self.replaced(list(second.values()))
         load.wait(10)
@@ -60,8 +59,7 @@ class WorkerDeath(TwoWorkers):
     def test_killed_while_idle(self):
         self.ask_both()
         before = self.daemon.workers()
-        for pid in before.values():
-            os.kill(pid, signal.SIGKILL)
+        processes.kill(*before.values())
         self.replaced(list(before.values()))
         self.ask_both()
 

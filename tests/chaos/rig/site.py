@@ -53,8 +53,7 @@ class Site:
         self.network.heal()
         for name in list(self.up):
             self.up.pop(name).kill()
-        for pid in processes.mentioning(str(self.directory)):
-            processes.kill(pid)
+        processes.kill(*processes.mentioning(str(self.directory)))
         if self.disk is not None:
             subprocess.run(["umount", "-l", self.disk], check=False)
         shutil.rmtree(self.directory, ignore_errors=True)

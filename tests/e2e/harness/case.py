@@ -36,8 +36,7 @@ class E2eTest(unittest.TestCase):
             daemon.kill()
             if failed:
                 print(f"--- {daemon.directory.name}, {daemon.process.returncode}\n{daemon.tail(60)}", file=sys.stderr)
-        for pid in processes.mentioning(str(self.directory)):
-            processes.kill(pid)
+        processes.kill(*processes.mentioning(str(self.directory)))
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

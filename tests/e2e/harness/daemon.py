@@ -115,12 +115,15 @@ class Daemon:
         self.process.kill()
         self.process.wait()
 
+    def kill_workers(self):
+        """Kills the GPU workers at once with SIGKILL and leaves the daemon alone."""
+        processes.kill(*self.workers().values())
+
     def kill_node(self):
         """Kills the daemon and its workers at once, as when the machine loses power."""
         workers = self.runtimes()
         self.kill()
-        for pid in workers.values():
-            processes.kill(pid)
+        processes.kill(*workers.values())
 
     def wait_serving(self, gpus=1):
         """Waits until the HTTP front is ready and the node's workers are up."""

@@ -1,4 +1,5 @@
 """Processes as /proc shows them. A GPU worker outlives its daemon, so it is found by its command line."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -29,10 +30,11 @@ def mentioning(text):
     return found
 
 
-def kill(pid):
-    """Kills the process with SIGKILL and returns when it has ended."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    eventually(lambda: not alive(pid), f"process {pid} ends after SIGKILL")
+def kill(*pids):
+    """Kills the processes at once with SIGKILL and returns when all have ended. A process that is gone already is fine:
+    it may end between the moment that the test saw it and the signal."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        eventually(lambda: not alive(pid), f"process {pid} ends after SIGKILL")
