@@ -49,6 +49,15 @@ PolicyNames Lalb(const char* gpu) {
   return names;
 }
 
+// 001: functions own parts of GPUs as Algorithm 1 says, and models come for requests.
+PolicyNames Fast() {
+  PolicyNames names = Published();
+  names.scaling = "fast-scaler";
+  names.forecast = "last";
+  names.owning = "always";
+  return names;
+}
+
 // One of Torpor's ablations (002, 7.3): another policy in one slot.
 PolicyNames TorporWith(std::string PolicyNames::*slot, const char* name) {
   PolicyNames names = Torpor();
@@ -79,7 +88,7 @@ PolicyNames SimpleSwap() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 18> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 20> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
@@ -90,6 +99,10 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
        TroupeWith(&PolicyNames::gpu, "least-cost-kind-blind")},
       {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::prefetch, "ahead")},
       {"troupe-asked", "troupe without prefetch", TroupeWith(&PolicyNames::prefetch, "asked")},
+      {"troupe-late", "troupe where no load gives a function a part of a GPU: every request is bound late",
+       TroupeWith(&PolicyNames::owning, "never")},
+      {"fast", "FaST-GShare (001): functions whose quota_request is auto own parts of GPUs, by Algorithm 1",
+       Fast()},
       {"load-balance", "in order of arrival, to whichever GPU becomes idle (the baseline of LALB, 003)",
        Lalb("first-idle")},
       {"lalb", "LALB (003): a request goes to a GPU that has its model, if that is sooner than a load",

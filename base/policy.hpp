@@ -1,4 +1,4 @@
-// Policies by name. A policy fills one of thirteen slots; each slot has one explicit table in the room that
+// Policies by name. A policy fills one of fourteen slots; each slot has one explicit table in the room that
 // decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
 // slot.
 #pragma once
@@ -26,6 +26,7 @@ struct PolicyNames {
   std::string replicas = "demand";            // cluster/copies/replica_policy.hpp
   std::string scaling = "troupe";             // cluster/autoscaling/scaling_policy.hpp
   std::string forecast = "holt";              // cluster/autoscaling/demand_forecast.hpp
+  std::string owning = "by-cost";             // cluster/autoscaling/owning_choice.hpp
   std::string binding;
 };
 

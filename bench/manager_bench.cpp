@@ -84,6 +84,7 @@ class Bench {
     settings.collect_every = std::chrono::hours(1000);
     settings.membership.suspect_after = minutes(500);
     settings.membership.dead_after = minutes(1000);
+    settings.scaling.owning = "always";
     return settings;
   }
   static CatalogueRecords Records(std::size_t functions) {

@@ -96,7 +96,7 @@ void Parts::Pulse() {
 }
 
 ManagerState Parts::State() const {
-  return {catalogue, members.table(), copies.table(), ownership, out.events(), out.now()};
+  return {catalogue, members.table(), copies.table(), ownership, scaling, out.events(), out.now()};
 }
 
 Cluster::Cluster(ClusterSettings settings, Catalogue catalogue)

@@ -14,9 +14,10 @@ namespace troupe::cluster {
 
 // How functions that leave their quota_request to the manager follow their load.
 struct ScalingSettings {
-  std::string policy = "troupe";  // cluster/autoscaling/scaling_policy.hpp
-  std::string forecast = "holt";  // cluster/autoscaling/demand_forecast.hpp
-  bool dry_run = false;           // what is decided can be read, and is not carried out
+  std::string policy = "troupe";   // cluster/autoscaling/scaling_policy.hpp
+  std::string forecast = "holt";   // cluster/autoscaling/demand_forecast.hpp
+  std::string owning = "by-cost";  // cluster/autoscaling/owning_choice.hpp
+  bool dry_run = false;            // what is decided can be read, and is not carried out
 };
 
 struct ClusterSettings {

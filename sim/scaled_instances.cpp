@@ -200,6 +200,7 @@ class ScaledWorld {
     for (const cluster::ScaleDecision& decision : decisions) {
       if (Counted(now_)) ++outcome_.decisions[decision.action];
       switch (decision.action) {
+        case cluster::ScaleAction::kOwn:
         case cluster::ScaleAction::kAdd:
           instances_[decision.instance] = {.extent = decision.place.extent,
                                            .from_next_window = decision.place.extent,

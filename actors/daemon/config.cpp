@@ -246,6 +246,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "forecast",
        "how their load is foreseen: holt (level and trend), last (as it was) or season (as the day before)",
        false, Policy(&PolicyNames::forecast, cluster::FindForecast)},
+      {OptionGroup::kAdvanced, "owning",
+       "whether they own parts of GPUs at all: by-cost (while that costs less than binding them late), always "
+       "(while they have requests) or never",
+       false, Policy(&PolicyNames::owning, cluster::FindOwningRule)},
       {OptionGroup::kAdvanced, "scaling-dry-run",
        "on: they get no part of a GPU, and 'troupe autoscale status' shows what they would get; off", false,
        Choice<bool>({&C::functions, &FunctionConfig::scaling_dry_run}, {{"off", false}, {"on", true}})},

@@ -79,11 +79,13 @@ struct PolicyConfig {
                     .eviction = {},
                     .swap = {},
                     .prefetch = {},
+                    .sharing = {},
                     .memory = {},
                     .batching = {},
                     .replicas = {},
                     .scaling = {},
                     .forecast = {},
+                    .owning = {},
                     .binding = {}};
 };
 struct FunctionConfig {

@@ -44,7 +44,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
         &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::sharing,
         &PolicyNames::binding, &PolicyNames::batching, &PolicyNames::replicas, &PolicyNames::scaling,
-        &PolicyNames::forecast}) {
+        &PolicyNames::forecast, &PolicyNames::owning}) {
     if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
@@ -55,6 +55,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(gpu::FindSharingPolicy(config.policies.chosen.sharing).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(config.policies.chosen.replicas).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindScalingPolicy(config.policies.chosen.scaling).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindOwningRule(config.policies.chosen.owning).status());
   TROUPE_ASSIGN_OR_RETURN(const auto forecast, cluster::FindForecast(config.policies.chosen.forecast));
   if (forecast == cluster::ForecastRule::kOracle)
     return absl::InvalidArgumentError(

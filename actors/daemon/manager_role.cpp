@@ -91,6 +91,7 @@ class ManagerRole final : public Role {
                             cluster::FindReplicaPolicy(config.policies.chosen.replicas));
     options.scaling = {.policy = config.policies.chosen.scaling,
                        .forecast = config.policies.chosen.forecast,
+                       .owning = config.policies.chosen.owning,
                        .dry_run = config.functions.scaling_dry_run};
     options.audit = common_.audit.get();
     options.lacking = [objects = std::make_shared<storage::StoredObjects>(*common_.objects)](

@@ -1,6 +1,22 @@
 #include "actors/gateway/routed_request.hpp"
 
+#include <utility>
+
+#include "proto/gpu_sharing.hpp"
+
 namespace troupe::actors {
+
+RoutedRequest RoutedFor(const proto::FunctionRecord& function, proto::InferRequest message,
+                        RouterClient::Done done, Time now) {
+  return {.message = std::move(message),
+          .done = std::move(done),
+          .model = function.model_digest(),
+          .has_state = !function.state().empty(),
+          .is_scaled = proto::IsScaled(function.sharing()),
+          .arrived = now,
+          .deadline = Duration(function.slo().deadline_ns()),
+          .percentile = function.slo().percentile()};
+}
 
 proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send) {
   const auto& message = request.message;

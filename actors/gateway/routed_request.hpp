@@ -16,12 +16,17 @@ struct RoutedRequest {
   RouterClient::Done done;
   std::string model;       // digest of its function's model
   bool has_state = false;  // its function keeps state from run to run
+  bool is_scaled = false;  // its function's instances follow their load
   Time arrived{};
   Duration deadline{};        // of its function's SLO; zero: none
   double percentile = 0;      // of the SLO; 0: the default
   std::uint64_t ticket = 0;   // of its last sending: the id under which a node knows it
   proto::InferReply reply{};  // of the node, once there is one
 };
+
+// As it begins, for this function.
+[[nodiscard]] RoutedRequest RoutedFor(const proto::FunctionRecord& function, proto::InferRequest message,
+                                      RouterClient::Done done, Time now);
 
 // What a node is told of it, but for the router's id.
 [[nodiscard]] proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send);

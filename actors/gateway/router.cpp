@@ -128,13 +128,7 @@ class Router : public RouterSelf::base, public RouterClient {
     if (const auto admission = table_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
-    requests_[request.sequence] = {.message = std::move(message),
-                                   .done = std::move(done),
-                                   .model = record.model_digest(),
-                                   .has_state = !record.state().empty(),
-                                   .arrived = now,
-                                   .deadline = request.deadline,
-                                   .percentile = request.percentile};
+    requests_[request.sequence] = RoutedFor(record, std::move(message), std::move(done), now);
     Pump();
   }
 
@@ -223,7 +217,9 @@ class Router : public RouterSelf::base, public RouterClient {
       unread_[held.ticket] = finished.node;
     }
     const auto now = Now(this);
-    if (options_.on_answer) options_.on_answer(EndedFor(held, reply, now, table_.alpha()), now);
+    const auto ended = EndedFor(held, reply, now, table_.alpha());
+    if (held.is_scaled) arrivals_.Ended(ended);
+    if (options_.on_answer) options_.on_answer(ended, now);
     held.done(std::move(reply));
   }
 

@@ -10,6 +10,7 @@
 #include "base/wire_status.hpp"
 #include "cluster/function_sharing.hpp"
 #include "cluster/ownership/ownership.hpp"
+#include "cluster/ownership/scaling.hpp"
 #include "cluster/profiling/profiled_sharing.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
@@ -162,6 +163,7 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
     const auto profiled = ValuesFromProfiles(function.record(), state.catalogue.profiles(), kinds);
     for (auto& setting : AppliedSettings(function.record(), profiled))
       *function.add_sharing() = std::move(setting);
+    function.set_binding(state.scaling.BindingOf(function.record()));
     function.set_place_problem(state.ownership.ProblemOf(function.record().key()));
   }
   return reply;

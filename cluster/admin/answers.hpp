@@ -16,12 +16,14 @@
 namespace troupe::cluster {
 
 class Ownership;
+class Scaling;
 
 struct ManagerState {
   const Catalogue& catalogue;
   const MembershipTable& members;
   const PlacementTable& placement;
   const Ownership& ownership;
+  const Scaling& scaling;
   const EventLog& events;
   Time now;
 };

@@ -47,8 +47,11 @@ void DemandForecast::Observe(double per_second, Time now, std::optional<double> 
     slope_ = 0;
   } else {
     const double before = level_;
-    level_ = kLevelWeight * rate + (1 - kLevelWeight) * (level_ + slope_ * passed);
-    slope_ = kTrendWeight * (level_ - before) / passed + (1 - kTrendWeight) * slope_;
+    // The weights are those of an observation of a second.
+    const double new_level = 1 - std::pow(1 - kLevelWeight, passed);
+    const double new_trend = 1 - std::pow(1 - kTrendWeight, passed);
+    level_ = new_level * rate + (1 - new_level) * (level_ + slope_ * passed);
+    slope_ = new_trend * (level_ - before) / passed + (1 - new_trend) * slope_;
   }
   at_ = now;
 }

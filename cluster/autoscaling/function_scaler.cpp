@@ -21,8 +21,11 @@ std::string PartsOf(const Extent& extent) {
 
 }  // namespace
 
-FunctionScaler::FunctionScaler(ScaledFunction function, ForecastRule forecast, Duration window)
-    : function_(std::move(function)), rates_(function_, window), forecast_(forecast) {}
+FunctionScaler::FunctionScaler(ScaledFunction function, Rules rules, Duration window)
+    : function_(std::move(function)),
+      rates_(function_, window),
+      forecast_(rules.forecast),
+      owning_(rules.owning) {}
 
 void FunctionScaler::Change(ScaledFunction function) {
   function_ = std::move(function);
@@ -46,11 +49,12 @@ void FunctionScaler::TakeOver(const RectangleTable& table, Time now) {
 void FunctionScaler::Observe(const FunctionLoad& load, const ScalingTick& tick) {
   double rated = 0;
   for (const auto& [id, instance] : instances_) {
-    const GpuRectangles& gpu = tick.table.gpus().at(tick.table.GpuOf(id));
-    rated += rates_.RatedOf(gpu.gpu().kind, tick.table.Find(id)->place.extent);
+    const GpuRectangles& gpu = *tick.table.GpuWith(id);
+    rated += rates_.RatedOf(gpu.gpu().kind, gpu.bookings().at(id).place.extent);
   }
   rates_.Observe(load, rated);
   forecast_.Observe(load.arrived_per_second, tick.now, load.known_per_second);
+  owning_.Observe(load.binding, Terms(), tick.now);
   if (load.arrived_per_second > 0 || load.waiting > 0 || !asked_) asked_ = tick.now;
 
   need_.arrived = load.arrived_per_second;
@@ -67,12 +71,42 @@ void FunctionScaler::Observe(const FunctionLoad& load, const ScalingTick& tick) 
   for (const auto& [at, wanted] : wanted_) need_.wanted_held = std::max(need_.wanted_held, wanted);
 }
 
+OwningTerms FunctionScaler::Terms() const {
+  std::uint32_t smallest = kWholeGpu * kWholeGpu;
+  for (const Extent& extent : function_.extents) smallest = std::min(smallest, extent.area());
+  return {.late_allowed = function_.late_allowed,
+          .utilisation = function_.limits.target_utilisation,
+          .smallest_part = static_cast<double>(smallest) / (kWholeGpu * kWholeGpu)};
+}
+
+bool FunctionScaler::DecideOwning(bool may_change, const ScalingTick& tick) {
+  if (!owning_.owns() && !Serving(tick.table).empty()) owning_.TakeOver(tick.now);
+  const bool before = owning_.owns();
+  const bool owns = owning_.Decide(tick.now, may_change);
+  if (owns && !before) Note(ScaleAction::kOwn, owning_.because(), tick);
+  if (!owns) BindLate(owning_.because(), tick);
+  return owns;
+}
+
+void FunctionScaler::Rest(const std::string& why, const ScalingTick& tick) {
+  owning_.Rested();
+  BindLate(why, tick);
+}
+
+void FunctionScaler::BindLate(const std::string& why, const ScalingTick& tick) {
+  const auto serving = Serving(tick.table);
+  if (serving.empty()) return;
+  for (const ServingInstance& instance : serving) Drain(instance.id, why, tick);
+  Note(ScaleAction::kBindLate, why, tick);
+}
+
 std::vector<ServingInstance> FunctionScaler::Serving(const RectangleTable& table) const {
   std::vector<ServingInstance> serving;
   for (const auto& [id, instance] : instances_) {
     if (instance.draining) continue;
-    const std::string& kind = table.gpus().at(table.GpuOf(id)).gpu().kind;
-    const Extent extent = table.Find(id)->place.extent;
+    const GpuRectangles& gpu = *table.GpuWith(id);
+    const std::string& kind = gpu.gpu().kind;
+    const Extent extent = gpu.bookings().at(id).place.extent;
     serving.push_back({.id = id, .kind = kind, .extent = extent, .per_second = rates_.Of(kind, extent)});
   }
   // Efficiencies that differ by less than a thousandth of a request are the same; of such the smaller comes first.
@@ -84,7 +118,11 @@ std::vector<ServingInstance> FunctionScaler::Serving(const RectangleTable& table
 
 double FunctionScaler::Capacity(const RectangleTable& table) const {
   double sum = 0;
-  for (const ServingInstance& instance : Serving(table)) sum += instance.per_second;
+  for (const auto& [id, instance] : instances_) {
+    if (instance.draining) continue;
+    const GpuRectangles& gpu = *table.GpuWith(id);
+    sum += rates_.Of(gpu.gpu().kind, gpu.bookings().at(id).place.extent);
+  }
   return sum;
 }
 

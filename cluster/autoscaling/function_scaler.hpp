@@ -56,7 +56,11 @@ class FunctionScaler {
  public:
   static constexpr std::size_t kKeptDecisions = 10;
 
-  FunctionScaler(ScaledFunction function, ForecastRule forecast, Duration window);
+  struct Rules {
+    ForecastRule forecast;
+    OwningRule owning;
+  };
+  FunctionScaler(ScaledFunction function, Rules rules, Duration window);
 
   // Limits, profile or kinds are others now; what was observed stays. The name is the same.
   void Change(ScaledFunction function);
@@ -69,6 +73,11 @@ class FunctionScaler {
 
   void Observe(const FunctionLoad& load, const ScalingTick& tick);
   [[nodiscard]] const ScalingNeed& need() const { return need_; }
+  // Whether it is to have instances at all. When it is not any more, those that it has drain.
+  bool DecideOwning(bool may_change, const ScalingTick& tick);
+  [[nodiscard]] const OwningChoice& owning() const { return owning_; }
+  // It is bound late, since no request came for long.
+  void Rest(const std::string& why, const ScalingTick& tick);
   // Without a request for `limits.idle`.
   [[nodiscard]] bool Idle(Time now) const { return asked_ && now - *asked_ >= function_.limits.idle; }
 
@@ -111,6 +120,8 @@ class FunctionScaler {
   };
 
   [[nodiscard]] std::map<std::string, InstanceSize> SizesOf(const PointByKind& points) const;
+  [[nodiscard]] OwningTerms Terms() const;
+  void BindLate(const std::string& why, const ScalingTick& tick);
   void Decide(ScaleDecision decision, const ScalingTick& tick);
   void Remember(const ScaleDecision& decision);
   void Remove(InstanceId id, const std::string& why, const ScalingTick& tick);
@@ -119,6 +130,7 @@ class FunctionScaler {
   NodeNames nodes_{};  // where new instances may be; null: on each
   FunctionRates rates_;
   DemandForecast forecast_;
+  OwningChoice owning_;
   ScalingNeed need_;
   std::map<InstanceId, Instance> instances_;
   std::deque<std::pair<Time, double>> wanted_;  // by the forecast alone, of the ticks within `limits.hold`

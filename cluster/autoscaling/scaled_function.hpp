@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "base/units.hpp"
 #include "cluster/autoscaling/demand_forecast.hpp"
+#include "cluster/autoscaling/owning_choice.hpp"
 #include "cluster/rectangles/rectangle_table.hpp"
 
 namespace troupe::cluster {
@@ -44,7 +45,9 @@ struct ScaledFunction {
   ScaleLimits limits{};
   std::string policy = "troupe";  // cluster/autoscaling/scaling_policy.hpp
   std::string forecast = "holt";
-  Duration deadline{};                                      // of its SLO; zero: none
+  std::string owning = "always";  // cluster/autoscaling/owning_choice.hpp
+  Duration deadline{};            // of its SLO; zero: none
+  double late_allowed = 0.02;     // the part of its requests that the SLO lets be late
   std::map<std::string, std::vector<ScalePoint>> points{};  // by kind of GPU; empty: no profile
   // Kinds that can run it although there is no profile; with profiles, those of `points` can.
   std::vector<std::string> kinds{};
@@ -64,6 +67,7 @@ struct FunctionLoad {
   // left.
   double busy = 0;
   std::optional<double> known_per_second{};  // with the forecast `oracle`
+  BindingLoad binding{};                     // unless the function owns whatever it costs
 };
 
 enum class ScaleAction {
@@ -71,19 +75,20 @@ enum class ScaleAction {
   kResize,    // an instance gets another rectangle of its GPU, or of another one
   kDrain,     // an instance takes no new requests
   kRemove,    // an instance that has drained, or whose GPU is gone, has no rectangle any more
-  kBindLate,  // the function has no instance any more
+  kOwn,       // the function is to have instances, as that costs less than binding it late
+  kBindLate,  // the function is to have no instance any more
   kMove,      // others changed places, so that a plan fits
   kNoRoom,    // more is needed than the GPUs have room for
 };
 
-// "add", "resize", "drain", "remove", "bind-late", "move", "no-room".
+// "add", "resize", "drain", "remove", "own", "bind-late", "move", "no-room".
 [[nodiscard]] std::string_view NameOf(ScaleAction action);
 
 struct ScaleDecision {
   Time at{};
   std::string function{};
   ScaleAction action = ScaleAction::kAdd;
-  InstanceId instance = 0;  // but for kBindLate and kNoRoom
+  InstanceId instance = 0;  // but for kOwn, kBindLate and kNoRoom
   std::string gpu{};        // where the instance is from now on, or was
   Rectangle place{};
   std::string reason{};  // in words and numbers

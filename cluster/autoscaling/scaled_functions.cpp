@@ -52,6 +52,8 @@ std::string_view NameOf(ScaleAction action) {
       return "drain";
     case ScaleAction::kRemove:
       return "remove";
+    case ScaleAction::kOwn:
+      return "own";
     case ScaleAction::kBindLate:
       return "bind-late";
     case ScaleAction::kMove:
@@ -69,10 +71,11 @@ absl::Status ScaledFunctions::Add(const ScaledFunction& function) {
   TROUPE_RETURN_IF_ERROR(CheckPoints(function));
   TROUPE_ASSIGN_OR_RETURN(const ScalingRule rule, FindScalingPolicy(function.policy));
   TROUPE_ASSIGN_OR_RETURN(const ForecastRule forecast, FindForecast(function.forecast));
+  TROUPE_ASSIGN_OR_RETURN(const OwningRule owning, FindOwningRule(function.owning));
   if (functions_.contains(function.name))
     return absl::AlreadyExistsError(absl::StrCat("function ", function.name, " is scaled already"));
   functions_.emplace(function.name,
-                     Scaled{.scaler = FunctionScaler(function, forecast, window_), .rule = rule});
+                     Scaled{.scaler = FunctionScaler(function, {forecast, owning}, window_), .rule = rule});
   return absl::OkStatus();
 }
 
@@ -93,6 +96,7 @@ void ScaledFunctions::Tick(const std::map<std::string, FunctionLoad>& loads, con
     const auto load = loads.find(name);
     if (load == loads.end()) continue;
     scaled.scaler.Observe(load->second, tick);
+    if (!Owns(scaled.scaler, tick)) continue;
     KeepToLimits(scaled.scaler, tick);
     const double wanted = scaled.scaler.need().wanted;
     order.emplace_back(wanted > 0 ? scaled.scaler.Capacity(tick.table) / wanted : 1, &scaled);
@@ -100,6 +104,14 @@ void ScaledFunctions::Tick(const std::map<std::string, FunctionLoad>& loads, con
   std::ranges::stable_sort(order, {}, [](const auto& entry) { return entry.first; });
   for (const auto& [part, scaled] : order) scaled->rule(scaled->scaler, tick);
   for (ScaleDecision& decision : tick.decisions) TellMoved(decision, tick.table);
+}
+
+bool ScaledFunctions::Owns(FunctionScaler& scaler, const ScalingTick& tick) {
+  while (!changes_.empty() && tick.now - changes_.front() > kChangesWithin) changes_.pop_front();
+  const bool before = scaler.owning().owns();
+  const bool owns = scaler.DecideOwning(changes_.size() < kMostChanges, tick);
+  if (owns != before) changes_.push_back(tick.now);
+  return owns;
 }
 
 void ScaledFunctions::TellMoved(ScaleDecision& decision, const RectangleTable& table) {

@@ -2,6 +2,7 @@
 // by. The table of rectangles is the caller's. Pure.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@ namespace troupe::cluster {
 
 class ScaledFunctions {
  public:
+  // So many functions come to own parts of GPUs, or to be bound late, within so long: the others wait.
+  static constexpr std::size_t kMostChanges = 60;
+  static constexpr Duration kChangesWithin = std::chrono::minutes(1);
+
   // `window`: of which functions have their quotas.
   explicit ScaledFunctions(Duration window) : window_(window) {}
 
@@ -45,8 +50,11 @@ class ScaledFunctions {
     ScalingRule rule;
   };
 
+  [[nodiscard]] bool Owns(FunctionScaler& scaler, const ScalingTick& tick);
+
   const Duration window_;
   std::map<std::string, Scaled> functions_;
+  std::deque<Time> changes_;  // between owning and late binding, within kChangesWithin
 };
 
 }  // namespace troupe::cluster

@@ -67,10 +67,7 @@ std::string WhyScaled(const FunctionScaler& function, double wanted, double capa
 class ScalingSteps {
  public:
   ScalingSteps(FunctionScaler& function, const ScalingTick& tick, double wanted)
-      : function_(function),
-        tick_(tick),
-        wanted_(wanted),
-        why_(WhyScaled(function, wanted, function.Capacity(tick.table))) {}
+      : function_(function), tick_(tick), wanted_(wanted), capacity_(function.Capacity(tick.table)) {}
 
   [[nodiscard]] double Gap() const { return wanted_ - function_.Capacity(tick_.table); }
   [[nodiscard]] std::size_t Count() const { return function_.Serving(tick_.table).size(); }
@@ -83,7 +80,7 @@ class ScalingSteps {
       const auto growth = BestGrowth(tried);
       if (!growth) return;
       tried.emplace(growth->id, growth->point.extent);
-      function_.Resize(growth->id, growth->point, why_, tick_);
+      function_.Resize(growth->id, growth->point, Why(), tick_);
     }
   }
 
@@ -93,7 +90,7 @@ class ScalingSteps {
       const std::size_t count = Count();
       if (count >= limits().max_instances) {
         function_.Note(ScaleAction::kNoRoom,
-                       absl::StrFormat("%s; it has as many instances as it may have, %d", why_, count),
+                       absl::StrFormat("%s; it has as many instances as it may have, %d", Why(), count),
                        tick_);
         return;
       }
@@ -104,9 +101,9 @@ class ScalingSteps {
         const bool whole = Gap() >= efficient.per_second && each <= efficient.per_second;
         return whole ? efficient : JustEnough(of_kind, std::max(each, std::min(Gap(), efficient.per_second)));
       });
-      if (points.empty() || !(function_.Add(points, why_, tick_) || AddSmaller(points))) {
+      if (points.empty() || !(function_.Add(points, Why(), tick_) || AddSmaller(points))) {
         function_.Note(ScaleAction::kNoRoom,
-                       absl::StrFormat("%s; no GPU of the cluster has room for another instance", why_),
+                       absl::StrFormat("%s; no GPU of the cluster has room for another instance", Why()),
                        tick_);
         return;
       }
@@ -118,7 +115,7 @@ class ScalingSteps {
     for (const ServingInstance& front : function_.Serving(tick_.table)) {
       if (Count() <= std::max<std::size_t>(limits().min_instances, 1) || front.per_second > -Gap() + kSame)
         return;
-      function_.Drain(front.id, why_, tick_);
+      function_.Drain(front.id, Why(), tick_);
     }
   }
 
@@ -133,14 +130,14 @@ class ScalingSteps {
             (smaller == nullptr || point.extent.area() < smaller->extent.area()))
           smaller = &point;
       if (smaller != nullptr && smaller->extent != instance.extent && Gap() < -kSame)
-        function_.Resize(instance.id, *smaller, why_, tick_);
+        function_.Resize(instance.id, *smaller, Why(), tick_);
     }
   }
 
   void DrainAllBut(std::size_t count) {
     for (const ServingInstance& instance : function_.Serving(tick_.table)) {
       if (Count() <= count) return;
-      function_.Drain(instance.id, why_, tick_);
+      function_.Drain(instance.id, Why(), tick_);
     }
   }
 
@@ -189,25 +186,25 @@ class ScalingSteps {
       const auto smaller = PointsFor(function_, tick_.table, [&](const std::vector<ScalePoint>& of_kind) {
         return JustEnough(of_kind, rate);
       });
-      if (function_.Add(smaller, why_, tick_)) return true;
+      if (function_.Add(smaller, Why(), tick_)) return true;
     }
     return false;
   }
 
+  // Most looks change nothing, and then the words are not needed.
+  [[nodiscard]] std::string Why() const { return WhyScaled(function_, wanted_, capacity_); }
+
   FunctionScaler& function_;
   const ScalingTick& tick_;
   double wanted_;
-  std::string why_;
+  double capacity_;  // when the look began
 };
 
 // A function without requests for long has no instance, unless it has to have some.
 bool BoundLate(FunctionScaler& function, const ScalingTick& tick) {
   const ScaleLimits& limits = function.function().limits;
   if (!function.Idle(tick.now) || limits.min_instances > 0) return false;
-  if (function.Serving(tick.table).empty()) return true;
-  ScalingSteps(function, tick, 0).DrainAllBut(0);
-  function.Note(
-      ScaleAction::kBindLate,
+  function.Rest(
       absl::StrFormat("no request came for %.0f s: its host copies stay, and requests are bound late",
                       ToSeconds(limits.idle)),
       tick);

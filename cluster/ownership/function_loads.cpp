@@ -7,7 +7,7 @@ namespace troupe::cluster {
 
 namespace {
 
-// That runs can have had GPUs between two heartbeats: a thousand GPUs for ten seconds.
+// That runs can have had GPUs, or requests waited for swaps, between two heartbeats: a thousand for ten seconds.
 constexpr Duration kLongest = std::chrono::seconds(10'000);
 
 }  // namespace
@@ -22,6 +22,9 @@ void FunctionLoads::Hear(const proto::Heartbeat& heartbeat, const std::set<Funct
     load.arrived = std::min(load.arrived + std::min(told.arrived(), kMost), kMost);
     load.served = std::min(load.served + std::min(told.served(), kMost), kMost);
     load.gpu_time += std::clamp(Duration(told.gpu_ns()), Duration(), kLongest);
+    load.ended = std::min(load.ended + std::min(told.ended(), kMost), kMost);
+    load.late = std::min(load.late + std::min(told.late(), told.ended()), load.ended);
+    load.swapping += std::clamp(Duration(told.swap_ns()), Duration(), kLongest);
     if (told.waiting() > 0) waiting.requests[function] = std::min(told.waiting(), kMost);
   }
   if (waiting.requests.empty()) {

@@ -19,6 +19,9 @@ class FunctionLoads {
   struct Load {
     std::uint64_t arrived = 0, served = 0;
     Duration gpu_time{};        // by its runs' part of the SMs
+    std::uint64_t ended = 0;    // requests that count for the SLO
+    std::uint64_t late = 0;     // of these
+    Duration swapping{};        // that they waited for swaps
     std::uint64_t waiting = 0;  // now, at all gateways
   };
 
@@ -30,6 +33,8 @@ class FunctionLoads {
   void Hear(const proto::Heartbeat& heartbeat, const std::set<FunctionVersion>& scaled, Time now);
   // The functions that Take would tell of, some of them twice.
   [[nodiscard]] std::vector<FunctionVersion> Told() const;
+  // At some gateway requests wait that no node has taken.
+  [[nodiscard]] bool AnyWaits() const { return !waiting_.empty(); }
   // Of the functions of which something was told since the call before, or for which requests wait.
   [[nodiscard]] std::map<FunctionVersion, Load> Take(Time now);
 

@@ -8,7 +8,6 @@
 #include "base/check.hpp"
 #include "cluster/ownership/scaled_record.hpp"
 #include "cluster/rectangles/rectangle_table.hpp"
-#include "google/protobuf/util/message_differencer.h"
 #include "proto/gpu_instances.hpp"
 #include "proto/gpu_sharing.hpp"
 
@@ -23,6 +22,7 @@ std::string NameOf(const std::string& node, std::uint32_t gpu) {
 // One function's instances while a plan is made.
 struct Owning {
   const proto::FunctionRecord* record = nullptr;
+  NodeNames nodes{};  // that have a copy of its model, and may get new instances
   std::vector<InstanceId> instances{};
   [[nodiscard]] bool IsScaled() const { return proto::IsScaled(record->sharing()); }
 };
@@ -36,10 +36,8 @@ class Planning {
   }
 
   OwnershipPlan Make() {
-    for (const FunctionVersion& version : functions_.owners())
-      owners_.push_back({.record = &functions_.At(version)});
-    for (const FunctionVersion& version : Candidates())
-      owners_.push_back({.record = &functions_.At(version)});
+    for (const FunctionVersion& version : functions_.owners()) AddOwner(version);
+    for (const FunctionVersion& version : Candidates()) AddOwner(version);
     if (!scaled_.moves) table_.ForbidMoves();
     // What is owned comes first, so that nothing takes its place; what is only advised comes last.
     for (Owning& owner : owners_)
@@ -80,6 +78,10 @@ class Planning {
     }
   }
 
+  void AddOwner(const FunctionVersion& version) {
+    const auto& record = functions_.At(version);
+    owners_.push_back({.record = &record, .nodes = NodesFor(record)});
+  }
   [[nodiscard]] std::set<FunctionVersion> Candidates() const {
     std::set<FunctionVersion> candidates(scaled_.asked.begin(), scaled_.asked.end());
     if (scaled_.advised != nullptr)
@@ -111,7 +113,6 @@ class Planning {
       sizes[kind] = {.extent = extent, .memory = {}, .weights = WeightsOf(record)};
     return sizes;
   }
-  // The nodes that have a copy of the function's model, and may get new instances.
   [[nodiscard]] NodeNames NodesFor(const proto::FunctionRecord& record) const {
     std::set<std::string> nodes;
     for (const auto& node : copies_.HoldersOf(record.model_digest()))
@@ -119,10 +120,15 @@ class Planning {
     return std::make_shared<const std::set<std::string>>(std::move(nodes));
   }
   // Where an instance is it may stay, also on a node that gets nothing new.
-  [[nodiscard]] NodeNames NodesToStay(const proto::FunctionRecord& record,
-                                      const std::vector<std::string>& holders) const {
-    auto nodes = *NodesFor(record);
-    for (const auto& place : record.places())
+  [[nodiscard]] NodeNames NodesToStay(const Owning& owner) const {
+    const auto& places = PlacesBefore(owner);
+    const auto may_get_new = [&](const proto::GpuPlace& place) {
+      return owner.nodes->contains(place.node());
+    };
+    if (std::ranges::all_of(places, may_get_new)) return owner.nodes;
+    auto nodes = *owner.nodes;
+    const auto holders = copies_.HoldersOf(owner.record->model_digest());
+    for (const auto& place : places)
       if (std::ranges::find(holders, place.node()) != holders.end()) nodes.insert(place.node());
     return std::make_shared<const std::set<std::string>>(std::move(nodes));
   }
@@ -142,11 +148,10 @@ class Planning {
   void KeepPlaces(Owning& owner) {
     const auto& record = *owner.record;
     if (!MayOwn(record)) return;
-    const auto holders = copies_.HoldersOf(record.model_digest());
-    const auto nodes = NodesToStay(record, holders);
+    const auto nodes = NodesToStay(owner);
     for (const auto& place : PlacesBefore(owner)) {
       if (!owner.IsScaled() && owner.instances.size() == Wanted(record)) break;
-      if (std::ranges::find(holders, place.node()) == holders.end()) continue;
+      if (!nodes->contains(place.node())) continue;
       const Rectangle booked{place.left(), place.bottom(), {place.quota(), place.sms()}};
       auto request = RequestFor(record, booked.extent, nodes);
       const InstanceId id = request.id;
@@ -161,7 +166,7 @@ class Planning {
     ScaledOwners owners;
     for (const Owning& owner : owners_)
       if (owner.IsScaled() && MayOwn(*owner.record))
-        owners[VersionOf(owner.record->key())] = {owner.instances, NodesFor(*owner.record)};
+        owners[VersionOf(owner.record->key())] = {owner.instances, owner.nodes};
     scaled_.rescale(table_, last_id_, owners);
     for (Owning& owner : owners_)
       if (const auto after = owners.find(VersionOf(owner.record->key())); after != owners.end())
@@ -182,10 +187,9 @@ class Planning {
   void AddPlaces(Owning& owner) {
     const auto& record = *owner.record;
     if (owner.instances.size() >= Wanted(record)) return;
-    const auto nodes = NodesFor(record);
-    if (nodes->empty()) return NoteProblem(record, absl::UnavailableError("no node has its model yet"));
+    if (owner.nodes->empty()) return NoteProblem(record, absl::UnavailableError("no node has its model yet"));
     while (owner.instances.size() < Wanted(record)) {
-      auto request = RequestFor(record, ExtentOf(record), nodes);
+      auto request = RequestFor(record, ExtentOf(record), owner.nodes);
       const InstanceId id = request.id;
       if (!table_.Place(request).ok() && !PlaceBeforeScaled(request))
         return NoteProblem(record, NoRoomFor(record));
@@ -243,17 +247,27 @@ class Planning {
     return place;
   }
 
+  [[nodiscard]] bool IsAt(InstanceId id, const proto::GpuPlace& place) const {
+    const Place& on = places_.at(table_.GpuWith(id)->gpu().name);
+    return on.node == place.node() && on.gpu == place.gpu() &&
+           table_.Find(id)->place == Rectangle{place.left(), place.bottom(), {place.quota(), place.sms()}};
+  }
+
   void AddCommand(const Owning& owner) {
     proto::SetFunctionPlaces command;
-    *command.mutable_key() = owner.record->key();
-    auto before = command;
-    *before.mutable_places() = owner.record->places();
-    for (const InstanceId id : owner.instances) *command.add_places() = PlaceOf(id);
+    const auto& before = owner.record->places();
     if (IsAdvised(owner)) {
-      if (command.places_size() > 0) plan_.advice[VersionOf(owner.record->key())] = command.places();
-      command.clear_places();  // what it owned when it was not only advised
+      if (!owner.instances.empty()) {
+        auto& advice = plan_.advice[VersionOf(owner.record->key())];
+        for (const InstanceId id : owner.instances) *advice.Add() = PlaceOf(id);
+      }
+      if (before.empty()) return;  // else it owned when it was not only advised
+    } else {
+      const auto is_at = [&](InstanceId id, const proto::GpuPlace& place) { return IsAt(id, place); };
+      if (std::ranges::equal(owner.instances, before, is_at)) return;
+      for (const InstanceId id : owner.instances) *command.add_places() = PlaceOf(id);
     }
-    if (google::protobuf::util::MessageDifferencer::Equals(before, command)) return;
+    *command.mutable_key() = owner.record->key();
     plan_.revisions.push_back(owner.record->revision());
     plan_.commands.push_back(std::move(command));
   }

@@ -5,10 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/gpu_instances.hpp"
+#include "scheduling/slo_count.hpp"
 
 namespace troupe::cluster {
 
 namespace {
+
+// Also of a function that declares that none may be late.
+constexpr double kLeastLateAllowed = 0.001;
 
 std::vector<Extent> ExtentsOf(const proto::GpuSharing& sharing) {
   const std::uint32_t limit = sharing.quota_limit() == 0 ? kWholeGpu : sharing.quota_limit();
@@ -58,6 +62,8 @@ ScaledFunction ScaledFunctionOf(const proto::FunctionRecord& record, const Profi
   function.limits.max_instances = declared == 0 ? kMostScaledInstances : declared;
   function.weights = WeightsOf(record);
   function.extents = ExtentsOf(record.sharing());
+  const double percentile = record.slo().percentile() > 0 ? record.slo().percentile() : kDefaultSloPercentile;
+  function.late_allowed = std::max(1 - percentile / 100, kLeastLateAllowed);
   proto::FunctionProfile like;
   like.set_model_digest(record.model_digest());
   like.set_precision(record.precision());

@@ -26,7 +26,13 @@ FunctionLoad LoadOf(const FunctionLoads::Load& told, double seconds, double gpus
   return {.arrived_per_second = static_cast<double>(told.arrived) / seconds,
           .served_per_second = static_cast<double>(told.served) / seconds,
           .waiting = told.waiting,
-          .busy = gpus > 0 ? ToSeconds(told.gpu_time) / seconds / gpus : 0};
+          .busy = gpus > 0 ? ToSeconds(told.gpu_time) / seconds / gpus : 0,
+          .known_per_second = {},
+          .binding = {.seconds = seconds,
+                      .ended = static_cast<double>(told.ended),
+                      .late = static_cast<double>(told.late),
+                      .swapping = ToSeconds(told.swapping),
+                      .gpu_seconds = ToSeconds(told.gpu_time)}};
 }
 
 }  // namespace
@@ -39,7 +45,7 @@ void Scaling::Hear(const proto::Heartbeat& heartbeat) {
 bool Scaling::Due() {
   const auto& functions = parts_.catalogue.functions().table();
   const Time now = parts_.out.now();
-  if (functions.scaled().empty() || now - looked_ < kPeriod) return false;
+  if (functions.scaled().empty() || now - looked_ < (loads_.AnyWaits() ? kSoon : kPeriod)) return false;
   const bool owns = parts_.ownership.HasAdvice() ||
                     std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
                       return functions.scaled().contains(version);
@@ -54,6 +60,7 @@ FunctionScaler* Scaling::ScalerOf(const proto::FunctionRecord& record, const Gpu
   auto function = ScaledFunctionOf(record, parts_.catalogue.profiles(), kinds);
   function.policy = parts_.settings.scaling.policy;
   function.forecast = parts_.settings.scaling.forecast;
+  function.owning = parts_.settings.scaling.owning;
   Known& known = known_[version];
   // The name was that of a function with another model, which has been removed: what was observed is not of this one.
   if (known.digest != record.model_digest()) {
@@ -137,12 +144,24 @@ void Scaling::Show(Ask ask, const proto::FunctionKey& key) const {
   *status.mutable_key() = record->key();
   status.set_policy(parts_.settings.scaling.policy);
   status.set_forecast(parts_.settings.scaling.forecast);
+  status.set_binding(BindingOf(*record));
   status.set_dry_run(parts_.settings.scaling.dry_run);
   const auto* places = parts_.ownership.AdviceFor(record->key());
   *status.mutable_places() = places == nullptr ? record->places() : *places;
   if (const auto* scaler = functions_.Find(InstanceNameOf(VersionOf(record->key()))))
     Describe(*scaler, VersionOf(record->key()), status);
   parts_.admin.Reply(ask, std::move(reply));
+}
+
+std::string Scaling::BindingOf(const proto::FunctionRecord& record) const {
+  if (!proto::IsScaled(record.sharing())) return "";
+  const auto* scaler = functions_.Find(InstanceNameOf(VersionOf(record.key())));
+  if (scaler == nullptr) return "no request has come since the manager began";
+  const OwningChoice& owning = scaler->owning();
+  if (owning.rule() == OwningRule::kAlways)
+    return "it owns parts of GPUs while it has requests (owning=always)";
+  if (owning.rule() == OwningRule::kNever) return owning.because();
+  return absl::StrCat(owning.owns() ? "it owns parts of GPUs: " : "it is bound late: ", owning.Why());
 }
 
 void Scaling::Describe(const FunctionScaler& scaler, const FunctionVersion& version,

@@ -1,4 +1,4 @@
-// SCALING: the manager's autoscaler. Once a second it looks at the functions whose quota_request is left to the manager:
+// SCALING: the manager's autoscaler. Once a second, and sooner while requests wait, it looks at the functions whose quota_request is left to the manager:
 // it foresees their load, and says for how much of which GPUs' time they own a part (001, section 3.4). The ownership plan
 // (ownership/ownership_plan.hpp) asks it when it has placed everything else, so that both book in one table; what it
 // decides is stored with the functions as any other part of a GPU.
@@ -24,6 +24,8 @@ struct Parts;
 class Scaling {
  public:
   static constexpr Duration kPeriod = std::chrono::seconds(1);  // between two looks
+  // While requests wait at a gateway that no node has room for.
+  static constexpr Duration kSoon = std::chrono::milliseconds(250);
   // Demand is foreseen until the look after the next one.
   static constexpr Duration kAhead = std::chrono::seconds(2);
   static constexpr Duration kWindow = std::chrono::seconds(1);  // of quotas
@@ -31,12 +33,14 @@ class Scaling {
   explicit Scaling(Parts& parts) : parts_(parts) {}
 
   void Hear(const proto::Heartbeat& heartbeat);
-  // There is a function to look at, and the latest look is a period ago.
+  // There is a function to look at, and the latest look is long enough ago.
   [[nodiscard]] bool Due();
   // The functions of which a load was told since the latest look.
   [[nodiscard]] std::vector<FunctionVersion> Asked() const { return loads_.Told(); }
   // A look.
   void Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& owners);
+  // Whether the function owns parts of GPUs or is bound late, and why; "": it is not scaled.
+  [[nodiscard]] std::string BindingOf(const proto::FunctionRecord& record) const;
   // How a function is scaled; its decisions, the oldest first.
   void Show(Ask ask, const proto::FunctionKey& key) const;
 

@@ -58,13 +58,17 @@ Booking GpuRectangles::Release(InstanceId id) {
 
 Bytes GpuRectangles::MemoryWith(const InstanceRequest* request) const {
   Bytes used;
-  // Versions of a function may differ in size: the larger weights count.
-  std::map<std::string_view, Bytes> weights;
+  // Versions of a function may differ in size: the larger weights count. A GPU has few functions.
+  std::vector<std::pair<std::string_view, Bytes>> weights;
   const auto add = [&](const InstanceRequest& one) {
     const InstanceSize& size = *SizeOf(one);
     used += size.memory;
-    Bytes& shared = weights[one.function];
-    shared = std::max(shared, size.weights);
+    const auto shared = std::ranges::find(weights, one.function, &std::pair<std::string_view, Bytes>::first);
+    if (shared == weights.end()) {
+      weights.emplace_back(one.function, size.weights);
+    } else {
+      shared->second = std::max(shared->second, size.weights);
+    }
   };
   for (const auto& [id, booking] : bookings_) add(*booking.request);
   if (request != nullptr) add(*request);

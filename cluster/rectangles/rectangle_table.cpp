@@ -66,7 +66,7 @@ absl::StatusOr<Placed> RectangleTable::Place(InstanceRequest request) {
   TROUPE_RETURN_IF_ERROR(Check(request));
   if (where_.contains(request.id))
     return absl::AlreadyExistsError(absl::StrCat("instance ", request.id, " of ", request.function,
-                                                 " has a rectangle already, on ", where_.at(request.id)));
+                                                 " has a rectangle already, on ", GpuOf(request.id)));
   return PlaceChecked(std::make_shared<const InstanceRequest>(std::move(request)));
 }
 
@@ -137,15 +137,16 @@ absl::Status RectangleTable::NoRoom(const InstanceRequest& request) const {
 }
 
 void RectangleTable::Book(const Request& request, const Placed& placed) {
-  gpus_.at(placed.gpu).Book(request, placed.place);
-  where_[request->id] = placed.gpu;
+  GpuRectangles& gpu = gpus_.at(placed.gpu);
+  gpu.Book(request, placed.place);
+  where_[request->id] = &gpu;
 }
 
 absl::Status RectangleTable::Release(InstanceId id) {
   const auto it = where_.find(id);
   if (it == where_.end())
     return absl::NotFoundError(absl::StrCat("instance ", id, " has no rectangle that could be released"));
-  gpus_.at(it->second).Release(id);
+  it->second->Release(id);
   where_.erase(it);
   return absl::OkStatus();
 }
@@ -156,7 +157,8 @@ absl::StatusOr<Placed> RectangleTable::Resize(InstanceId id,
   const auto it = where_.find(id);
   if (it == where_.end())
     return absl::NotFoundError(absl::StrCat("instance ", id, " has no rectangle that could change its size"));
-  const std::string gpu = it->second;
+  GpuRectangles& here = *it->second;
+  const std::string gpu = here.gpu().name;
   InstanceRequest changed = *Find(id)->request;
   changed.by_kind = by_kind;
   if (policy_.sms == PackingPolicy::Sms::kAll)
@@ -164,7 +166,6 @@ absl::StatusOr<Placed> RectangleTable::Resize(InstanceId id,
   TROUPE_RETURN_IF_ERROR(Check(changed));
   const auto request = std::make_shared<const InstanceRequest>(std::move(changed));
 
-  GpuRectangles& here = gpus_.at(gpu);
   const Gpus::mapped_type before = here;
   const Booking old = here.Release(id);
   where_.erase(id);
@@ -180,7 +181,7 @@ absl::StatusOr<Placed> RectangleTable::Resize(InstanceId id,
   auto placed = to == ResizeTo::kAnyGpu ? PlaceChecked(request) : NoRoom(*request);
   if (placed.ok()) return placed;
   here = before;
-  where_[id] = gpu;
+  where_[id] = &here;
   return placed.status();
 }
 
@@ -194,20 +195,26 @@ std::vector<Move> RectangleTable::Replan() {
 std::vector<Move> RectangleTable::Adopt(const Layout& layout) {
   auto moves = layout.Moves();
   for (const auto& [name, gpu] : layout.changed()) {
-    gpus_.at(name) = gpu;
-    for (const auto& [id, booking] : gpu.bookings()) where_[id] = name;
+    GpuRectangles& here = gpus_.at(name);
+    here = gpu;
+    for (const auto& [id, booking] : gpu.bookings()) where_[id] = &here;
   }
   return moves;
 }
 
 const Booking* RectangleTable::Find(InstanceId id) const {
   const auto it = where_.find(id);
-  return it == where_.end() ? nullptr : &gpus_.at(it->second).bookings().at(id);
+  return it == where_.end() ? nullptr : &it->second->bookings().at(id);
+}
+
+const GpuRectangles* RectangleTable::GpuWith(InstanceId id) const {
+  const auto it = where_.find(id);
+  return it == where_.end() ? nullptr : it->second;
 }
 
 std::string RectangleTable::GpuOf(InstanceId id) const {
-  const auto it = where_.find(id);
-  return it == where_.end() ? "" : it->second;
+  const GpuRectangles* gpu = GpuWith(id);
+  return gpu == nullptr ? "" : gpu->gpu().name;
 }
 
 std::size_t RectangleTable::InUse() const {

@@ -32,6 +32,7 @@ class RectangleTable {
  public:
   explicit RectangleTable(PackingPolicy policy = {}, ReplanLimits limits = {})
       : policy_(policy), limits_(limits) {}
+  RectangleTable(RectangleTable&&) = default;
 
   // AlreadyExists: a GPU of this name is here. InvalidArgument: it has no name, node or memory.
   [[nodiscard]] absl::Status AddGpu(GpuDescription gpu);
@@ -61,6 +62,7 @@ class RectangleTable {
 
   // Null when it has no rectangle.
   [[nodiscard]] const Booking* Find(InstanceId id) const;
+  [[nodiscard]] const GpuRectangles* GpuWith(InstanceId id) const;
   // "": it has no rectangle.
   [[nodiscard]] std::string GpuOf(InstanceId id) const;
   [[nodiscard]] const Gpus& gpus() const { return gpus_; }
@@ -78,11 +80,11 @@ class RectangleTable {
   void Book(const Request& request, const Placed& placed);
   std::vector<Move> Adopt(const Layout& layout);
 
-  const PackingPolicy policy_;
-  const ReplanLimits limits_;
+  PackingPolicy policy_;
+  ReplanLimits limits_;
   bool moves_ = true;
   Gpus gpus_;
-  std::map<InstanceId, std::string> where_;  // their GPUs
+  std::map<InstanceId, GpuRectangles*> where_;  // in `gpus_`
 };
 
 }  // namespace troupe::cluster

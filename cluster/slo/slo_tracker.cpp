@@ -17,11 +17,6 @@ std::int64_t NumberOf(Time now, Duration length) {
   return now.time_since_epoch() / length;
 }
 
-bool InTime(const EndedRequest& request) {
-  return request.reply.code() == 0 &&
-         (request.deadline == Duration::zero() || request.took <= request.deadline);
-}
-
 void Count(const EndedRequest& request, proto::SloCounts& counts) {
   if (InTime(request)) return counts.set_in_time(counts.in_time() + 1);
   const int code = request.reply.code();
@@ -45,6 +40,11 @@ bool Slower(const proto::RequestTimeline& a, const proto::RequestTimeline& b) {
 }
 
 }  // namespace
+
+bool InTime(const EndedRequest& request) {
+  return request.reply.code() == 0 &&
+         (request.deadline == Duration::zero() || request.took <= request.deadline);
+}
 
 LateCause CauseOf(const proto::InferReply& reply, Duration took) {
   const auto& times = reply.times();

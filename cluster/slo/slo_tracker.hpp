@@ -35,6 +35,9 @@ enum class LateCause { kQueue, kSwap, kRun, kNetwork };
 // The time that no other part accounts for is the network's. A request that no node answered waited in a queue.
 [[nodiscard]] LateCause CauseOf(const proto::InferReply& reply, Duration took);
 
+// It was answered well, and within its deadline if it has one.
+[[nodiscard]] bool InTime(const EndedRequest& request);
+
 // Whether the request counts at all: its client neither gave it up nor asked for what cannot be.
 [[nodiscard]] bool CountsForSlo(int code);
 

@@ -62,6 +62,7 @@ std::string ComputeLines(const proto::FunctionStatus& function, const proto::Adm
   out += SharingLines(function);
   if (record.sharing().sm_partition() > 0) out += SmLines(record.sharing().sm_partition(), gpus);
   for (const auto& place : record.places()) Append(&out, "\nowns       ", Printable(proto::Describe(place)));
+  if (!function.binding().empty()) Append(&out, "\nbinding    ", Printable(function.binding()));
   if (!function.place_problem().empty()) Append(&out, "\nunplaced   ", Printable(function.place_problem()));
   if (record.run_limit_ns() > 0)
     Append(&out, "\nrun limit  ", FormatDuration(Duration(record.run_limit_ns())));

@@ -33,6 +33,7 @@ std::string ScalingDetails(const proto::ScalingStatus& scaling, const Style& sty
            PerSecond(scaling.capacity()), ", ", Printable(scaling.basis()));
     Append(&out, "\nbusy       ", Percent(scaling.busy()), " of the time of its instances");
   }
+  if (!scaling.binding().empty()) Append(&out, "\nbinding    ", Printable(scaling.binding()));
   const std::string owns = scaling.dry_run() ? "\nwould own  " : "\nowns       ";
   for (const auto& place : scaling.places()) Append(&out, owns, Printable(proto::Describe(place)));
   if (scaling.places().empty()) Append(&out, owns, "no part of a GPU: its requests are bound late");

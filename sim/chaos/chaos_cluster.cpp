@@ -87,7 +87,8 @@ bool ChaosCluster::KillManager() {
 
 absl::Status ChaosCluster::StartManager() {
   if (manager_up_) return absl::OkStatus();
-  const auto started = world_.TryStartManager(kReplicas);
+  const auto started = world_.TryStartManager(
+      kReplicas, [this](actors::ManagerOptions& options) { options.scaling.owning = shape_.owning; });
   manager_up_ = started.ok();
   return started;
 }

@@ -39,7 +39,8 @@ struct ClusterShape {
   std::uint32_t gpus = 2;  // of each node
   std::uint32_t gateways = 2;
   std::uint32_t operators = 2;
-  std::string batching = "off";  // the nodes' policy of that slot
+  std::string batching = "off";    // the nodes' policy of that slot
+  std::string owning = "by-cost";  // the manager's policy of that slot
   [[nodiscard]] std::vector<std::string> NodeNames() const;
   [[nodiscard]] std::vector<std::string> GatewayNames() const;
   [[nodiscard]] std::vector<std::string> OperatorNames() const;

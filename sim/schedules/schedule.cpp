@@ -35,7 +35,7 @@ class ScheduleRun {
   explicit ScheduleRun(const ScheduleOptions& options)
       : options_(options),
         random_(options.seed),
-        shape_(WithBatches(DrawShape(random_), options.seed)),
+        shape_(WithPolicies(DrawShape(random_), options.seed)),
         workload_(WithUpdates(
             WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
                       options.seed),
@@ -73,10 +73,11 @@ class ScheduleRun {
     return shape;
   }
 
-  // In every other world nodes join requests. Drawn by itself, so that all else of a seed's schedule is drawn as
+  // In every other world nodes join requests, and in every other one what follows a load owns whatever that costs. Drawn by itself, so that all else of a seed's schedule is drawn as
   // without it.
-  static ClusterShape WithBatches(ClusterShape shape, std::uint64_t seed) {
+  static ClusterShape WithPolicies(ClusterShape shape, std::uint64_t seed) {
     if (Random(seed ^ 0xba7c4ULL).Below(2) == 0) shape.batching = "slack";
+    if (Random(seed ^ 0x0415ULL).Below(2) == 0) shape.owning = "always";
     return shape;
   }
 
@@ -90,8 +91,8 @@ class ScheduleRun {
   void Describe() {
     result_.seed = options_.seed;
     result_.what = absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, " GPUs, ", shape_.gateways,
-                                " gateways, batching ", shape_.batching, "; ", ToString(workload_), "; ",
-                                faults_.size(), " faults");
+                                " gateways, batching ", shape_.batching, ", owning ", shape_.owning, "; ",
+                                ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
   }
 

@@ -162,8 +162,10 @@ TEST_F(Rectangles, AWorkerThatDiesGetsItsModelsAgain) {
 
 class LoadFollowed : public Rectangles {
  protected:
-  // Runs take 10 ms, so that an instance serves a hundred requests a second.
+  // Runs take 10 ms, so that an instance serves a hundred requests a second. It owns parts whatever they cost.
   LoadFollowed() {
+    world_.StopManager();
+    world_.StartManager(2, [](ManagerOptions& options) { options.scaling.owning = "always"; });
     const auto wish = [](auto& deploy) {
       deploy.mutable_sharing()->set_sm_partition(50);
       deploy.mutable_sharing()->add_automatic("quota_request");

@@ -2,14 +2,16 @@
 """Functions share one GPU: several runs of one at a time, quotas of time that change while requests flow, one gate for all
 workers of a GPU, and what a killed worker had of it."""
 import concurrent.futures
+import itertools
 import os
+import re
 import signal
 import time
 
 import numpy as np
 
 from harness import E2eTest, Load, main
-from harness.networks import scale
+from harness.networks import dense, scale
 from harness.shell import Shell
 from harness.waiting import eventually
 
@@ -77,6 +79,9 @@ class Sharing(E2eTest):
         record = self.shell.json("function", "show", name)["functions"][0]["record"]
         return [place.get("gpu", 0) for place in record.get("places", [])]
 
+    def resident(self, name):
+        return self.http.function(name).get("resident_on")
+
     def owned_soon(self, name, instances):
         """The GPUs on which it owns a part, once it has so many instances."""
         eventually(lambda: len(self.owned(name)) == instances, f"{name} owns {instances} parts of GPUs")
@@ -105,7 +110,7 @@ class Sharing(E2eTest):
         self.ask("a")
 
     def test_what_a_function_owns_follows_its_load(self):
-        self.serve(gpus=2)
+        self.serve(gpus=2, owning="always")
         self.http.deploy("f", scale(2), "?sm_partition=12&quota_request=auto").good()
         self.ask("f")
         status = lambda: self.shell.json("autoscale", "status", "f")["scaling"]
@@ -118,12 +123,38 @@ class Sharing(E2eTest):
         self.assertIn("requests/s are expected", self.shell.text("autoscale", "status", "f"))
         load.stop()  # raises when a request failed
         self.daemon.kill()
-        self.serve(gpus=2)
+        self.serve(gpus=2, owning="always")
         self.assertGreaterEqual(len(self.owned("f")), 2, "what it owned outlives the daemon")
         self.ask("f")
         self.shell.text("function", "update", "f", "--quota-request", "none")
         self.owned_soon("f", 0)
         self.ask("f")
+
+    def test_a_function_whose_requests_wait_for_swaps_comes_to_own_a_part(self):
+        # The GPU has room for two of three models, and a model takes 0.1 s to come.
+        self.serve(gpu_memory="10MiB", link_bandwidth="40MB", log_level="debug")
+        model, weight = dense(4)
+        x = np.zeros((1, weight.shape[0]), np.float32)
+        for name in ("f", "g", "h"):
+            self.http.deploy(name, model if name == "f" else dense(4, seed=ord(name))[0],
+                             "?sm_partition=12" + ("&quota_request=auto" if name == "f" else "")).good()
+        turns = itertools.count()
+
+        def ask():
+            self.http.infer("fgh"[next(turns) % 3], {"x": x})
+        load = Load(ask, threads=1)
+        eventually(lambda: self.owned("f"), "f owns a part of the GPU, since its requests wait for swaps")
+        shown = self.shell.text("function", "show", "f")
+        self.assertIn("it owns parts of GPUs", shown)
+        self.assertIn("own ", self.shell.text("autoscale", "status", "f"))
+        eventually(lambda: self.resident("f"), "its model is there")
+        load.wait(6)
+        swaps = lambda name: len(re.findall(rf" swap: GPU 0: '{name}'", self.daemon.log.read_text()))
+        before = {name: swaps(name) for name in "fg"}
+        load.wait(12)
+        load.stop()  # raises when a request failed
+        self.assertEqual(swaps("f"), before["f"], "the model of f stays")
+        self.assertGreater(swaps("g"), before["g"], "those of g and h do not")
 
     def test_runtimes_of_one_gpu_go_by_one_gate(self):
         self.serve(isolation="function", runtimes=3)

@@ -17,7 +17,12 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr(
-          "troupe, troupe-edf, troupe-late-last, troupe-kind-blind, troupe-ahead, troupe-asked, load-balance"));
+          "troupe, troupe-edf, troupe-late-last, troupe-kind-blind, troupe-ahead, troupe-asked, troupe-late, fast, "
+          "load-balance"));
+  EXPECT_EQ(FindPreset("fast")->owning, "always");
+  EXPECT_EQ(FindPreset("fast")->scaling, "fast-scaler");
+  EXPECT_EQ(FindPreset("troupe-late")->owning, "never");
+  EXPECT_EQ(FindPreset("troupe")->owning, "by-cost");
 }
 
 }  // namespace

@@ -116,6 +116,27 @@ TEST_F(Arrivals, EachHeartbeatTellsWhatCameAndWhatWaits) {
   EXPECT_THAT(arrivals_.Take(table_), IsEmpty());
 }
 
+TEST_F(Arrivals, HowRequestsEndedIsToldOnce) {
+  const auto end = [&](int code, Duration took, Duration swap) {
+    proto::InferReply reply;
+    reply.set_code(code);
+    *reply.mutable_function() = function_.key();
+    reply.mutable_times()->set_swap_ns(swap.count());
+    arrivals_.Ended({.reply = reply, .took = took, .deadline = milliseconds(100)});
+  };
+  end(0, milliseconds(50), milliseconds(20));
+  end(0, milliseconds(150), milliseconds(100));
+  end(static_cast<int>(absl::StatusCode::kDeadlineExceeded), milliseconds(90), {});
+  end(static_cast<int>(absl::StatusCode::kCancelled), milliseconds(500), {});
+  auto told = arrivals_.Take(table_);
+  ASSERT_THAT(told, SizeIs(1)) << "though none came meanwhile";
+  EXPECT_EQ(told[0].arrived(), 0u);
+  EXPECT_EQ(told[0].ended(), 3u) << "a request that its client gave up counts for no SLO";
+  EXPECT_EQ(told[0].late(), 2u);
+  EXPECT_EQ(told[0].swap_ns(), Duration(milliseconds(120)).count());
+  EXPECT_THAT(arrivals_.Take(table_), IsEmpty());
+}
+
 TEST_F(Arrivals, OnlyFunctionsThatAreScaledAreCounted) {
   function_.mutable_sharing()->clear_automatic();
   Ask(1);

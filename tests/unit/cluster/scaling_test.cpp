@@ -17,13 +17,14 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-ClusterSettings Patient(bool dry_run = false, const std::string& policy = "troupe") {
+ClusterSettings Patient(bool dry_run = false, const std::string& policy = "troupe",
+                        const std::string& owning = "always") {
   ClusterSettings settings;
   settings.replicas = 2;
   settings.collect_every = std::chrono::hours(1000);
   settings.membership.suspect_after = minutes(30);
   settings.membership.dead_after = minutes(60);
-  settings.scaling = {.policy = policy, .forecast = "last", .dry_run = dry_run};
+  settings.scaling = {.policy = policy, .forecast = "last", .owning = owning, .dry_run = dry_run};
   return settings;
 }
 
@@ -67,6 +68,8 @@ class ScaledCluster : public ClusterTest {
   struct Told {
     std::uint64_t arrived = 0, waiting = 0, served = 0;
     Duration gpu_time{};
+    std::uint64_t late = 0;  // of those that arrived, all of which have ended
+    Duration swapping{};
   };
   void Tell(const std::string& member, std::uint64_t epoch, const Told& told) {
     ++heartbeats_;
@@ -84,11 +87,14 @@ class ScaledCluster : public ClusterTest {
     demand.set_waiting(told.waiting);
     demand.set_served(told.served);
     demand.set_gpu_ns(told.gpu_time.count());
+    demand.set_ended(told.arrived);
+    demand.set_late(told.late);
+    demand.set_swap_ns(told.swapping.count());
     On(std::move(heard));
   }
   // A second with so many requests, each of which has all SMs of a GPU for so long.
-  Lines Second(std::uint64_t requests, Duration run = milliseconds(20)) {
-    Tell("g1", 1, {.arrived = requests});
+  Lines Second(std::uint64_t requests, Duration run = milliseconds(20), Duration swapping = {}) {
+    Tell("g1", 1, {.arrived = requests, .swapping = swapping});
     Tell("n1", epochs_["n1"], {.served = requests, .gpu_time = static_cast<Duration::rep>(requests) * run});
     auto lines = Pulse(seconds(1));
     Stored();
@@ -245,6 +251,21 @@ TEST_F(ScaledCluster, RequestsThatWaitAtTheGatewayAreCaughtUpWith) {
   EXPECT_EQ(Show().scaling().waiting(), 13u);
 }
 
+TEST_F(ScaledCluster, WhileRequestsWaitTheNextLookIsSooner) {
+  LeaveToManager();
+  Second(0);
+  Tell("g1", 1, {.arrived = 4});
+  EXPECT_THAT(Pulse(milliseconds(250)), Not(Contains(HasSubstr("store"))));
+  Tell("g1", 1, {.arrived = 4, .waiting = 3});
+  EXPECT_THAT(Pulse(milliseconds(50)), Contains("store f/1 revision"));
+  Stored();
+  // 8 in 0.3 s and 3 that wait are 30/s.
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 90 %"));
+  Tell("g1", 1, {.waiting = 40});
+  EXPECT_THAT(Pulse(milliseconds(200)), Not(Contains(HasSubstr("store"))));
+  EXPECT_THAT(Pulse(milliseconds(50)), Contains("store f/1 revision"));
+}
+
 TEST_F(ScaledCluster, WhatCouldNotBeStoredIsDecidedAgain) {
   LeaveToManager();
   Second(0);
@@ -365,6 +386,61 @@ TEST_F(ScaledCluster, AHeartbeatThatIsHeardTwiceCountsOnce) {
   Pulse(seconds(1));
   Stored();
   EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+}
+
+class CostsCompared : public ScaledCluster {
+ protected:
+  CostsCompared() : ScaledCluster(Patient(false, "troupe", "by-cost")) { LeaveToManager(); }
+  std::string Binding() { return Show().scaling().binding(); }
+};
+
+TEST_F(CostsCompared, AFunctionWhoseRequestsWaitForSwapsOwnsUntilItsLoadIsSmall) {
+  EXPECT_THAT(Binding(), HasSubstr("no request has come"));
+  Seconds(60, 30);
+  EXPECT_THAT(Owned(), IsEmpty()) << "its model is always there, and its requests are in time";
+  EXPECT_THAT(
+      Binding(),
+      HasSubstr(
+          "it is bound late: owning parts of GPUs would cost 0.90 of a GPU, and binding late costs 0.60"));
+  // Others drive its model out.
+  for (int i = 0; i < 10; ++i) Second(30, milliseconds(20), milliseconds(900));
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 90 %"));
+  EXPECT_THAT(Actions(), ElementsAre("own", "add"));
+  EXPECT_THAT(Binding(), HasSubstr("it owns parts of GPUs: "));
+  Seconds(40, 30);
+  EXPECT_THAT(Owned(), SizeIs(1));
+  Seconds(90, 1);
+  EXPECT_THAT(Owned(), IsEmpty());
+  EXPECT_THAT(Actions(), Contains("bind-late"));
+}
+
+TEST_F(CostsCompared, LateRequestsCountByTheirSlo) {
+  for (int i = 0; i < 10; ++i) {
+    // Each second one of 30 is late, of which the SLO allows two of a hundred.
+    Tell("g1", 1, {.arrived = 30, .late = 1});
+    Tell("n1", epochs_["n1"], {.served = 30, .gpu_time = milliseconds(600)});
+    Pulse(seconds(1));
+    Stored();
+  }
+  EXPECT_THAT(Owned(), SizeIs(1));
+  EXPECT_THAT(Show().scaling().binding(), HasSubstr("it owns"));
+}
+
+class NeverOwned : public ScaledCluster {
+ protected:
+  NeverOwned() : ScaledCluster(Patient(false, "troupe", "never")) {}
+};
+
+TEST_F(NeverOwned, WhatWasOwnedIsGivenBack) {
+  Update("quota_request", 40);
+  Pulse();
+  Stored();
+  LeaveToManager();
+  EXPECT_THAT(Owned(), SizeIs(1));
+  Second(0);
+  for (int i = 0; i < 5; ++i) Second(30, milliseconds(20), seconds(10));
+  EXPECT_THAT(Owned(), IsEmpty());
+  EXPECT_THAT(Show().scaling().binding(), HasSubstr("owning=never"));
 }
 
 class DryRun : public ScaledCluster {

@@ -26,6 +26,7 @@ proto::AdminReply Scaled() {
   scaling.set_capacity(140);
   scaling.set_basis("by its profile");
   scaling.set_busy(0.57);
+  scaling.set_binding("it owns parts of GPUs: \x1b[2Jbinding late costs more");
   auto& place = *scaling.add_places();
   place.set_node("node-1");
   place.set_gpu(1);
@@ -48,6 +49,7 @@ TEST(AutoscaleVerbs, TheStatusSaysWhatIsWantedWhatIsOwnedAndWhy) {
   const auto text = troupe.out();
   EXPECT_THAT(text, HasSubstr("80.0/s came, 92.5/s are expected, 3 wait"));
   EXPECT_THAT(text, HasSubstr("instances for 132.1/s; there are some for 140.0/s, by its profile"));
+  EXPECT_THAT(text, HasSubstr("binding    it owns parts of GPUs: "));
   EXPECT_THAT(text, HasSubstr("owns       24 % of the SMs for 70 % of the time on node-1 GPU 1"));
   EXPECT_THAT(text, AllOf(HasSubstr("4 s"), HasSubstr("resize"), HasSubstr("node-1/1")));
   EXPECT_THAT(text, Not(HasSubstr("\x1b[2J"))) << "what others wrote does not drive the terminal";
