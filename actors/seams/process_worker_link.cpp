@@ -157,8 +157,8 @@ class ProcessWorkerLink final : public WorkerLink {
                 process = std::make_shared<transport::ProcessHandle>(std::move(*process))] {
       // Of an unknown process, or of a child that was reaped elsewhere, nothing is known but the signal.
       const auto end = process->Wait(std::chrono::seconds(5));
-      if (!end.ok()) {
-        // It may still write while the next worker begins.
+      if (!end.ok() && !process->IsDead()) {
+        // The reader did not see its end either: it may still write while the next worker begins.
         const std::lock_guard lock(state->mutex);
         if (life == state->incarnation) state->memory.file.Reset();
       }
