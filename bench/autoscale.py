@@ -8,6 +8,8 @@ is auto steps from 1x to 4x.
 
   instance_ready_ms/host-copy   from the step until a GPU on which the function owned nothing runs a request of it, both nodes
                                 having a host copy
+  instance_ready_ms/no-copy     the same until a GPU of the second node runs one, which has no host copy when the load steps to more than
+                                the first node's GPUs can run
   moves_failed_requests         requests that failed while a function came to own a part of a GPU and lost it, a thousand times
                                 in turn; moves_requests: how many came meanwhile
   manager_tick_ms/FUNCTIONS     a pulse of the manager in which the autoscaler looks at so many functions, a twentieth of which
@@ -28,7 +30,8 @@ from report import Report
 
 RUN_MS = 20
 SHARE = 12  # percent of the SMs
-RATE = 8  # requests/s at 1x: a part of one instance
+RATE = 16  # requests/s at 1x: a part of one GPU; four times as many are more than it can run
+RATE_OF_NODE = 30  # four times as many are more than two GPUs can run
 MOVES = 1000
 
 
@@ -42,7 +45,7 @@ class Pair(Site):
     def __enter__(self):
         profile = self.home / "profile"
         profile.write_text(f"default {RUN_MS}ms {SHARE}%\n")
-        options = ["--compute", "timed", "--profile", str(profile), "--gpus", "2", "--set", "measure=requests"]
+        options = ["--compute", "timed", "--profile", str(profile), "--gpus", "2", "--set", "measure=requests", "--set", "owning=always"]
         first = self._daemon("a", "--role", "all", "--http", "127.0.0.1:0", "--manager", "127.0.0.1:0", "--replicas",
                              str(self.replicas), *options)
         self.url = self._wait(first, r"gateway at http://[0-9.:]+").split()[-1]
@@ -103,15 +106,15 @@ def finish(load):
         raise SystemExit(f"autoscale.py: requests failed: {found}")
 
 
-def ready_ms(pair, rate):
-    """Milliseconds from the step of the load until another GPU than before has a run."""
+def ready_ms(pair, rate, counts=lambda gpu: True):
+    """Milliseconds from the step of the load until another GPU than before, which counts, has a run."""
     steady = pair.load("f", rate, 30)
     before = wait_for(lambda: pair.owned("f"), 15, "f owns nothing")
     time.sleep(5)  # what it owns is right for this load
     before = pair.owned("f")
     began = time.monotonic()
     step = pair.load("f", 3 * rate, 10)
-    wait_for(lambda: (pair.running("f") & pair.owned("f")) - before, 20, "no other GPU has a run of f")
+    wait_for(lambda: any(map(counts, (pair.running("f") & pair.owned("f")) - before)), 20, "no other GPU has a run of f")
     took = 1000 * (time.monotonic() - began)
     finish(step)
     finish(steady)
@@ -126,6 +129,13 @@ def steps(report, arguments):
             pair.deploy("f", sm_partition=100, quota_request="auto")
             with_copy.append(ready_ms(pair, RATE))
     report.add("instance_ready_ms/host-copy", with_copy, "ms")
+    without = []
+    for _ in range(arguments.rounds):
+        with Pair(arguments.build, 1) as pair:
+            pair.deploy("f", sm_partition=100, quota_request="auto")  # while the first node is alone
+            pair.add_node()
+            without.append(ready_ms(pair, RATE_OF_NODE, lambda gpu: gpu[0] == "b"))
+    report.add("instance_ready_ms/no-copy", without, "ms")
 
 
 def moves(report, arguments):

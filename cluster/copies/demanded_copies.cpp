@@ -14,6 +14,12 @@ void DemandedCopies::Ran(const std::string& digest, Duration gpu_time, Time now)
   ran_.insert(digest);
 }
 
+void DemandedCopies::Foreseen(const std::string& digest, std::uint32_t nodes) {
+  if (policy_ == ReplicaPolicy::kFixed) return;
+  foreseen_[digest] = std::max(foreseen_[digest], nodes);
+  ran_.insert(digest);
+}
+
 std::uint32_t DemandedCopies::Needed(const std::string& digest, double gpus, Time now) const {
   // What fades by half in each half-life adds up to this many times what comes in a second.
   const double seconds = ToSeconds(kHalfLife) / std::numbers::ln2;
@@ -47,8 +53,11 @@ const std::vector<std::string>& DemandedCopies::Update(double gpus, Time now) {
     for (const auto& [digest, copies] : more_) look.insert(digest);
   }
   changed_.clear();
+  const auto foreseen = std::exchange(foreseen_, {});
   for (const auto& digest : look) {
-    const std::uint32_t needed = Needed(digest, gpus, now);
+    const auto ahead = foreseen.find(digest);
+    const std::uint32_t needed =
+        std::max(Needed(digest, gpus, now), ahead == foreseen.end() ? 1 : ahead->second);
     const auto known = more_.find(digest);
     if (known == more_.end() && needed == 1) continue;
     Copies& copies = known == more_.end() ? more_[digest] : known->second;

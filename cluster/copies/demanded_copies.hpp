@@ -29,6 +29,8 @@ class DemandedCopies {
   explicit DemandedCopies(ReplicaPolicy policy) : policy_(policy) {}
   // Runs of the model had a GPU for so long since the last time.
   void Ran(const std::string& digest, Duration gpu_time, Time now);
+  // The autoscaler wants instances on so many nodes. The next update counts it as a load that needs as many copies.
+  void Foreseen(const std::string& digest, std::uint32_t nodes);
   // Models whose number is another than it was at the last call. `gpus`: of a node, on average.
   const std::vector<std::string>& Update(double gpus, Time now);
   // What the last update found.
@@ -49,9 +51,10 @@ class DemandedCopies {
   static bool Follow(Copies& copies, std::uint32_t needed, Time now);
 
   const ReplicaPolicy policy_;
-  DemandTable<> busy_{kHalfLife};       // microseconds of a GPU
-  std::set<std::string> ran_;           // since the last update
-  std::map<std::string, Copies> more_;  // models that need several, or did lately
+  DemandTable<> busy_{kHalfLife};                  // microseconds of a GPU
+  std::set<std::string> ran_;                      // or were foreseen, since the last update
+  std::map<std::string, std::uint32_t> foreseen_;  // nodes, since the last update
+  std::map<std::string, Copies> more_;             // models that need several, or did lately
   std::vector<std::string> changed_;
   Time looked_{};
 };

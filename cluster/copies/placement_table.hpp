@@ -67,6 +67,7 @@ class PlacementTable {
   void Unbind(const std::string& digest);
 
   // How many copies the load of which models needs, as of the last plan.
+  void Foreseen(const std::string& digest, std::uint32_t nodes) { demanded_.Foreseen(digest, nodes); }
   [[nodiscard]] const DemandedCopies& demanded() const { return demanded_; }
   // Models with fewer copies than wanted, and why.
   [[nodiscard]] const std::map<std::string, absl::Status>& problems() const { return problems_; }

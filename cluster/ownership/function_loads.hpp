@@ -33,6 +33,8 @@ class FunctionLoads {
   void Hear(const proto::Heartbeat& heartbeat, const std::set<FunctionVersion>& scaled, Time now);
   // The functions that Take would tell of, some of them twice.
   [[nodiscard]] std::vector<FunctionVersion> Told() const;
+  // What was told since the latest call of Take.
+  [[nodiscard]] const std::map<FunctionVersion, Load>& since() const { return since_; }
   // At some gateway requests wait that no node has taken.
   [[nodiscard]] bool AnyWaits() const { return !waiting_.empty(); }
   // Of the functions of which something was told since the call before, or for which requests wait.

@@ -1,6 +1,9 @@
 #include "cluster/ownership/scaling.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +23,18 @@ double AreaOf(const ScaledOwner& owner, const RectangleTable& table) {
   double area = 0;
   for (const InstanceId id : owner.instances) area += table.Find(id)->place.extent.area();
   return area / (kWholeGpu * kWholeGpu);
+}
+
+// Nodes other than these that have a GPU on which an instance of the function fits.
+std::size_t NodesWithRoom(const ScaledFunction& function, const NodeNames& others,
+                          const RectangleTable& table) {
+  std::set<std::string_view> nodes;
+  for (const auto& [name, gpu] : table.gpus()) {
+    if (others->contains(gpu.gpu().node) || gpu.UsedMemory() + function.weights > gpu.gpu().memory) continue;
+    const auto fits = [&](const Extent& extent) { return gpu.free().BestFor(extent).has_value(); };
+    if (std::ranges::any_of(function.extents, fits)) nodes.insert(gpu.gpu().node);
+  }
+  return nodes.size();
 }
 
 FunctionLoad LoadOf(const FunctionLoads::Load& told, double seconds, double gpus) {
@@ -45,7 +60,8 @@ void Scaling::Hear(const proto::Heartbeat& heartbeat) {
 bool Scaling::Due() {
   const auto& functions = parts_.catalogue.functions().table();
   const Time now = parts_.out.now();
-  if (functions.scaled().empty() || now - looked_ < (loads_.AnyWaits() ? kSoon : kPeriod)) return false;
+  if (functions.scaled().empty() || now - looked_ < kSoon) return false;
+  if (now - looked_ < kPeriod && !loads_.AnyWaits() && !Surges()) return false;
   const bool owns = parts_.ownership.HasAdvice() ||
                     std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
                       return functions.scaled().contains(version);
@@ -53,6 +69,15 @@ bool Scaling::Due() {
   if (owns || !loads_.Told().empty()) return true;
   looked_ = now;
   return false;
+}
+
+bool Scaling::Surges() const {
+  const double seconds = ToSeconds(parts_.out.now() - looked_);
+  return std::ranges::any_of(loads_.since(), [&](const auto& told) {
+    const auto known = known_.find(told.first);
+    if (known == known_.end() || known->second.capacity <= 0) return false;
+    return static_cast<double>(told.second.arrived) > known->second.capacity * seconds;
+  });
 }
 
 FunctionScaler* Scaling::ScalerOf(const proto::FunctionRecord& record, const GpuKinds& kinds) {
@@ -124,9 +149,27 @@ void Scaling::Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& 
     instances.clear();
     for (const ServingInstance& serving : scaler->Serving(table)) instances.push_back(serving.id);
     std::ranges::sort(instances);
-    known_.at(version).capacity = scaler->Capacity(table);
+    Known& known = known_.at(version);
+    known.capacity = scaler->Capacity(table);
+    if (scaler->owning().owns()) WantCopies(*scaler, known, owners.at(version).nodes, table);
     scaler->Adopt({}, nullptr);  // this table ends with the plan
   }
+}
+
+void Scaling::WantCopies(const FunctionScaler& scaler, const Known& known, const NodeNames& holders,
+                         const RectangleTable& table) const {
+  const double wanted = scaler.need().wanted;
+  const bool at_most = scaler.Instances().size() >= scaler.function().limits.max_instances;
+  if (wanted <= known.capacity || at_most) return;
+  const auto with_room = NodesWithRoom(scaler.function(), holders, table);
+  if (with_room == 0) return;
+  // If each has as much room as the nodes that have a copy.
+  const auto have = static_cast<double>(holders->size());
+  const double more = known.capacity > 0 ? std::ceil(have * (wanted / known.capacity - 1)) : 1;
+  parts_.copies.Foreseen(
+      known.digest,
+      static_cast<std::uint32_t>(
+          holders->size() + std::min<std::size_t>(with_room, static_cast<std::size_t>(std::min(more, 1e6)))));
 }
 
 void Scaling::Show(Ask ask, const proto::FunctionKey& key) const {

@@ -1,4 +1,4 @@
-// SCALING: the manager's autoscaler. Once a second, and sooner while requests wait, it looks at the functions whose quota_request is left to the manager:
+// SCALING: the manager's autoscaler. Once a second, and sooner while it is urgent, it looks at the functions whose quota_request is left to the manager:
 // it foresees their load, and says for how much of which GPUs' time they own a part (001, section 3.4). The ownership plan
 // (ownership/ownership_plan.hpp) asks it when it has placed everything else, so that both book in one table; what it
 // decides is stored with the functions as any other part of a GPU.
@@ -24,7 +24,7 @@ struct Parts;
 class Scaling {
  public:
   static constexpr Duration kPeriod = std::chrono::seconds(1);  // between two looks
-  // While requests wait at a gateway that no node has room for.
+  // While requests wait at a gateway that no node has room for, or more come than the instances can serve.
   static constexpr Duration kSoon = std::chrono::milliseconds(250);
   // Demand is foreseen until the look after the next one.
   static constexpr Duration kAhead = std::chrono::seconds(2);
@@ -56,8 +56,13 @@ class Scaling {
     double capacity = 0;  // then, requests a second
   };
 
+  // A function that has instances was asked for more than these can serve, in the time since the latest look.
+  [[nodiscard]] bool Surges() const;
   [[nodiscard]] FunctionScaler* ScalerOf(const proto::FunctionRecord& record, const GpuKinds& kinds);
   void ForgetOthers();
+  // Where the nodes with a copy have no room for the instances that are wanted, and others have, these are to get one.
+  void WantCopies(const FunctionScaler& scaler, const Known& known, const NodeNames& holders,
+                  const RectangleTable& table) const;
   void Describe(const FunctionScaler& scaler, const FunctionVersion& version,
                 proto::ScalingStatus& status) const;
 

@@ -57,6 +57,18 @@ TEST_F(DemandedCopiesTest, AModelThatUsesUpItsCopiesGetsMoreUntilItDoesNot) {
   EXPECT_EQ(copies_.Of("m"), 6U);
 }
 
+TEST_F(DemandedCopiesTest, WhatIsForeseenCountsAtOnceAndStaysForAMinute) {
+  copies_.Foreseen("m", 3);
+  copies_.Foreseen("m", 2);
+  EXPECT_THAT(copies_.Update(gpus_, now_), ElementsAre("m"));
+  EXPECT_EQ(copies_.Of("m"), 3U);
+  EXPECT_THAT(Load("m", 0.5, seconds(59)), IsEmpty());
+  EXPECT_THAT(Load("m", 0.5, seconds(4)), ElementsAre(1));
+  DemandedCopies fixed(ReplicaPolicy::kFixed);
+  fixed.Foreseen("m", 3);
+  EXPECT_THAT(fixed.Update(gpus_, now_), IsEmpty());
+}
+
 TEST_F(DemandedCopiesTest, CopiesStayForAMinuteWithoutNeed) {
   Load("m", 3.0, seconds(60));
   ASSERT_EQ(copies_.Of("m"), 5U);

@@ -225,6 +225,29 @@ TEST_F(ScaledCluster, ANewNodeWithACopyTakesWhatTheOthersHaveNoRoomFor) {
   EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 100 %")) << "its node is gone";
 }
 
+TEST_F(ScaledCluster, NodesWithRoomGetACopyWhenThoseThatHaveOneAreFull) {
+  for (const char* name : {"n2", "n3", "n4"}) AddNode(name);  // two of them have a copy of "f"
+  LeaveToManager();
+  Second(0);
+  Second(70);
+  EXPECT_THAT(Owned(), SizeIs(2));
+  EXPECT_THAT(Actions(), Not(Contains("no-room")));
+  // 100/s at 70 % want 143/s, and two GPUs serve 100: one node more is enough.
+  Second(100);
+  EXPECT_THAT(Pulse(milliseconds(50)), Contains(HasSubstr("adopt f")));
+  Adopted();
+  Second(100);
+  EXPECT_THAT(Owned(), SizeIs(3));
+  EXPECT_THAT(Pulse(milliseconds(50)), Not(Contains(HasSubstr("adopt f"))));
+  // All GPUs are full: a copy more would serve nothing.
+  Second(400);
+  Pulse(milliseconds(50));
+  Adopted();
+  Second(400);
+  EXPECT_THAT(Owned(), SizeIs(4));
+  EXPECT_THAT(Second(400), Not(Contains(HasSubstr("adopt f"))));
+}
+
 TEST_F(ScaledCluster, WithoutRequestsForLongItIsBoundLateAndTheNextRequestNeedsNoDecision) {
   LeaveToManager();
   Second(0);
@@ -263,6 +286,18 @@ TEST_F(ScaledCluster, WhileRequestsWaitTheNextLookIsSooner) {
   EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 90 %"));
   Tell("g1", 1, {.waiting = 40});
   EXPECT_THAT(Pulse(milliseconds(200)), Not(Contains(HasSubstr("store"))));
+  EXPECT_THAT(Pulse(milliseconds(50)), Contains("store f/1 revision"));
+}
+
+TEST_F(ScaledCluster, WhenMoreComeThanItsInstancesServeTheNextLookIsSooner) {
+  LeaveToManager();
+  Second(0);
+  Second(14);
+  ASSERT_THAT(Owned(), ElementsAre("n1/0: 100 % x 40 %"));
+  Tell("g1", 1, {.arrived = 5});
+  EXPECT_THAT(Pulse(milliseconds(250)), Not(Contains(HasSubstr("store"))))
+      << "20/s are what 40 % of the time serve";
+  Tell("g1", 1, {.arrived = 4});
   EXPECT_THAT(Pulse(milliseconds(50)), Contains("store f/1 revision"));
 }
 
