@@ -14,6 +14,9 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
   isolation_p98_ratio/MODEL      p98 of a function of 50 % of the SMs beside a neighbour of 50 % that is offered four times
                                  what it can serve, against its p98 alone; isolation_p98_ratio_racing/MODEL: with `racing`
   noisy_throughput_ratio         requests/s of a function at its quota beside two busy ones, against those alone
+  concurrency_requests_per_second/RUN/N, concurrency_p98_ms/RUN/N
+                                 requests/s of two functions without shares that are never without a request, and the p98 at 60 % of
+                                 what one run at a time serves, with N runs of RUN ms (all SMs) at a time on the GPU
   gate_us_per_launch             what the worker's gate adds to a launch, a hundred functions with quotas being there
 """
 import argparse
@@ -34,6 +37,7 @@ from report import Report
 PAPER = {"ResNet": (71.37, 296.8), "RNNT": (12.51, 43.24), "GNMT": (28.85, 43.79)}
 TWELVE = 16 / 132  # of the SMs: 12 % as a Hopper's units of 8 allow
 QUOTAS = (20, 40, 60, 80, 100)
+CONCURRENCY = (1, 2, 4)
 SHARE = 32 / 132  # of the SMs: 24 %
 WARM_UP = 0.5  # seconds that the load generator runs before it measures
 
@@ -52,18 +56,19 @@ def time_on(model, share):
 
 
 class Gpu(Site):
-    """A daemon with one virtual GPU on which every run takes the time of one model."""
+    """A daemon with one virtual GPU on which every run takes the same time."""
 
-    def __init__(self, build, model, sharing):
+    def __init__(self, build, times, sharing, concurrency=1):
+        """`times`: of a run on all SMs in milliseconds, and the percent of the SMs that the model can use."""
         super().__init__(build, [])
-        self.model, self.sharing = model, sharing
+        self.times, self.sharing, self.concurrency = times, sharing, concurrency
 
     def __enter__(self):
-        alone, saturation = profile_of(self.model)
+        alone, saturation = self.times
         profile = self.home / "profile"
         profile.write_text(f"default {alone:.4f}ms {saturation}%\n")
         name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--compute", "timed", "--profile", str(profile),
-                            "--set", f"sharing={self.sharing}", "--set", "measure=requests", "--set", "credits-per-gpu=64",
+                            "--set", f"sharing={self.sharing}", "--set", "measure=requests", "--set", "credits-per-gpu=64", "--set", f"concurrency={self.concurrency}",
                             "--manager", "127.0.0.1:0")
         self.url = self._wait(name, r"gateway at http://[0-9.:]+").split()[-1]
         self.operations = self._wait(name, r"operations at http://[0-9.:]+").split()[-1]
@@ -105,7 +110,7 @@ def quotas(report, arguments):
     """Fig. 8: throughput follows the quota."""
     rates, used = {quota: [] for quota in QUOTAS}, {quota: [] for quota in QUOTAS}
     for _ in range(arguments.rounds):
-        with Gpu(arguments.build, "ResNet", "fast") as gpu:
+        with Gpu(arguments.build, profile_of("ResNet"), "fast") as gpu:
             for quota in QUOTAS:
                 gpu.deploy(f"q{quota}", sm_partition=24, quota_request=quota, quota_limit=quota)
             for quota in QUOTAS:
@@ -130,10 +135,10 @@ def spatial(report, arguments):
         whole, parts, over = [], [], []
         allowed = 8000 / time_on(model, TWELVE)
         for _ in range(arguments.rounds):
-            with Gpu(arguments.build, model, "racing") as gpu:
+            with Gpu(arguments.build, profile_of(model), "racing") as gpu:
                 gpu.deploy("f")
                 whole.append(gpu.load("f", arguments.seconds, 4)["requests_per_second"])
-            with Gpu(arguments.build, model, "fast") as gpu:
+            with Gpu(arguments.build, profile_of(model), "fast") as gpu:
                 gpu.deploy("f", sm_partition=12)
                 parts.append(gpu.load("f", arguments.seconds, 16)["requests_per_second"])
                 over.append(parts[-1] / allowed)
@@ -149,7 +154,7 @@ def isolation(report, arguments):
         for model in ("ResNet",):
             alone, beside = [], []
             for _ in range(arguments.rounds):
-                with Gpu(arguments.build, model, sharing) as gpu:
+                with Gpu(arguments.build, profile_of(model), sharing) as gpu:
                     gpu.deploy("f", sm_partition=50, max_instances=1)
                     gpu.deploy("noisy", sm_partition=50, max_instances=1)
                     capacity = 1000 / time_on(model, 0.5)
@@ -166,7 +171,7 @@ def noisy(report, arguments):
     """A function at its quota beside two others that would take all they can get."""
     alone, beside, p98 = [], [], []
     for _ in range(arguments.rounds):
-        with Gpu(arguments.build, "ResNet", "fast") as gpu:
+        with Gpu(arguments.build, profile_of("ResNet"), "fast") as gpu:
             gpu.deploy("f", sm_partition=24, quota_request=40, quota_limit=40)
             gpu.deploy("a", sm_partition=50)
             gpu.deploy("b", sm_partition=24, quota_request=10, quota_limit=100, max_instances=2)
@@ -182,6 +187,24 @@ def noisy(report, arguments):
     report.add("noisy_requests_per_second", beside, "1/s", baseline="alone", baseline_values=alone)
     report.add("noisy_throughput_ratio", [b / a for a, b in zip(alone, beside)], "x")
     report.add("noisy_p98_ratio", p98, "x")
+
+
+def concurrency(report, arguments):
+    """How many runs without shares a GPU is to have at a time: they share it evenly."""
+    for run_ms in (1, 14, 80):
+        rates, p98 = {n: [] for n in CONCURRENCY}, {n: [] for n in CONCURRENCY}
+        for _ in range(arguments.rounds):
+            for n in CONCURRENCY:
+                with Gpu(arguments.build, (run_ms, 100), "fast", n) as gpu:
+                    for function in ("f", "g"):
+                        gpu.deploy(function)
+                    loads = [gpu.start(function, arguments.seconds, 8) for function in ("f", "g")]
+                    rates[n].append(sum(gpu.result(load)["requests_per_second"] for load in loads))
+                    loads = [gpu.start(function, arguments.seconds, 16, 0.3 * 1000 / run_ms) for function in ("f", "g")]
+                    p98[n].append(max(gpu.result(load)["latency_us"]["p98"] for load in loads) / 1000)
+        for n in CONCURRENCY:
+            report.add(f"concurrency_requests_per_second/{run_ms}/{n}", rates[n], "1/s", baseline="one at a time", baseline_values=rates[1])
+            report.add(f"concurrency_p98_ms/{run_ms}/{n}", p98[n], "ms", baseline="one at a time", baseline_values=p98[1])
 
 
 def gate(report, arguments):
@@ -203,7 +226,7 @@ def batches(report, arguments):
     batching.measure(report, parser.parse_args(["--build", str(arguments.build), "--rounds", str(arguments.rounds)]))
 
 
-PARTS = {"gate": gate, "quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy, "batching": batches}
+PARTS = {"gate": gate, "concurrency": concurrency, "quotas": quotas, "spatial": spatial, "isolation": isolation, "noisy": noisy, "batching": batches}
 
 
 def main():

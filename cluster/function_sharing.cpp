@@ -73,6 +73,8 @@ Default DefaultOf(std::string_view setting, const proto::FunctionRecord& record)
     if (share == 0) return {0, "as many as each node runs at a time"};
     return {proto::InstancesOfShare(share), absl::StrCat("100 % / ", share, " %")};
   }
+  if (setting == "min_instances") return {0, "without a load it may have none"};
+  if (setting == "target_utilisation") return {kDefaultUtilisation, "what is left is for bursts"};
   if (const auto why = WhyUnbatched(record)) return {1, *why};
   return {0, "each node decides"};
 }
@@ -178,7 +180,9 @@ absl::StatusOr<proto::GpuSharing> SharingAfter(const proto::FunctionRecord& reco
 std::vector<proto::AppliedSetting> AppliedSettings(const proto::FunctionRecord& record,
                                                    const ProfiledValues& profiled) {
   std::vector<proto::AppliedSetting> settings;
-  for (const auto& field : proto::kSharingFields) settings.push_back(AppliedOf(field, record, profiled));
+  for (const auto& field : proto::kSharingFields)
+    if (proto::IsScaled(record.sharing()) || !proto::IsOfScaling(field))
+      settings.push_back(AppliedOf(field, record, profiled));
   return settings;
 }
 

@@ -47,6 +47,7 @@ void FunctionTable::Count(const proto::FunctionRecord& record) {
   use.functions.insert(VersionOf(record.key()));
   const bool scaled = proto::IsScaled(record.sharing());
   if (scaled) scaled_.insert(VersionOf(record.key()));
+  if (scaled && record.sharing().min_instances() > 0) with_minimum_.insert(VersionOf(record.key()));
   if (record.sharing().quota_request() > 0 || record.places_size() > 0)
     owners_.insert(VersionOf(record.key()));
   const bool state = record.state_size() > 0;
@@ -69,6 +70,7 @@ void FunctionTable::Uncount(const proto::FunctionRecord& record) {
   profile_followers_.erase(key);
   owners_.erase(key);
   scaled_.erase(key);
+  with_minimum_.erase(key);
   use.functions.erase(key);
   if (use.functions.empty()) {
     models_.erase(it);
@@ -107,6 +109,7 @@ void FunctionTable::Clear() {
   owners_.clear();
   profile_followers_.clear();
   scaled_.clear();
+  with_minimum_.clear();
   size_ = 0;
 }
 

@@ -71,6 +71,8 @@ class FunctionTable {
   [[nodiscard]] const std::set<FunctionVersion>& profile_followers() const { return profile_followers_; }
   // Records whose instances follow their load (proto::IsScaled).
   [[nodiscard]] const std::set<FunctionVersion>& scaled() const { return scaled_; }
+  // Of them those that have instances without a load, too.
+  [[nodiscard]] const std::set<FunctionVersion>& with_minimum() const { return with_minimum_; }
 
  private:
   void Count(const proto::FunctionRecord& record);
@@ -84,6 +86,7 @@ class FunctionTable {
   std::set<FunctionVersion> owners_;
   std::set<FunctionVersion> profile_followers_;
   std::set<FunctionVersion> scaled_;
+  std::set<FunctionVersion> with_minimum_;
   std::size_t size_ = 0;
 };
 

@@ -34,7 +34,28 @@ std::optional<SharingFault> FaultInLeft(const GpuSharing& sharing) {
   return std::nullopt;
 }
 
+// Settings of functions that follow their load.
+std::optional<SharingFault> FaultInScaling(const GpuSharing& sharing) {
+  const std::uint64_t least = sharing.min_instances();
+  const std::uint64_t most = sharing.max_instances();
+  if (least > 0 && most > 0 && least > most)
+    return SharingFault{"min_instances", "min_instances is " + std::to_string(least) + " and max_instances " +
+                                             std::to_string(most) + "; give a minimum of " +
+                                             std::to_string(most) + " at most, or a larger maximum"};
+  for (const auto& field : kSharingFields)
+    if (IsOfScaling(field) && field.get(sharing) > 0 && !IsScaled(sharing))
+      return SharingFault{field.name, std::string(field.name) +
+                                          " is of functions that follow their load, and the quota_request of "
+                                          "this one is not 'auto'; give 'auto' for that, or '" +
+                                          std::string(field.none) + "' for this"};
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool IsOfScaling(const SharingField& field) {
+  return field.name == "min_instances" || field.name == "target_utilisation";
+}
 
 const SharingField* FindSharingField(std::string_view name) {
   for (const auto& field : kSharingFields)
@@ -84,6 +105,7 @@ std::optional<SharingFault> FaultIn(const GpuSharing& sharing) {
   for (const auto& field : kSharingFields)
     if (field.get(sharing) > field.most)
       return SharingFault{field.name, OutOfRange(field, field.get(sharing))};
+  if (auto fault = FaultInScaling(sharing)) return fault;
   // What the manager gave a function by its load follows the limit.
   const std::uint64_t request = IsScaled(sharing) ? 0 : sharing.quota_request();
   const std::uint64_t limit = sharing.quota_limit();

@@ -29,7 +29,7 @@ struct SharingField {
 inline constexpr std::uint64_t kMostInstances = 16;
 inline constexpr std::uint64_t kMostBatch = 128;
 
-inline constexpr std::array<SharingField, 6> kSharingFields = {{
+inline constexpr std::array<SharingField, 8> kSharingFields = {{
     {"sm_partition", "%", 100, "all", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.sm_partition(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_sm_partition(static_cast<std::uint32_t>(value)); }},
@@ -48,7 +48,18 @@ inline constexpr std::array<SharingField, 6> kSharingFields = {{
     {"max_batch", "", kMostBatch, "default", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.max_batch(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_max_batch(static_cast<std::uint32_t>(value)); }},
+    {"min_instances", "", kMostInstances, "none", "",
+     [](const GpuSharing& from) -> std::uint64_t { return from.min_instances(); },
+     [](GpuSharing& to, std::uint64_t value) { to.set_min_instances(static_cast<std::uint32_t>(value)); }},
+    {"target_utilisation", "%", 100, "default", "",
+     [](const GpuSharing& from) -> std::uint64_t { return from.target_utilisation(); },
+     [](GpuSharing& to, std::uint64_t value) {
+       to.set_target_utilisation(static_cast<std::uint32_t>(value));
+     }},
 }};
+
+// It says how the instances of a function follow its load, and is of no other functions.
+[[nodiscard]] bool IsOfScaling(const SharingField& field);
 
 // Null: there is no such setting.
 [[nodiscard]] const SharingField* FindSharingField(std::string_view name);

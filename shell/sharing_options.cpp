@@ -29,6 +29,11 @@ std::string HelpOf(std::string_view setting) {
   if (setting == "max_instances")
     return Cat("runs of it that compute on one GPU at a time, 1 to ", proto::kMostInstances,
                " at most, or 'auto'");
+  if (setting == "min_instances")
+    return Cat("instances that a function whose quota-request is auto has without any load, too, 1 to ",
+               proto::kMostInstances, ", or 'none'");
+  if (setting == "target_utilisation")
+    return "percent of their time for which those instances are to be busy, or 'default'";
   return Cat("requests that one of its runs answers, 1 to ", proto::kMostBatch,
              " at most, 'default', or 'auto': as its profile says");
 }

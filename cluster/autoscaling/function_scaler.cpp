@@ -80,7 +80,9 @@ OwningTerms FunctionScaler::Terms() const {
 }
 
 bool FunctionScaler::DecideOwning(bool may_change, const ScalingTick& tick) {
-  if (!owning_.owns() && !Serving(tick.table).empty()) owning_.TakeOver(tick.now);
+  const bool has_to = function_.limits.min_instances > 0;
+  if (!owning_.owns() && (has_to || !Serving(tick.table).empty())) owning_.TakeOver(tick.now);
+  if (has_to && owning_.owns()) return true;
   const bool before = owning_.owns();
   const bool owns = owning_.Decide(tick.now, may_change);
   if (owns && !before) Note(ScaleAction::kOwn, owning_.because(), tick);

@@ -31,8 +31,9 @@ bool Ownership::AwaitsNodes() const {
   });
 }
 
-OwnershipPlan Ownership::MakePlan(bool rescale) {
+OwnershipPlan Ownership::MakePlan(bool rescale, bool tidy) {
   ScaledPlanning scaled;
+  scaled.tidy = tidy;
   scaled.moves = planned_ != Look();
   if (rescale) {
     scaled.asked = parts_.scaling.Asked();
@@ -47,18 +48,22 @@ OwnershipPlan Ownership::MakePlan(bool rescale) {
 
 void Ownership::Pulse() {
   const bool rescale = parts_.scaling.Due();
-  if (placing_ || (planned_ == Look() && !rescale) || parts_.out.now() < retry_at_ || AwaitsNodes()) return;
+  const bool tidy = parts_.out.now() >= tidy_at_;
+  if (placing_ || (planned_ == Look() && !rescale && !tidy) || parts_.out.now() < retry_at_ || AwaitsNodes())
+    return;
   if (!rescale && parts_.catalogue.functions().table().owners().empty() && advice_.empty()) {
     problems_.clear();
     planned_ = Look();
     return;
   }
-  auto plan = MakePlan(rescale);
+  auto plan = MakePlan(rescale, tidy);
+  if (tidy) tidy_at_ = Time::max();
   TellProblems(plan);
   problems_ = std::move(plan.problems);
   advice_ = std::move(plan.advice);
   planned_ = Look();
   if (plan.commands.empty()) return;
+  tidy_at_ = std::min(tidy_at_, parts_.out.now() + kTidyAfter);
   placing_ = true;
   parts_.mutations.Add(Placing{.commands = std::move(plan.commands), .revisions = std::move(plan.revisions)});
 }

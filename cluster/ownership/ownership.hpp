@@ -43,16 +43,20 @@ class Ownership {
   };
   [[nodiscard]] Seen Look() const;
   [[nodiscard]] bool AwaitsNodes() const;
-  [[nodiscard]] OwnershipPlan MakePlan(bool rescale);
+  [[nodiscard]] OwnershipPlan MakePlan(bool rescale, bool tidy);
   void TellProblems(const OwnershipPlan& plan);
 
   Parts& parts_;
   static constexpr Duration kRetry = std::chrono::seconds(1);  // of what could not be stored
+  // So long after a change GPUs are emptied and mended, by one plan, and again after that until there is nothing to do:
+  // a move costs a swap, and what comes and goes in the meantime may need none.
+  static constexpr Duration kTidyAfter = std::chrono::minutes(1);
 
   std::optional<Seen> planned_;  // by the last plan; none: there is none, or it could not be stored
   // After a start: what functions own of nodes that have not come back yet stays theirs for so long.
   Time not_before_{};
-  Time retry_at_{};          // after a plan that could not be stored
+  Time retry_at_{};  // after a plan that could not be stored
+  Time tidy_at_ = Time::max();
   bool placing_ = false;     // a plan is on its way to the store
   PlacesByFunction advice_;  // of the autoscaler, when it is not followed
   std::map<FunctionVersion, absl::Status> problems_;

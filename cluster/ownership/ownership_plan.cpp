@@ -49,6 +49,8 @@ class Planning {
     for (Owning& owner : owners_)
       if (IsAdvised(owner)) KeepPlaces(owner);
     if (scaled_.rescale) RescaleOwners();
+    // What is only advised is in no one's way: moves for it would be for nothing.
+    if (scaled_.tidy && scaled_.advised == nullptr) static_cast<void>(table_.Replan());
     for (const Owning& owner : owners_) AddCommand(owner);
     return std::move(plan_);
   }

@@ -32,6 +32,8 @@ struct ScaledPlanning {
   // Whether instances may move to make room for others. Without a change of what the plan looks at nothing has more room by
   // moves than at the plan before, but for what scaled functions gave back.
   bool moves = true;
+  // Also empties a GPU, or mends a fragmented one, by a few moves of what is placed.
+  bool tidy = false;
   // What they would own if the autoscaler's advice were followed; null: it is, and they own what their records say.
   const PlacesByFunction* advised = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/function_sharing.hpp"
 #include "proto/gpu_instances.hpp"
 #include "scheduling/slo_count.hpp"
 
@@ -60,6 +61,10 @@ ScaledFunction ScaledFunctionOf(const proto::FunctionRecord& record, const Profi
   function.name = InstanceNameOf(VersionOf(record.key()));
   const std::uint32_t declared = record.sharing().max_instances();
   function.limits.max_instances = declared == 0 ? kMostScaledInstances : declared;
+  function.limits.min_instances = record.sharing().min_instances();
+  const std::uint64_t utilisation = record.sharing().target_utilisation();
+  function.limits.target_utilisation =
+      static_cast<double>(utilisation == 0 ? kDefaultUtilisation : utilisation) / 100;
   function.weights = WeightsOf(record);
   function.extents = ExtentsOf(record.sharing());
   const double percentile = record.slo().percentile() > 0 ? record.slo().percentile() : kDefaultSloPercentile;

@@ -66,9 +66,16 @@ bool Scaling::Due() {
                     std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
                       return functions.scaled().contains(version);
                     });
-  if (owns || !loads_.Told().empty()) return true;
+  if (owns || !loads_.Told().empty() || !functions.with_minimum().empty()) return true;
   looked_ = now;
   return false;
+}
+
+std::vector<FunctionVersion> Scaling::Asked() const {
+  auto asked = loads_.Told();
+  const auto& functions = parts_.catalogue.functions().table().with_minimum();
+  asked.insert(asked.end(), functions.begin(), functions.end());
+  return asked;
 }
 
 bool Scaling::Surges() const {
@@ -129,8 +136,8 @@ void Scaling::Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& 
   std::map<FunctionVersion, FunctionScaler*> looked_at;
   for (auto& [version, owner] : owners) {
     const auto load = told.find(version);
-    // A function that nothing asks for, and that owns nothing, stays so.
-    if (load == told.end() && owner.instances.empty()) continue;
+    // A function that nothing asks for, and that owns nothing, stays so, unless it is to own something all the same.
+    if (load == told.end() && owner.instances.empty() && !records.with_minimum().contains(version)) continue;
     FunctionScaler* scaler = ScalerOf(records.At(version), kinds);
     scaler->Adopt(owner.instances, owner.nodes);
     if (std::exchange(known_.at(version).is_new, false) && !owner.instances.empty())

@@ -35,8 +35,8 @@ class Scaling {
   void Hear(const proto::Heartbeat& heartbeat);
   // There is a function to look at, and the latest look is long enough ago.
   [[nodiscard]] bool Due();
-  // The functions of which a load was told since the latest look.
-  [[nodiscard]] std::vector<FunctionVersion> Asked() const { return loads_.Told(); }
+  // The functions of which a load was told since the latest look, and those that have instances without one.
+  [[nodiscard]] std::vector<FunctionVersion> Asked() const;
   // A look.
   void Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& owners);
   // Whether the function owns parts of GPUs or is bound late, and why; "": it is not scaled.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -95,6 +96,12 @@ class ClusterTest : public testing::Test {
                                adoption_->function.key().name(), std::move(status)});
   }
 
+  // The nodes answer all adoptions that were asked for since the last call.
+  void AllAdopted() {
+    for (const AskAdoption& ask : std::exchange(adoptions_, {}))
+      On(AdoptionAnswered{ask.digest, ask.node, ask.epoch, ask.function.key().name(), absl::OkStatus()});
+  }
+
   // --- functions, runs ---
   enum class State { kNone, kKept };
   Lines Deploy(const std::string& name, Ask ask, State state = State::kNone) {
@@ -142,6 +149,8 @@ class ClusterTest : public testing::Test {
   Time now{std::chrono::seconds(100)};
   proto::AdminReply reply_{};  // the newest answer to a person
   std::uint64_t change_ = 0;   // the number of the change in the newest entry of the audit
+  std::map<std::string, proto::FunctionRecord>
+      written_;  // by function: as it was given to the store for the last time
 
  private:
   template <class Reply>
@@ -169,6 +178,11 @@ class ClusterTest : public testing::Test {
   static std::string Line(const ShowImports& show) { return absl::StrCat("imports ", show.ask); }
   std::string Line(const Commit& commit) {
     commits_.push_back(commit.ticket);
+    for (const Change& change : commit.changes.all()) {
+      proto::FunctionRecord record;
+      if (change.table == Table::kFunctions && change.value && record.ParseFromString(*change.value))
+        written_[record.key().name()] = std::move(record);
+    }
     return absl::StrCat("store ",
                         absl::StrJoin(commit.changes.all(), " ", [](std::string* out, const Change& change) {
                           absl::StrAppend(out, change.value ? "" : "-", change.key);
@@ -185,6 +199,7 @@ class ClusterTest : public testing::Test {
   static std::string Line(const TellMembers&) { return "tell members"; }
   std::string Line(const AskAdoption& ask) {
     adoption_ = ask;
+    adoptions_.push_back(ask);
     return absl::StrCat("adopt ", ask.function.key().name(), " at ", ask.node);
   }
   static std::string Line(const TellDisowned& tell) { return absl::StrCat("disown at ", tell.node); }
@@ -221,9 +236,10 @@ class ClusterTest : public testing::Test {
 
   const ClusterSettings settings_;
   std::optional<Cluster> cluster_;
-  std::deque<std::uint64_t> commits_;  // commits that the store has not answered
-  std::uint64_t entry_ = 0;            // the number of the newest entry of the audit
-  std::optional<AskAdoption> adoption_;
+  std::deque<std::uint64_t> commits_;    // commits that the store has not answered
+  std::uint64_t entry_ = 0;              // the number of the newest entry of the audit
+  std::optional<AskAdoption> adoption_;  // the last one
+  std::vector<AskAdoption> adoptions_;   // that AllAdopted has not answered
   std::uint64_t heartbeats_ = 0;
 };
 

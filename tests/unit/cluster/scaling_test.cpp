@@ -56,6 +56,8 @@ class ScaledCluster : public ClusterTest {
     if (setting == "quota_request") update.mutable_sharing()->set_quota_request(value);
     if (setting == "quota_limit") update.mutable_sharing()->set_quota_limit(value);
     if (setting == "sm_partition") update.mutable_sharing()->set_sm_partition(value);
+    if (setting == "min_instances") update.mutable_sharing()->set_min_instances(value);
+    if (setting == "target_utilisation") update.mutable_sharing()->set_target_utilisation(value);
     if (setting == "max_instances") update.mutable_sharing()->set_max_instances(value);
     if (automatic) update.mutable_sharing()->add_automatic(setting);
     update.add_settings(setting);
@@ -370,6 +372,33 @@ TEST_F(ScaledCluster, AfterAManagersRestartItOwnsWhatItDidAndFollowsItsLoadAgain
   EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 10 %"));
 }
 
+TEST_F(ScaledCluster, AMinimumIsThereWithoutAnyLoad) {
+  LeaveToManager();
+  Update("sm_partition", 50);
+  Update("min_instances", 2);
+  EXPECT_EQ(reply_.code(), 0) << reply_.message();
+  Second(0);
+  Second(0);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 50 % x 10 %", "n1/0: 50 % x 10 %"));
+  Seconds(700, 0);
+  EXPECT_THAT(Owned(), SizeIs(2));
+  Update("max_instances", 1);
+  EXPECT_THAT(reply_.message(), HasSubstr("min_instances is 2 and max_instances 1"));
+  Update("min_instances", 0);
+  Seconds(700, 0);
+  EXPECT_THAT(Owned(), IsEmpty());
+}
+
+TEST_F(ScaledCluster, InstancesAreAsBusyAsIsDeclared) {
+  LeaveToManager();
+  Update("target_utilisation", 35);
+  Second(0);
+  Second(14);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 80 %")) << "twice as much as at 70 %";
+  Update("quota_request", 30);
+  EXPECT_THAT(reply_.message(), HasSubstr("target_utilisation is of functions that follow their load"));
+}
+
 TEST_F(ScaledCluster, ALimitBelowWhatItHasNowIsNoContradiction) {
   LeaveToManager();
   Second(0);
@@ -447,6 +476,13 @@ TEST_F(CostsCompared, AFunctionWhoseRequestsWaitForSwapsOwnsUntilItsLoadIsSmall)
   Seconds(90, 1);
   EXPECT_THAT(Owned(), IsEmpty());
   EXPECT_THAT(Actions(), Contains("bind-late"));
+}
+
+TEST_F(CostsCompared, AMinimumCostsWhatItCosts) {
+  Update("min_instances", 1);
+  Second(0);
+  Seconds(200, 1);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 10 %"));
 }
 
 TEST_F(CostsCompared, LateRequestsCountByTheirSlo) {

@@ -325,7 +325,7 @@ TEST_F(Declarative, AChangeOfTheSharingAloneIsAnUpdateAndNoNewVersion) {
                         "    max_instances: 4 -> -\n1 change, 0 unchanged\n"));
   EXPECT_THAT(troupe.out(), HasSubstr("function digits version 2 is changed\n"));
   const auto& update = troupe.cluster.asked.back().update_function();
-  EXPECT_EQ(update.settings_size(), 6) << "what the file does not mention is taken back";
+  EXPECT_EQ(update.settings_size(), 8) << "what the file does not mention is taken back";
   EXPECT_EQ(update.sharing().quota_limit(), 80U);
   EXPECT_EQ(update.sharing().max_instances(), 0U);
   EXPECT_THAT(Apply(Cat(kDigits, "quota_limit: 80%\ntenant: t\n")), ElementsAre("deploy digits 3"))
