@@ -13,6 +13,7 @@
 #include "gpu/import/onnx_tensor.hpp"
 #include "gpu/import/step_order.hpp"
 #include "gpu/import/weight_layout.hpp"
+#include "gpu/ops/op_support.hpp"
 #include "gpu/ops/operator.hpp"
 #include "onnx/onnx_pb.h"
 
@@ -38,7 +39,8 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   if (opset < kMinOpset || opset > kMaxOpset)
     return absl::UnimplementedError(absl::StrCat("the model uses opset ", opset, "; supported are ",
                                                  kMinOpset, " to ", kMaxOpset,
-                                                 ": convert it with onnx.version_converter"));
+                                                 ": export it again with one of these, or convert it with "
+                                                 "onnx.version_converter"));
   return static_cast<int>(opset);
 }
 
@@ -52,7 +54,9 @@ absl::StatusOr<proto::TensorSpec> SpecOf(const onnx::ValueInfoProto& value, cons
   spec.set_name(value.name());
   spec.set_type(DataTypeOfOnnx(value.type().tensor_type().elem_type()));
   if (spec.type() == proto::DATA_TYPE_UNSPECIFIED)
-    return absl::UnimplementedError(absl::StrCat(where, " has an element type that is not supported"));
+    return absl::UnimplementedError(
+        absl::StrCat(where, " has element type ", OnnxTypeName(value.type().tensor_type().elem_type()),
+                     ", which is not supported; export the model with another type"));
   Shape known;
   for (const auto& dim : value.type().tensor_type().shape().dim()) {
     if (dim.has_dim_value() && dim.dim_value() < -1)

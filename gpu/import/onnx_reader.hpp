@@ -18,6 +18,7 @@
 #include "gpu/import/external_data.hpp"
 #include "gpu/import/fold_budget.hpp"
 #include "gpu/import/graph.hpp"
+#include "gpu/ops/operator.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
@@ -42,7 +43,7 @@ struct ImportedModel {
 };
 
 inline constexpr int kMinOpset = 7;
-inline constexpr int kMaxOpset = 17;
+inline constexpr int kMaxOpset = kNewestOpset;
 
 [[nodiscard]] absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOptions& options);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/import/external_data.hpp"
+#include "gpu/ops/op_support.hpp"
 #include "gpu/ops/operator.hpp"
 #include "onnx/onnx_pb.h"
 
@@ -181,7 +182,8 @@ absl::StatusOr<Constant> TakeTensor(TensorProto& tensor, const ImportOptions& op
   constant.type = DataTypeOfOnnx(tensor.data_type());
   if (constant.type == proto::DATA_TYPE_UNSPECIFIED)
     return absl::UnimplementedError(
-        absl::StrCat(where, " has element type ", tensor.data_type(), ", which is not supported"));
+        absl::StrCat(where, " has element type ", OnnxTypeName(tensor.data_type()),
+                     ", which is not supported; export the model with another type"));
   if (tensor.has_segment()) return absl::UnimplementedError(absl::StrCat(where, " is stored in segments"));
   constant.shape.assign(tensor.dims().begin(), tensor.dims().end());
   auto count = CountElements(constant.shape);

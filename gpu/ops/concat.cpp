@@ -63,8 +63,22 @@ Made MakeConcat(const StepContext& ctx, Infos in, Infos out) {
   });
 }
 
-// --- Split: sizes as an attribute (to opset 12), as an input, or equal parts
+// --- Split: sizes as an attribute (to opset 12), as an input, a number of parts (from 18 on), or equal parts
 // -------------------------------------------
+
+// From opset 18 on: parts of one length, of which the last may be shorter.
+absl::StatusOr<Shape> NumberedParts(const StepContext& ctx, std::int64_t dim, std::int64_t parts) {
+  if (parts < 1 || parts != ctx.step.outputs_size()) {
+    return ctx.Error(absl::StrCat("num_outputs is ", parts, " for ", ctx.step.outputs_size(), " outputs"));
+  }
+  const std::int64_t each = dim / parts + (dim % parts == 0 ? 0 : 1);
+  const std::int64_t last = dim - each * (parts - 1);
+  if (last < 0)
+    return ctx.Error(absl::StrCat(dim, " elements do not split into ", parts, " parts of ", each));
+  Shape sizes(static_cast<std::size_t>(parts), each);
+  sizes.back() = last;
+  return sizes;
+}
 
 absl::StatusOr<Shape> SplitSizes(const StepContext& ctx, Infos in, std::int64_t dim) {
   Shape sizes = ctx.Ints("split");
@@ -72,6 +86,9 @@ absl::StatusOr<Shape> SplitSizes(const StepContext& ctx, Infos in, std::int64_t 
     TROUPE_ASSIGN_OR_RETURN(sizes, RequireInts(ctx, in, 1, "split"));
   }
   const std::int64_t parts = ctx.step.outputs_size();
+  if (sizes.empty() && ctx.opset >= 18 && ctx.Find("num_outputs") != nullptr) {
+    return NumberedParts(ctx, dim, ctx.Int("num_outputs", 0));
+  }
   if (sizes.empty()) {
     if (parts == 0 || dim % parts != 0) {
       return ctx.Error(absl::StrCat(dim, " elements do not split into ", parts, " equal parts"));
@@ -202,25 +219,25 @@ Made MakeTile(const StepContext&, Infos in, Infos out) {
 constexpr Operator kOperators[] = {
     {.name = "Concat",
      .min_opset = 4,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferConcat,
      .make = &MakeConcat,
      .types = kFixedTypes},
     {.name = "Split",
      .min_opset = 2,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferSplit,
      .make = &MakeSplit,
      .types = kFixedTypes},
     {.name = "Expand",
      .min_opset = 8,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferExpand,
      .make = &MakeExpand,
      .types = kFixedTypes},
     {.name = "Tile",
      .min_opset = 6,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferTile,
      .make = &MakeTile,
      .types = kFixedTypes},

@@ -1,7 +1,8 @@
 // Conv and ConvTranspose by oneDNN.
 //
 // Weights come packed (their layout is what the primitive wants, nothing is copied) or row-major (reordered
-// in scratch memory by every run: correct everywhere, and slow, which is why models are packed).
+// in scratch memory by every run: correct everywhere, and slow, which is why models are packed). FP16 and BF16 are
+// computed in FP32: their tensors stay row-major and are converted on their way in and out.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,8 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/ops/convert.hpp"
 #include "gpu/ops/dnnl_program.hpp"
 #include "gpu/ops/families.hpp"
+#include "gpu/ops/op_support.hpp"
 #include "gpu/ops/window.hpp"
 
 namespace troupe::gpu {
@@ -30,6 +33,8 @@ struct Convolution {
   bool residual = false;  // input 3, of the output's shape, is added before the activation
 };
 
+constexpr TypeSet kTypes = TypesOf({proto::FP32, proto::FP16, proto::BF16});
+
 absl::Status CheckTypes(const StepContext& ctx, std::span<const ValueInfo> in) {
   // A fourth input is the residual that the importer fused into Conv.
   if (in.size() < 2 || in.size() > 4) {
@@ -37,7 +42,10 @@ absl::Status CheckTypes(const StepContext& ctx, std::span<const ValueInfo> in) {
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (i >= 2 && in[i].absent()) continue;
-    if (in[i].type != proto::FP32) return ctx.Error(absl::StrCat("input ", i, " is not FP32"));
+    if (!Has(kTypes, in[i].type) || in[i].type != in[0].type) {
+      return ctx.Error(absl::StrCat("input ", i, " has type ", proto::DataType_Name(in[i].type),
+                                    ", not supported here; all inputs must be FP32, FP16 or BF16 alike"));
+    }
     if (in[i].bounded) return ctx.Error(absl::StrCat("input ", i, " has a shape that depends on data"));
     TROUPE_RETURN_IF_ERROR(CountElements(in[i].shape).status());
   }
@@ -190,7 +198,7 @@ template <bool transposed>
 absl::StatusOr<std::vector<ValueInfo>> Infer(const StepContext& ctx, std::span<const ValueInfo> in) {
   TROUPE_ASSIGN_OR_RETURN(const Convolution conv, Read(ctx, in, transposed));
   ValueInfo out;
-  out.type = proto::FP32;
+  out.type = in[0].type;
   out.shape = conv.destination;
   return std::vector<ValueInfo>{out};
 }
@@ -225,11 +233,39 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeProgram(const StepContext& ctx, cons
   return program;
 }
 
+// For tensors that are row-major before and after; the primitive's layouts are in scratch memory.
+absl::StatusOr<std::unique_ptr<Kernel>> MakeRowMajorProgram(const StepContext& ctx, const Convolution& conv) {
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, conv, {}, {}));
+  auto program = std::make_unique<DnnlProgram>();
+  const auto source = program->Reorder(DnnlProgram::Input(0), RowMajorDesc(conv.source), chosen.source);
+  const auto weights = program->Reorder(DnnlProgram::Input(1), PlainWeights(conv), chosen.weights);
+  const memory::desc result = RowMajorDesc(conv.destination);
+  const bool direct = chosen.destination == result;
+  const auto destination = direct ? DnnlProgram::Output(0) : program->Scratch(chosen.destination.get_size());
+  std::vector<DnnlProgram::Argument> arguments = {{DNNL_ARG_SRC, chosen.source, source},
+                                                  {DNNL_ARG_WEIGHTS, chosen.weights, weights},
+                                                  {DNNL_ARG_DST, chosen.destination, destination, true}};
+  if (conv.bias) {
+    arguments.push_back({DNNL_ARG_BIAS, RowMajorDesc(Shape{conv.destination[1]}), DnnlProgram::Input(2)});
+  }
+  program->Add(chosen.primitive, chosen.descriptor, arguments);
+  if (!direct) program->ReorderTo(destination, chosen.destination, DnnlProgram::Output(0), result);
+  return program;
+}
+
+template <bool transposed>
+Made MakeRowMajor(const StepContext& ctx, Infos in, Infos) {
+  TROUPE_ASSIGN_OR_RETURN(const Convolution conv, Read(ctx, in, transposed));
+  if (conv.residual) return ctx.Error("a residual is fused into convolutions in FP32 only");
+  return GuardDnnl(ctx, [&] { return MakeRowMajorProgram(ctx, conv); });
+}
+
 template <bool transposed>
 absl::StatusOr<std::unique_ptr<Kernel>> Make(const StepContext& ctx, std::span<const ValueInfo> in,
                                              std::span<const ValueInfo> out) {
   TROUPE_ASSIGN_OR_RETURN(const Convolution conv, Read(ctx, in, transposed));
   if (out[0].elements() == 0) return EmptyKernel();
+  if (in[0].type != proto::FP32) return MakeWidened(&MakeRowMajor<transposed>, &FloatWideType, ctx, in, out);
   return GuardDnnl(ctx, [&] { return MakeProgram(ctx, conv, in); });
 }
 
@@ -253,16 +289,16 @@ absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Convoluti
 template <bool transposed>
 absl::StatusOr<PackedWeight> Pack(const StepContext& ctx, std::span<const ValueInfo> in, int index) {
   TROUPE_ASSIGN_OR_RETURN(const Convolution conv, Read(ctx, in, transposed));
-  if (index != 1 || CountElements(conv.destination).value_or(0) == 0) return PackedWeight{};
+  if (index != 1 || in[0].type != proto::FP32 || CountElements(conv.destination).value_or(0) == 0)
+    return PackedWeight{};
   return GuardDnnl(ctx, [&] { return PackWeights(ctx, conv, in[1]); });
 }
 
-constexpr TypeSet kTypes = TypesOf({proto::FP32});
 constexpr Operator kOperators[] = {
     With({.any_layout = true, .activation = true, .addend = true},
-         {"Conv", 1, 17, Infer<false>, Make<false>, Pack<false>, kTypes}),
+         {"Conv", 1, kNewestOpset, Infer<false>, Make<false>, Pack<false>, kTypes}),
     With({.any_layout = true, .activation = true, .addend = false},
-         {"ConvTranspose", 1, 17, Infer<true>, Make<true>, Pack<true>, kTypes}),
+         {"ConvTranspose", 1, kNewestOpset, Infer<true>, Make<true>, Pack<true>, kTypes}),
 };
 
 }  // namespace

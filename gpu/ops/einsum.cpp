@@ -188,7 +188,7 @@ Made MakeEinsum(const StepContext& ctx, Infos in, Infos) {
 constexpr Operator kOperators[] = {
     {.name = "Einsum",
      .min_opset = 12,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferEinsum,
      .make = &Widened<&MakeEinsum>,
      .types = kNumberTypes},

@@ -32,6 +32,13 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> GridSampleOperators();
 [[nodiscard]] std::span<const Operator> EinsumOperators();
 [[nodiscard]] std::span<const Operator> RecurrentOperators();
+[[nodiscard]] std::span<const Operator> BitwiseOperators();
+[[nodiscard]] std::span<const Operator> GroupNormOperators();
+[[nodiscard]] std::span<const Operator> AttentionOperators();
+[[nodiscard]] std::span<const Operator> RotaryOperators();
+[[nodiscard]] std::span<const Operator> AffineGridOperators();
+[[nodiscard]] std::span<const Operator> CenterCropPadOperators();
+[[nodiscard]] std::span<const Operator> Col2ImOperators();
 [[nodiscard]] std::span<const Operator> QuantizeOperators();
 [[nodiscard]] std::span<const Operator> QuantizedMatMulOperators();
 [[nodiscard]] std::span<const Operator> QuantizedConvolutionOperators();

@@ -22,15 +22,18 @@ struct Sampling {
 
 absl::StatusOr<Sampling> ReadSampling(const StepContext& ctx) {
   Sampling s;
-  const std::string mode = ctx.Text("mode", "bilinear");
+  // Opset 20 gave the modes other names, since they are not of two dimensions only.
+  const std::string linear = ctx.opset < 20 ? "bilinear" : "linear";
+  const std::string cubic = ctx.opset < 20 ? "bicubic" : "cubic";
+  const std::string mode = ctx.Text("mode", linear);
   const std::string padding = ctx.Text("padding_mode", "zeros");
-  if (mode != "bilinear" && mode != "nearest" && mode != "bicubic") {
-    return ctx.Error(absl::StrCat("unknown mode '", mode, "'"));
+  if (mode != linear && mode != "nearest" && mode != cubic) {
+    return ctx.Error(absl::StrCat("unknown mode '", mode, "' at opset ", ctx.opset));
   }
   if (padding != "zeros" && padding != "border" && padding != "reflection") {
     return ctx.Error(absl::StrCat("unknown padding_mode '", padding, "'"));
   }
-  s.mode = mode == "nearest" ? Mode::kNearest : (mode == "bicubic" ? Mode::kCubic : Mode::kLinear);
+  s.mode = mode == "nearest" ? Mode::kNearest : (mode == cubic ? Mode::kCubic : Mode::kLinear);
   s.padding =
       padding == "zeros" ? Padding::kZeros : (padding == "border" ? Padding::kBorder : Padding::kReflection);
   s.align_corners = ctx.Int("align_corners", 0) != 0;
@@ -43,11 +46,19 @@ Inferred InferGridSample(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(ReadSampling(ctx).status());
   const Shape& x = in[0].shape;
   const Shape& grid = in[1].shape;
-  if (x.size() != 4 || grid.size() != 4 || grid[0] != x[0] || grid[3] != 2 || x[2] == 0 || x[3] == 0) {
-    return ctx.Error(absl::StrCat("wants [N,C,H,W] and a grid [N,h,w,2], has ", FormatShape(x), " and ",
-                                  FormatShape(grid)));
+  const std::size_t most = ctx.opset < 20 ? 4 : 5;
+  bool fits = x.size() >= 4 && x.size() <= most && grid.size() == x.size() && grid[0] == x[0] &&
+              grid.back() == static_cast<std::int64_t>(x.size()) - 2;
+  for (std::size_t d = 2; d < x.size(); ++d) fits = fits && x[d] != 0;
+  if (!fits) {
+    return ctx.Error(absl::StrCat("wants [N,C,H,W] and a grid [N,h,w,2]",
+                                  most == 5 ? ", or [N,C,D,H,W] and a grid [N,d,h,w,3]" : "", ", has ",
+                                  FormatShape(x), " and ", FormatShape(grid)));
   }
-  return OneValue(ctx, in[0].type, {x[0], x[1], grid[1], grid[2]});
+  if (x.size() == 5 && ReadSampling(ctx)->mode == Mode::kCubic) return ctx.Error("cubic wants [N,C,H,W]");
+  Shape shape = {x[0], x[1]};
+  shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
+  return OneValue(ctx, in[0].type, std::move(shape));
 }
 
 // One axis of the image: where it ends, for coordinates and for elements.
@@ -85,7 +96,8 @@ Taps MakeTaps(const Sampling& s, const Axis& axis, float normal) {
   float at = s.align_corners ? (normal + 1) / 2 * (size - 1) : ((normal + 1) * size - 1) / 2;
   if (!(std::abs(at) < 1e15F)) at = s.padding == Padding::kZeros ? -1e6F : 0.0F;  // infinite or not a number
   if (s.mode == Mode::kNearest) at = std::nearbyint(at);
-  if (at < axis.low || at > axis.high) {
+  // Cubic pads each element that it reads, not the place that it is asked for.
+  if (s.mode != Mode::kCubic && (at < axis.low || at > axis.high)) {
     if (s.padding == Padding::kBorder) at = std::clamp(at, 0.0F, size - 1);
     if (s.padding == Padding::kReflection) at = axis.Reflect(at);
   }
@@ -135,19 +147,25 @@ Made MakeGridSampleOf(const StepContext& ctx, Infos, Infos) {
       return s.align_corners ? Axis{size, 0, static_cast<float>(size - 1)}
                              : Axis{size, -0.5F, static_cast<float>(size) - 0.5F};
     };
-    const Axis height = axis(x[2]);
-    const Axis width = axis(x[3]);
-    const std::int64_t places = in[1].shape[1] * in[1].shape[2];
-    for (std::int64_t n = 0; n < x[0]; ++n) {
-      for (std::int64_t p = 0; p < places; ++p) {
-        const float* at = Data<float>(in[1]) + (n * places + p) * 2;
-        const Taps columns = MakeTaps(s, width, at[0]);
-        const Taps rows = MakeTaps(s, height, at[1]);
-        for (std::int64_t c = 0; c < x[1]; ++c) {
-          const std::int64_t plane = n * x[1] + c;
-          MutableData<float>(out[0])[plane * places + p] =
-              SampleAt(Data<float>(in[0]) + plane * x[2] * x[3], x[3], rows, columns);
+    // An image without depth is one slice, of which every place reads.
+    const bool deep = x.size() == 5;
+    const std::int64_t slice = x[x.size() - 2] * x.back();
+    const std::int64_t dimensions = in[1].shape.back();
+    const std::int64_t places = Product(std::span(in[1].shape).subspan(1, x.size() - 2));
+    for (std::int64_t i = 0; i < x[0] * places; ++i) {
+      const float* at = Data<float>(in[1]) + i * dimensions;
+      const Taps columns = MakeTaps(s, axis(x.back()), at[0]);
+      const Taps rows = MakeTaps(s, axis(x[x.size() - 2]), at[1]);
+      const Taps slices = deep ? MakeTaps(s, axis(x[2]), at[2]) : Taps();
+      for (std::int64_t c = 0; c < x[1]; ++c) {
+        const std::int64_t plane = i / places * x[1] + c;
+        const float* from = Data<float>(in[0]) + plane * slice * (deep ? x[2] : 1);
+        float sum = 0;
+        for (std::size_t d = 0; d < static_cast<std::size_t>(slices.count); ++d) {
+          if (slices.element[d] < 0) continue;
+          sum += slices.weight[d] * SampleAt(from + slices.element[d] * slice, x.back(), rows, columns);
         }
+        MutableData<float>(out[0])[plane * places + i % places] = sum;
       }
     }
     return absl::OkStatus();
@@ -162,7 +180,7 @@ Made MakeGridSample(const StepContext& ctx, Infos in, Infos out) {
 constexpr Operator kOperators[] = {
     {.name = "GridSample",
      .min_opset = 16,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferGridSample,
      .make = &MakeGridSample,
      .types = kFloatTypes},

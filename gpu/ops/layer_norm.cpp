@@ -1,13 +1,16 @@
-// LayerNormalization and MeanVarianceNormalization.
+// LayerNormalization, RMSNormalization and MeanVarianceNormalization.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/layer_norm_rows.hpp"
 #include "gpu/ops/op_support.hpp"
 #include "gpu/ops/parallel_ranges.hpp"
 #include "gpu/ops/reduce_loop.hpp"
+#include "gpu/ops/table_limits.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -92,6 +95,75 @@ Made MakeLayerNorm(const StepContext& ctx, Infos in, Infos) {
       Bytes(0), 0);
 }
 
+// --- RMSNormalization: x / sqrt(mean of squares) * scale, over the axes from `axis` on
+
+Inferred InferRmsNorm(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFloatTypes));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kFloatTypes));
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormAxis(ctx, in));
+  const Shape row(in[0].shape.begin() + axis, in[0].shape.end());
+  const auto both = BroadcastShapes(row, in[1].shape);
+  if (!both.ok() || *both != row) {
+    return ctx.Error(absl::StrCat("scale ", FormatShape(in[1].shape), " does not broadcast to ",
+                                  FormatShape(row), ", the normalised axes"));
+  }
+  if (!Has(kFloatTypes, FromOnnxType(ctx.Int("stash_type", 1))))
+    return ctx.Error("stash_type must be a floating type");
+  return OneValue(ctx, in[1].type, in[0].shape);
+}
+
+// `scale_at`: the place of the scale of each element of a row.
+template <class T>
+void NormalizeByRms(In in, Out out, const std::vector<std::int64_t>& scale_at, float epsilon) {
+  const auto n = static_cast<std::int64_t>(scale_at.size());
+  const T* scale = Data<T>(in[1]);
+  ParallelRanges(n == 0 ? 0 : Elements(in[0]) / n, 2 * n, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r) {
+      const T* x = Data<T>(in[0]) + r * n;
+      T* y = MutableData<T>(out[0]) + r * n;
+      double squares = 0;
+      for (std::int64_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+      const T inverse = static_cast<T>(1 / std::sqrt(squares / static_cast<double>(n) + epsilon));
+      for (std::int64_t i = 0; i < n; ++i)
+        y[i] = x[i] * inverse * scale[scale_at[static_cast<std::size_t>(i)]];
+    }
+  });
+}
+
+Made MakeRmsNorm(const StepContext& ctx, Infos in, Infos) {
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormAxis(ctx, in));
+  const Shape row(in[0].shape.begin() + axis, in[0].shape.end());
+  const std::int64_t n = Product(row);
+  if (n > kMaxTabulated) return ctx.Error("a normalised row is longer than 2^24");
+  const Shape own = RowMajorStrides(in[1].shape);
+  std::vector<std::int64_t> scale_at(static_cast<std::size_t>(n), 0);
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t rest = i;
+    for (std::size_t d = row.size(); d-- > 0; rest /= row[d]) {
+      const std::size_t lead = row.size() - own.size();
+      if (d >= lead && in[1].shape[d - lead] != 1)
+        scale_at[static_cast<std::size_t>(i)] += rest % row[d] * own[d - lead];
+    }
+  }
+  return MakeKernel(
+      [scale_at = std::move(scale_at), epsilon = ctx.Float("epsilon", 1e-5F)](In in, Out out, std::byte*) {
+        if (in[0].type == proto::FP32) {
+          NormalizeByRms<float>(in, out, scale_at, epsilon);
+        } else {
+          NormalizeByRms<double>(in, out, scale_at, epsilon);
+        }
+        return absl::OkStatus();
+      },
+      Bytes(0), 0);
+}
+
+// Input and scale may have different types; both are computed in the wider one.
+Made MakeRmsNormWide(const StepContext& ctx, Infos in, Infos out) {
+  const bool wide = in[0].type == proto::FP64 || in[1].type == proto::FP64;
+  const proto::DataType type = wide ? proto::FP64 : proto::FP32;
+  return MakeConverted(&MakeRmsNorm, ctx, in, out, std::array{type, type}, std::array{type});
+}
+
 // --- MeanVarianceNormalization: (x - mean) / sqrt(variance) over some axes
 // ----------------------------------------------
 
@@ -145,13 +217,19 @@ Made MakeMvn(const StepContext& ctx, Infos in, Infos) {
 constexpr Operator kOperators[] = {
     {.name = "LayerNormalization",
      .min_opset = 17,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferLayerNorm,
      .make = &FloatWidened<&MakeLayerNorm>,
      .types = kFloatTypes},
+    {.name = "RMSNormalization",
+     .min_opset = 23,
+     .max_opset = kNewestOpset,
+     .infer = &InferRmsNorm,
+     .make = &MakeRmsNormWide,
+     .types = kFloatTypes},
     {.name = "MeanVarianceNormalization",
      .min_opset = 9,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferMvn,
      .make = &FloatWidened<&MakeMvn>,
      .types = TypesOf({proto::FP32, proto::FP16, proto::BF16})},

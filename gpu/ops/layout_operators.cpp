@@ -172,7 +172,7 @@ Made Guarded(const StepContext& ctx, Infos in, Infos out) {
 }
 
 constexpr Operator Entry(std::string_view name, Made (*make)(const StepContext&, Infos, Infos)) {
-  return With({.any_layout = true}, {name, 1, 17, nullptr, make});
+  return With({.any_layout = true}, {name, 1, kNewestOpset, nullptr, make});
 }
 
 constexpr auto kOperators = std::to_array<Operator>({

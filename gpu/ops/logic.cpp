@@ -182,7 +182,7 @@ template <TypeSet types>
 constexpr Operator Compare(std::string_view name, int min_opset) {
   return {.name = name,
           .min_opset = min_opset,
-          .max_opset = 17,
+          .max_opset = kNewestOpset,
           .infer = &InferCompare<types>,
           .make = &Widened<&MakeCompare>,
           .types = types};
@@ -191,7 +191,7 @@ template <TypeSet types>
 constexpr Operator Test(std::string_view name, int min_opset, MakeFunction make) {
   return {.name = name,
           .min_opset = min_opset,
-          .max_opset = 17,
+          .max_opset = kNewestOpset,
           .infer = &InferTest<types>,
           .make = make,
           .types = types};
@@ -211,13 +211,13 @@ constexpr Operator kOperators[] = {
     Test<kFloatTypes>("IsInf", 10, &FloatWidened<&MakeIsInf>),
     {.name = "Where",
      .min_opset = 9,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferWhere,
      .make = &MakeWhere,
      .types = kBoolType},
     {.name = "Clip",
      .min_opset = 6,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferClip,
      .make = &Widened<&MakeClip>,
      .types = kNumberTypes},

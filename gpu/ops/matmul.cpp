@@ -1,4 +1,4 @@
-// MatMul and Gemm by oneDNN's matmul.
+// MatMul and Gemm by oneDNN's matmul; in FP64 by loops of our own.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,6 +8,7 @@
 #include "base/status.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/dnnl_program.hpp"
+#include "gpu/ops/double_product.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/op_support.hpp"
 
@@ -16,8 +17,9 @@ namespace {
 
 using dnnl::memory;
 
-// FP64 would lose its precision in FP32 kernels.
-constexpr TypeSet kTypes = TypesOf({proto::FP32, proto::FP16, proto::BF16});
+constexpr TypeSet kTypes = kFloatTypes;
+// Of a batch in FP64, whose matrices are found by a table.
+constexpr std::int64_t kMostMatrices = std::int64_t{1} << 24;
 
 // One product as oneDNN sees it: dimensions of equal rank, matrices last.
 struct Multiplication {
@@ -205,6 +207,33 @@ Made MakeMatMul(const StepContext& ctx, Infos in, Infos out) {
   return GuardDnnl(ctx, [&] { return MakeProgram(ctx, MatMulProduct(shapes, Present(in, 2)), in); });
 }
 
+// Where each matrix of `batch` begins in a tensor of `own` batch dimensions, which broadcast to it.
+std::vector<std::int64_t> BatchBegins(const Shape& batch, const Shape& own, std::int64_t matrix) {
+  const Shape strides = RowMajorStrides(own);
+  std::vector<std::int64_t> begins(static_cast<std::size_t>(Product(batch)), 0);
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    auto rest = static_cast<std::int64_t>(i);
+    for (std::size_t d = batch.size(); d-- > 0; rest /= batch[d]) {
+      const std::size_t lead = batch.size() - own.size();
+      if (d >= lead && own[d - lead] != 1) begins[i] += rest % batch[d] * strides[d - lead] * matrix;
+    }
+  }
+  return begins;
+}
+
+Made MakeDoubleMatMul(const StepContext& ctx, Infos in, Infos out) {
+  TROUPE_ASSIGN_OR_RETURN(const MatMulShapes s, ReadMatMul(ctx, in));
+  if (out[0].elements() == 0) return EmptyKernel();
+  if (Product(s.batch) > kMostMatrices) return ctx.Error("more than 2^24 matrices in FP64");
+  DoubleProduct product{
+      .m = s.m, .k = s.k, .n = s.n, .a_row = s.k, .a_column = 1, .b_row = s.n, .b_column = 1};
+  product.a_begin = BatchBegins(s.batch, s.batch_a, s.m * s.k);
+  product.b_begin = BatchBegins(s.batch, s.batch_b, s.k * s.n);
+  product.beta = Present(in, 2) ? 1 : 0;
+  product.c_column = 1;
+  return MakeDoubleProduct(std::move(product));
+}
+
 absl::StatusOr<PackedWeight> PackMatMul(const StepContext& ctx, Infos in, int index) {
   TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
   const bool matrix = in[1].shape.size() == 2 && in[0].type == proto::FP32;
@@ -287,21 +316,41 @@ Made MakeGemm(const StepContext& ctx, Infos in, Infos out) {
   return GuardDnnl(ctx, [&] { return MakeProgram(ctx, GemmProduct(ctx, shapes, in), in); });
 }
 
+Made MakeDoubleGemm(const StepContext& ctx, Infos in, Infos out) {
+  TROUPE_ASSIGN_OR_RETURN(const GemmShapes s, ReadGemm(ctx, in));
+  if (out[0].elements() == 0) return EmptyKernel();
+  DoubleProduct product{.m = s.m, .k = s.k, .n = s.n};
+  product.a_row = s.transpose_a ? 1 : s.k;
+  product.a_column = s.transpose_a ? s.m : 1;
+  product.b_row = s.transpose_b ? 1 : s.n;
+  product.b_column = s.transpose_b ? s.k : 1;
+  product.alpha = ctx.Float("alpha", 1);
+  if (Present(in, 2)) {
+    const Shape c = Padded(in[2].shape, 2);
+    product.beta = ctx.Float("beta", 1);
+    product.c_row = c[0] == 1 ? 0 : c[1];
+    product.c_column = c[1] == 1 ? 0 : 1;
+  }
+  return MakeDoubleProduct(std::move(product));
+}
+
 absl::StatusOr<PackedWeight> PackGemm(const StepContext& ctx, Infos in, int index) {
   TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
   if (index != 1 || in[0].type != proto::FP32 || shapes.m * shapes.n * shapes.k == 0) return PackedWeight{};
   return GuardDnnl(ctx, [&] { return PackWeights(ctx, GemmProduct(ctx, shapes, in), in[1]); });
 }
 
-template <MakeFunction make>
+template <MakeFunction make, MakeFunction make_double>
 Made InFloat(const StepContext& ctx, Infos in, Infos out) {
+  if (in[0].type == proto::FP64) return make_double(ctx, in, out);
   return in[0].type == proto::FP32 ? make(ctx, in, out) : MakeWidened(make, &FloatWideType, ctx, in, out);
 }
 
 constexpr Operator kOperators[] = {
     With({.activation = true, .addend = true},
-         {"MatMul", 1, 17, InferMatMul, InFloat<MakeMatMul>, PackMatMul, kTypes}),
-    With({.activation = true}, {"Gemm", 7, 17, InferGemm, InFloat<MakeGemm>, PackGemm, kTypes}),
+         {"MatMul", 1, kNewestOpset, InferMatMul, InFloat<MakeMatMul, MakeDoubleMatMul>, PackMatMul, kTypes}),
+    With({.activation = true},
+         {"Gemm", 7, kNewestOpset, InferGemm, InFloat<MakeGemm, MakeDoubleGemm>, PackGemm, kTypes}),
 };
 
 }  // namespace

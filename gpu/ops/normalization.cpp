@@ -222,11 +222,11 @@ Made MakeInstanceNorm(const StepContext& ctx, Infos in, Infos) {
 
 constexpr Operator kOperators[] = {
     With({.any_layout = true, .activation = true},
-         {"BatchNormalization", 7, 17, InferBatchNorm, InFloat<MakeBatchNorm>, nullptr, kTypes}),
-    With({.any_layout = true}, {"LRN", 1, 17, InferLrn, InFloat<MakeLrn>, nullptr, kTypes}),
-    {"Softmax", 1, 17, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
-    {"LogSoftmax", 1, 17, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
-    {"InstanceNormalization", 6, 17, InferInstanceNorm, InFloat<MakeInstanceNorm>, nullptr, kTypes},
+         {"BatchNormalization", 7, kNewestOpset, InferBatchNorm, InFloat<MakeBatchNorm>, nullptr, kTypes}),
+    With({.any_layout = true}, {"LRN", 1, kNewestOpset, InferLrn, InFloat<MakeLrn>, nullptr, kTypes}),
+    {"Softmax", 1, kNewestOpset, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
+    {"LogSoftmax", 1, kNewestOpset, InferSoftmax, InFloat<MakeSoftmax>, nullptr, kTypes},
+    {"InstanceNormalization", 6, kNewestOpset, InferInstanceNorm, InFloat<MakeInstanceNorm>, nullptr, kTypes},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/convert.hpp"
@@ -153,6 +154,17 @@ proto::DataType FromOnnxType(std::int64_t type) {
                                         proto::BF16};
   if (type < 0 || type >= static_cast<std::int64_t>(std::size(kTypes))) return proto::DATA_TYPE_UNSPECIFIED;
   return kTypes[type];
+}
+
+std::string OnnxTypeName(std::int64_t type) {
+  static constexpr std::string_view kNames[] = {
+      "UNDEFINED",      "FLOAT",      "UINT8",          "INT8",       "UINT16",   "INT16",
+      "INT32",          "INT64",      "STRING",         "BOOL",       "FLOAT16",  "DOUBLE",
+      "UINT32",         "UINT64",     "COMPLEX64",      "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN",
+      "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",      "INT4",     "FLOAT4E2M1",
+  };
+  if (type < 0 || type >= static_cast<std::int64_t>(std::size(kNames))) return absl::StrCat(type);
+  return std::string(kNames[type]);
 }
 
 }  // namespace troupe::gpu

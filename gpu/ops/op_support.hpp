@@ -73,6 +73,8 @@ Inferred OneValue(const StepContext& ctx, proto::DataType type, Shape shape, boo
 
 // The type behind an ONNX element type number (the attributes `to` and `dtype`), which differs from ours.
 [[nodiscard]] proto::DataType FromOnnxType(std::int64_t type);
+// Its name in ONNX, for errors: "FLOAT8E4M3FN"; "17" for a number without a name.
+[[nodiscard]] std::string OnnxTypeName(std::int64_t type);
 
 // Product of sane dimensions (a shape that CountElements accepted).
 [[nodiscard]] std::int64_t Product(std::span<const std::int64_t> shape);

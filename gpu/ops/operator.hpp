@@ -27,6 +27,10 @@ namespace troupe::gpu {
 
 using Shape = std::vector<std::int64_t>;
 
+// The newest operator set of ONNX's default domain that the table was written for. An operator whose definition
+// has not changed since reaches up to it.
+inline constexpr int kNewestOpset = 23;
+
 // What is known of a value while a plan is made: always its type and concrete shape, sometimes its contents.
 struct ValueInfo {
   proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;

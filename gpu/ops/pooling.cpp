@@ -134,12 +134,12 @@ Made Make(const StepContext& ctx, Infos in, Infos out) {
 }
 
 constexpr Operator kOperators[] = {
-    With({.any_layout = true}, {"MaxPool", 1, 17, Infer, Make, nullptr, kMaxTypes}),
-    With({.any_layout = true}, {"AveragePool", 7, 17, Infer, Make, nullptr, kFloatTypes}),
-    With({.any_layout = true}, {"GlobalMaxPool", 1, 17, Infer, Make, nullptr, kFloatTypes}),
-    With({.any_layout = true}, {"GlobalAveragePool", 1, 17, Infer, Make, nullptr, kFloatTypes}),
-    With({.any_layout = true}, {"LpPool", 2, 17, Infer, Make, nullptr, kFloatTypes}),
-    With({.any_layout = true}, {"GlobalLpPool", 2, 17, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"MaxPool", 1, kNewestOpset, Infer, Make, nullptr, kMaxTypes}),
+    With({.any_layout = true}, {"AveragePool", 7, kNewestOpset, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"GlobalMaxPool", 1, kNewestOpset, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"GlobalAveragePool", 1, kNewestOpset, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"LpPool", 2, kNewestOpset, Infer, Make, nullptr, kFloatTypes}),
+    With({.any_layout = true}, {"GlobalLpPool", 2, kNewestOpset, Infer, Make, nullptr, kFloatTypes}),
 };
 
 }  // namespace

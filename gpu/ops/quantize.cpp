@@ -17,28 +17,51 @@ absl::StatusOr<QuantizedAxis> ReadQuantizedAxis(const StepContext& ctx, Infos in
   if (Present(in, scale + 1) && in[scale + 1].elements() != in[scale].elements()) {
     return ctx.Error("scale and zero point differ in size");
   }
-  if (in[scale].elements() == 1) return QuantizedAxis{1, 1, Product(shape)};
+  const std::int64_t block = ctx.opset < 21 ? 0 : ctx.Int("block_size", 0);
+  if (block == 0 && in[scale].elements() == 1) return QuantizedAxis{1, 1, Product(shape)};
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormalizeAxis(ctx, ctx.Int("axis", 1), shape.size()));
-  if (scales.size() != 1 || scales[0] != shape[axis]) {
-    return ctx.Error(absl::StrCat("scale ", FormatShape(scales),
-                                  " is neither a scalar nor one for each of axis ", axis, " of ",
-                                  FormatShape(shape)));
+  if (block < 0) return ctx.Error(absl::StrCat("block_size is ", block, ", wants 0 or more"));
+  const std::int64_t dim = shape[axis];
+  Shape wanted = {dim};
+  if (block > 0) {
+    wanted = shape;
+    wanted[axis] = dim == 0 ? 0 : (dim - 1) / block + 1;
+  }
+  if (scales != wanted) {
+    return ctx.Error(absl::StrCat("scale ", FormatShape(scales), " is neither a scalar nor ",
+                                  FormatShape(wanted), ", one for each ",
+                                  block > 0 ? absl::StrCat("block of ", block, " along") : "element of",
+                                  " axis ", axis, " of ", FormatShape(shape)));
   }
   const std::span dims(shape);
-  return QuantizedAxis{Product(dims.first(static_cast<std::size_t>(axis))), shape[axis],
-                       Product(dims.subspan(static_cast<std::size_t>(axis) + 1))};
+  return QuantizedAxis{Product(dims.first(static_cast<std::size_t>(axis))), dim,
+                       Product(dims.subspan(static_cast<std::size_t>(axis) + 1)), block};
 }
 
+namespace {
+
+template <class T>
+void Saturate(std::byte* out, std::int64_t i, double value) {
+  reinterpret_cast<T*>(out)[i] =
+      static_cast<T>(std::clamp(value, static_cast<double>(std::numeric_limits<T>::lowest()),
+                                static_cast<double>(std::numeric_limits<T>::max())));
+}
+
+}  // namespace
+
 void QuantizeTo(proto::DataType type, std::byte* out, std::int64_t i, double scaled, std::int64_t zero) {
-  const double low = type == proto::UINT8 ? 0 : -128;
-  const double high = type == proto::UINT8 ? 255 : 127;
   // nearbyint rounds halves to even in the default mode, as the standard wants. NaN becomes the zero point.
   const double rounded = std::isnan(scaled) ? 0.0 : std::nearbyint(scaled);
-  const double value = std::clamp(rounded + static_cast<double>(zero), low, high);
-  if (type == proto::UINT8) {
-    reinterpret_cast<std::uint8_t*>(out)[i] = static_cast<std::uint8_t>(value);
-  } else {
-    reinterpret_cast<std::int8_t*>(out)[i] = static_cast<std::int8_t>(value);
+  const double value = rounded + static_cast<double>(zero);
+  switch (type) {
+    case proto::UINT8:
+      return Saturate<std::uint8_t>(out, i, value);
+    case proto::UINT16:
+      return Saturate<std::uint16_t>(out, i, value);
+    case proto::INT16:
+      return Saturate<std::int16_t>(out, i, value);
+    default:
+      return Saturate<std::int8_t>(out, i, value);
   }
 }
 
@@ -48,6 +71,10 @@ std::int64_t SmallIntAt(const TensorView& view, std::int64_t i) {
       return Data<std::uint8_t>(view)[i];
     case proto::INT8:
       return Data<std::int8_t>(view)[i];
+    case proto::UINT16:
+      return Data<std::uint16_t>(view)[i];
+    case proto::INT16:
+      return Data<std::int16_t>(view)[i];
     default:
       return Data<std::int32_t>(view)[i];
   }
@@ -56,23 +83,45 @@ std::int64_t SmallIntAt(const TensorView& view, std::int64_t i) {
 namespace {
 
 constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
+constexpr TypeSet kShortTypes = kByteTypes | TypesOf({proto::UINT16, proto::INT16});  // from opset 21 on
+constexpr TypeSet kScaleTypes = TypesOf({proto::FP32, proto::FP16, proto::BF16});     // from opset 19 on
+constexpr TypeSet kQuantized = kScaleTypes | TypesOf({proto::INT32});
+constexpr TypeSet kStored = kShortTypes | TypesOf({proto::INT32});
+
+// What the attribute `output_dtype` asks for; `fallback` where it is absent.
+absl::StatusOr<proto::DataType> OutputType(const StepContext& ctx, int since, proto::DataType fallback,
+                                           TypeSet types) {
+  const std::int64_t asked = ctx.opset < since ? 0 : ctx.Int("output_dtype", 0);
+  if (asked == 0) return fallback;
+  const proto::DataType type = FromOnnxType(asked);
+  if (Has(types, type)) return type;
+  return ctx.Error(
+      absl::StrCat("output_dtype ", OnnxTypeName(asked), " is not supported; quantise to another type"));
+}
+
+absl::Status CheckScale(const StepContext& ctx, Infos in) {
+  return CheckType(ctx, in, 1, ctx.opset < 19 ? TypesOf({proto::FP32}) : kScaleTypes);
+}
 
 Inferred InferQuantize(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, TypesOf({proto::FP32, proto::INT32})));
-  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, TypesOf({proto::FP32})));
-  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 2, kByteTypes));
+  const TypeSet types = ctx.opset < 19 ? TypesOf({proto::FP32, proto::INT32}) : kQuantized;
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, types));
+  TROUPE_RETURN_IF_ERROR(CheckScale(ctx, in));
+  const TypeSet results = ctx.opset < 21 ? kByteTypes : kShortTypes;
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 2, results));
   TROUPE_RETURN_IF_ERROR(ReadQuantizedAxis(ctx, in, 1).status());
-  return OneValue(ctx, Present(in, 2) ? in[2].type : proto::UINT8, in[0].shape);
+  TROUPE_ASSIGN_OR_RETURN(const proto::DataType asked, OutputType(ctx, 21, proto::UINT8, results));
+  return OneValue(ctx, Present(in, 2) ? in[2].type : asked, in[0].shape);
 }
 
 // Computed on FP32 (MakeConverted below).
 Made MakeQuantizeOf(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const QuantizedAxis axis, ReadQuantizedAxis(ctx, in, 1));
   return MakeKernel([axis](In in, Out out, std::byte*) {
-    axis.ForEach([&](std::int64_t i, std::int64_t c) {
-      const std::int64_t zero = Present(in, 2) ? SmallIntAt(in[2], c) : 0;
+    axis.ForEach([&](std::int64_t i, std::int64_t s) {
+      const std::int64_t zero = Present(in, 2) ? SmallIntAt(in[2], s) : 0;
       QuantizeTo(out[0].type, out[0].data, i,
-                 static_cast<double>(Data<float>(in[0])[i] / Data<float>(in[1])[c]), zero);
+                 static_cast<double>(Data<float>(in[0])[i] / Data<float>(in[1])[s]), zero);
     });
     return absl::OkStatus();
   });
@@ -81,28 +130,38 @@ Made MakeQuantizeOf(const StepContext& ctx, Infos in, Infos) {
 Made MakeQuantize(const StepContext& ctx, Infos in, Infos out) {
   std::vector<proto::DataType> types;
   for (const ValueInfo& info : in) types.push_back(info.type);
-  types[0] = proto::FP32;
+  types[0] = types[1] = proto::FP32;
   return MakeConverted(&MakeQuantizeOf, ctx, in, out, types, std::array{out[0].type});
 }
 
 Inferred InferDequantize(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, kByteTypes | TypesOf({proto::INT32})));
-  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, TypesOf({proto::FP32})));
+  TROUPE_RETURN_IF_ERROR(
+      CheckInputs(ctx, in, 2, 3, ctx.opset < 21 ? kByteTypes | TypesOf({proto::INT32}) : kStored));
+  TROUPE_RETURN_IF_ERROR(CheckScale(ctx, in));
   if (Present(in, 2) && in[2].type != in[0].type)
     return ctx.Error("the zero point has another type than the input");
   TROUPE_RETURN_IF_ERROR(ReadQuantizedAxis(ctx, in, 1).status());
-  return OneValue(ctx, proto::FP32, in[0].shape);
+  TROUPE_ASSIGN_OR_RETURN(const proto::DataType type, OutputType(ctx, 23, in[1].type, kScaleTypes));
+  return OneValue(ctx, type, in[0].shape);
 }
 
-Made MakeDequantize(const StepContext& ctx, Infos in, Infos) {
+// Computed on FP32 (MakeConverted below).
+Made MakeDequantizeOf(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const QuantizedAxis axis, ReadQuantizedAxis(ctx, in, 1));
   return MakeKernel([axis](In in, Out out, std::byte*) {
-    axis.ForEach([&](std::int64_t i, std::int64_t c) {
-      const std::int64_t zero = Present(in, 2) ? SmallIntAt(in[2], c) : 0;
-      MutableData<float>(out[0])[i] = static_cast<float>(SmallIntAt(in[0], i) - zero) * Data<float>(in[1])[c];
+    axis.ForEach([&](std::int64_t i, std::int64_t s) {
+      const std::int64_t zero = Present(in, 2) ? SmallIntAt(in[2], s) : 0;
+      MutableData<float>(out[0])[i] = static_cast<float>(SmallIntAt(in[0], i) - zero) * Data<float>(in[1])[s];
     });
     return absl::OkStatus();
   });
+}
+
+Made MakeDequantize(const StepContext& ctx, Infos in, Infos out) {
+  std::vector<proto::DataType> types;
+  for (const ValueInfo& info : in) types.push_back(info.type);
+  types[1] = proto::FP32;
+  return MakeConverted(&MakeDequantizeOf, ctx, in, out, types, std::array{proto::FP32});
 }
 
 Inferred InferDynamicQuantize(const StepContext& ctx, Infos in) {
@@ -143,19 +202,19 @@ Made MakeDynamicQuantize(const StepContext&, Infos, Infos) {
 constexpr Operator kOperators[] = {
     {.name = "QuantizeLinear",
      .min_opset = 10,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferQuantize,
      .make = &MakeQuantize,
-     .types = TypesOf({proto::FP32, proto::INT32})},
+     .types = kQuantized},
     {.name = "DequantizeLinear",
      .min_opset = 10,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferDequantize,
      .make = &MakeDequantize,
-     .types = kByteTypes | TypesOf({proto::INT32})},
+     .types = kStored},
     {.name = "DynamicQuantizeLinear",
      .min_opset = 11,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferDynamicQuantize,
      .make = &MakeDynamicQuantize,
      .types = TypesOf({proto::FP32})},

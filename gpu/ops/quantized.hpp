@@ -7,18 +7,21 @@
 
 namespace troupe::gpu {
 
-// A tensor seen as [outer, channels, inner], with one scale and zero point for each channel (or one for all).
+// A tensor seen as [outer, channels, inner], with one scale and zero point for each channel, or one for all, or one
+// for each block of so many channels of each row (opset 21).
 struct QuantizedAxis {
   std::int64_t outer;
   std::int64_t channels;
   std::int64_t inner;
-  // f(element, channel)
+  std::int64_t block = 0;  // 0: not in blocks
+  // f(element, scale): which scale belongs to the element
   template <class F>
   void ForEach(F&& f) const {
     std::int64_t i = 0;
     for (std::int64_t o = 0; o < outer; ++o) {
       for (std::int64_t c = 0; c < channels; ++c) {
-        for (std::int64_t k = 0; k < inner; ++k) f(i++, c);
+        const std::int64_t row = block == 0 ? c : (o * ((channels - 1) / block + 1) + c / block) * inner;
+        for (std::int64_t k = 0; k < inner; ++k) f(i++, block == 0 ? row : row + k);
       }
     }
   }
@@ -27,9 +30,9 @@ struct QuantizedAxis {
 // How input `scale` (and the zero point behind it) apply to input 0 along the attribute `axis`.
 [[nodiscard]] absl::StatusOr<QuantizedAxis> ReadQuantizedAxis(const StepContext& ctx, Infos in,
                                                               std::size_t scale);
-// Rounds to even, adds the zero point, saturates to UINT8 or INT8 and stores.
+// Rounds to even, adds the zero point, saturates to an integer type of 8 or 16 bits and stores.
 void QuantizeTo(proto::DataType type, std::byte* out, std::int64_t i, double scaled, std::int64_t zero);
-// Element i of a UINT8, INT8 or INT32 tensor.
+// Element i of an integer tensor of 8, 16 or 32 bits, which is signed where it has 32.
 [[nodiscard]] std::int64_t SmallIntAt(const TensorView& view, std::int64_t i);
 
 }  // namespace troupe::gpu

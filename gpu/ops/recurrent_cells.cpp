@@ -184,7 +184,7 @@ Made MakeRecurrent(const StepContext& ctx, Infos in, Infos) {
 constexpr Operator Entry(std::string_view name) {
   return {.name = name,
           .min_opset = 7,
-          .max_opset = 17,
+          .max_opset = kNewestOpset,
           .infer = &InferRecurrent,
           .make = &MakeRecurrent,
           .types = TypesOf({proto::FP32})};

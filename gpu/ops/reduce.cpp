@@ -1,6 +1,7 @@
 // ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2, ReduceLogSum, ReduceLogSumExp,
 // ReduceSumSquare.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -31,9 +32,13 @@ absl::StatusOr<std::optional<Shape>> Axes(const StepContext& ctx, Infos in) {
   return std::optional(std::move(axes));
 }
 
+// From opset 20 on the largest and the smallest of truth values are "any" and "all".
 template <TypeSet types>
 Inferred InferReduce(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, types));
+  if (in[0].type == proto::BOOL && ctx.opset < 20) {
+    return ctx.Error(absl::StrCat("truth values are reduced from opset 20 on, the model has ", ctx.opset));
+  }
   TROUPE_ASSIGN_OR_RETURN(const std::optional<Shape> axes, Axes(ctx, in));
   const bool keep = ctx.Int("keepdims", 1) != 0;
   const Shape& shape = in[0].shape;
@@ -68,21 +73,34 @@ Made MakeReduce(const StepContext& ctx, Infos in, Infos) {
       scratch);
 }
 
-constexpr TypeSet kReduced = kNumberTypes;
+// Truth values as numbers.
+Made MakeReduceAny(const StepContext& ctx, Infos in, Infos out) {
+  if (in[0].type != proto::BOOL) return Widened<&MakeReduce>(ctx, in, out);
+  const proto::DataType types[] = {proto::INT32, in.size() > 1 ? in[1].type : proto::DATA_TYPE_UNSPECIFIED};
+  return MakeConverted(&MakeReduce, ctx, in, out, types, std::array{proto::INT32});
+}
 
+template <TypeSet types = kNumberTypes>
 constexpr Operator Entry(std::string_view name) {
   return {.name = name,
           .min_opset = 1,
-          .max_opset = 17,
-          .infer = &InferReduce<kReduced>,
-          .make = &Widened<&MakeReduce>,
-          .types = kReduced};
+          .max_opset = kNewestOpset,
+          .infer = &InferReduce<types>,
+          .make = Has(types, proto::BOOL) ? &MakeReduceAny : &Widened<&MakeReduce>,
+          .types = types};
 }
 
 constexpr Operator kOperators[] = {
-    Entry("ReduceSum"),       Entry("ReduceMean"),      Entry("ReduceMax"), Entry("ReduceMin"),
-    Entry("ReduceProd"),      Entry("ReduceL1"),        Entry("ReduceL2"),  Entry("ReduceLogSum"),
-    Entry("ReduceLogSumExp"), Entry("ReduceSumSquare"),
+    Entry("ReduceSum"),
+    Entry("ReduceMean"),
+    Entry<kFixedTypes>("ReduceMax"),
+    Entry<kFixedTypes>("ReduceMin"),
+    Entry("ReduceProd"),
+    Entry("ReduceL1"),
+    Entry("ReduceL2"),
+    Entry("ReduceLogSum"),
+    Entry("ReduceLogSumExp"),
+    Entry("ReduceSumSquare"),
 };
 
 }  // namespace

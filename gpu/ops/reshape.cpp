@@ -131,13 +131,24 @@ Inferred InferIdentity(const StepContext& ctx, Infos in) {
   return OneValue(ctx, in[0].type, in[0].shape);
 }
 
+// A model that trains would give something else each time. With a ratio of 0 it drops nothing either.
+absl::Status CheckDropsNothing(const StepContext& ctx, Infos in) {
+  if (!Present(in, 2)) return absl::OkStatus();
+  if (in[2].type != proto::BOOL || in[2].elements() != 1) return ctx.Error("training_mode must be one BOOL");
+  if (in[2].constant == nullptr)
+    return ctx.Error("training_mode (input 2) must be known when the plan is made");
+  if (in[2].constant[0] == std::byte{0}) return absl::OkStatus();
+  std::vector<float> ratio = {0.5F};
+  if (Present(in, 1)) {
+    TROUPE_ASSIGN_OR_RETURN(ratio, RequireFloats(ctx, in, 1, "ratio"));
+  }
+  if (ratio.size() == 1 && ratio[0] == 0) return absl::OkStatus();
+  return ctx.Error("training mode with a ratio above 0 is not served; export the model in inference mode");
+}
+
 Inferred InferDropout(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 3, kFloatTypes));
-  if (Present(in, 2)) {
-    const bool known_off =
-        in[2].constant != nullptr && in[2].elements() == 1 && in[2].constant[0] == std::byte{0};
-    if (!known_off) return ctx.Error("training mode is not served");
-  }
+  TROUPE_RETURN_IF_ERROR(CheckDropsNothing(ctx, in));
   ValueInfo mask;
   mask.type = ctx.opset < 10 ? in[0].type : proto::BOOL;
   mask.shape = in[0].shape;
@@ -205,7 +216,9 @@ Inferred InferCast(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
   const std::int64_t to = ctx.Int("to", 0);
   const proto::DataType type = FromOnnxType(to);
-  if (!Has(kFixedTypes, type)) return ctx.Error(absl::StrCat("cannot cast to ONNX type ", to));
+  if (!Has(kFixedTypes, type))
+    return ctx.Error(
+        absl::StrCat("cannot cast to ", OnnxTypeName(to), " (ONNX type ", to, "); cast to another type"));
   return OneValue(ctx, type, in[0].shape);
 }
 
@@ -228,61 +241,61 @@ constexpr TypeSet kAnyType = kFixedTypes;
 constexpr Operator kOperators[] = {
     {.name = "Reshape",
      .min_opset = 5,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferReshape,
      .make = &MakeCopy,
      .types = kAnyType},
     {.name = "Flatten",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferFlatten,
      .make = &MakeCopy,
      .types = kAnyType},
     {.name = "Squeeze",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferSqueeze,
      .make = &MakeCopy,
      .types = kAnyType},
     {.name = "Unsqueeze",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferUnsqueeze,
      .make = &MakeCopy,
      .types = kAnyType},
     {.name = "Identity",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferIdentity,
      .make = &MakeCopy,
      .types = kAnyType},
     {.name = "Dropout",
      .min_opset = 7,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferDropout,
      .make = &MakeDropout,
      .types = kFloatTypes},
     {.name = "Shape",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferShape,
      .make = &MakeShape,
      .types = kAnyType},
     {.name = "Size",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferSize,
      .make = &MakeSize,
      .types = kAnyType},
     {.name = "Cast",
      .min_opset = 6,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferCast,
      .make = &MakeCast,
      .types = kAnyType},
     {.name = "CastLike",
      .min_opset = 15,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferCastLike,
      .make = &MakeCast,
      .types = kAnyType},

@@ -1,9 +1,10 @@
-// Resize (opset 10, 11, 13) and Upsample (7, 9): one axis after the other, so that only neighbours along it
+// Resize (opset 10, 11, 13, 18, 19) and Upsample (7, 9): one axis after the other, so that only neighbours along it
 // are read.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/convert.hpp"
@@ -38,6 +39,7 @@ absl::StatusOr<ResizeSettings> ReadSettings(const StepContext& ctx) {
   }
   static constexpr std::pair<std::string_view, ResizeCoordinates> kCoordinates[] = {
       {"half_pixel", ResizeCoordinates::kHalfPixel},
+      {"half_pixel_symmetric", ResizeCoordinates::kHalfPixelSymmetric},
       {"pytorch_half_pixel", ResizeCoordinates::kPytorchHalfPixel},
       {"align_corners", ResizeCoordinates::kAlignCorners},
       {"asymmetric", ResizeCoordinates::kAsymmetric},
@@ -56,10 +58,15 @@ absl::StatusOr<ResizeSettings> ReadSettings(const StepContext& ctx) {
                                [&](const auto& entry) { return entry.first == rounding; });
   if (c == std::end(kCoordinates)) return ctx.Error(absl::StrCat("unknown coordinates '", coordinates, "'"));
   if (r == std::end(kRoundings)) return ctx.Error(absl::StrCat("unknown nearest_mode '", rounding, "'"));
+  if (c->second == ResizeCoordinates::kHalfPixelSymmetric && ctx.opset < 19)
+    return ctx.Error(absl::StrCat("half_pixel_symmetric is of opset 19, the model has ", ctx.opset));
   settings.coordinates = c->second;
   settings.rounding = r->second;
   settings.cubic = ctx.Float("cubic_coeff_a", -0.75F);
   settings.exclude_outside = ctx.Int("exclude_outside", 0) != 0;
+  settings.antialias = ctx.opset >= 18 && ctx.Int("antialias", 0) != 0;
+  if (settings.antialias && c->second == ResizeCoordinates::kTfCropAndResize)
+    return ctx.Error("antialias with tf_crop_and_resize is not supported; export it without antialias");
   return settings;
 }
 
@@ -76,27 +83,70 @@ absl::StatusOr<std::vector<float>> ReadScales(const StepContext& ctx, Infos in) 
   return RequireFloats(ctx, in, index, "scales");
 }
 
+// The axes that scales, sizes and the region name: all of them, or from opset 18 on those of the attribute.
+absl::StatusOr<Shape> ResizedAxes(const StepContext& ctx, std::size_t rank) {
+  Shape axes = ctx.opset < 18 ? Shape() : ctx.Ints("axes");
+  if (axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  TROUPE_RETURN_IF_ERROR(NormalizeAxes(ctx, axes, rank).status());
+  for (std::int64_t& axis : axes) axis += axis < 0 ? static_cast<std::int64_t>(rank) : 0;
+  return axes;
+}
+
+// One factor for all axes, so that the result fits into the sizes or covers them (opset 18); 0: each axis its own.
+absl::StatusOr<double> CommonScale(const StepContext& ctx, const Shape& shape, const Shape& axes,
+                                   const Shape& sizes) {
+  const std::string policy = ctx.Text("keep_aspect_ratio_policy", "stretch");
+  if (ctx.opset < 18 || policy == "stretch") return 0;
+  if (policy != "not_larger" && policy != "not_smaller") {
+    return ctx.Error(absl::StrCat("unknown keep_aspect_ratio_policy '", policy, "'"));
+  }
+  double common = 0;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::int64_t dim = shape[static_cast<std::size_t>(axes[i])];
+    if (dim == 0) return ctx.Error("there is nothing to resize");
+    const double scale = static_cast<double>(sizes[i]) / static_cast<double>(dim);
+    const bool chosen = policy == "not_larger" ? scale < common : scale > common;
+    if (i == 0 || chosen) common = scale;
+  }
+  return common;
+}
+
+absl::Status ReadSizes(const StepContext& ctx, Infos in, const Shape& axes, Target& target) {
+  TROUPE_ASSIGN_OR_RETURN(const Shape sizes, RequireInts(ctx, in, 3, "sizes"));
+  if (sizes.size() != axes.size()) return ctx.Error("wants one size for each dimension");
+  TROUPE_ASSIGN_OR_RETURN(const double common, CommonScale(ctx, in[0].shape, axes, sizes));
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (sizes[i] < 0) return ctx.Error("a size is negative");
+    const auto axis = static_cast<std::size_t>(axes[i]);
+    const auto dim = static_cast<double>(in[0].shape[axis]);
+    const double length = common > 0 ? std::floor(common * dim + 0.5) : static_cast<double>(sizes[i]);
+    if (!(length < 0x1p40)) return ctx.Error(absl::StrCat("size ", sizes[i]));
+    target.shape[axis] = static_cast<std::int64_t>(length);
+    target.scales[axis] = common > 0 ? common : (dim == 0 ? 1.0 : length / dim);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Target> ReadTarget(const StepContext& ctx, Infos in) {
   const Shape& shape = in[0].shape;
   TROUPE_ASSIGN_OR_RETURN(const std::vector<float> scales, ReadScales(ctx, in));
-  Target target;
-  if (!scales.empty()) {
-    if (scales.size() != shape.size()) return ctx.Error("wants one scale for each dimension");
-    for (std::size_t i = 0; i < scales.size(); ++i) {
-      const double length = std::floor(static_cast<double>(shape[i]) * scales[i]);
-      if (!(scales[i] > 0) || !(length < 0x1p40)) return ctx.Error(absl::StrCat("scale ", scales[i]));
-      target.shape.push_back(static_cast<std::int64_t>(length));
-      target.scales.push_back(scales[i]);
-    }
+  TROUPE_ASSIGN_OR_RETURN(const Shape axes, ResizedAxes(ctx, shape.size()));
+  Target target{shape, std::vector<double>(shape.size(), 1.0)};
+  if (scales.empty()) {
+    if (!Present(in, 3)) return ctx.Error("wants scales or sizes");
+    TROUPE_RETURN_IF_ERROR(ReadSizes(ctx, in, axes, target));
     return target;
   }
-  if (!Present(in, 3)) return ctx.Error("wants scales or sizes");
-  TROUPE_ASSIGN_OR_RETURN(target.shape, RequireInts(ctx, in, 3, "sizes"));
-  if (target.shape.size() != shape.size()) return ctx.Error("wants one size for each dimension");
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (target.shape[i] < 0) return ctx.Error("a size is negative");
-    target.scales.push_back(
-        shape[i] == 0 ? 1.0 : static_cast<double>(target.shape[i]) / static_cast<double>(shape[i]));
+  if (scales.size() != axes.size()) return ctx.Error("wants one scale for each dimension");
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(axes[i]);
+    const double length = std::floor(static_cast<double>(shape[axis]) * scales[i]);
+    if (!(scales[i] > 0) || !(length < 0x1p40)) return ctx.Error(absl::StrCat("scale ", scales[i]));
+    target.shape[axis] = static_cast<std::int64_t>(length);
+    target.scales[axis] = scales[i];
   }
   return target;
 }
@@ -111,6 +161,9 @@ Inferred InferResize(const StepContext& ctx, Infos in) {
   for (std::size_t i = 0; i < target.shape.size(); ++i) {
     if (in[0].shape[i] == 0 && target.shape[i] != 0) return ctx.Error("there is nothing to resize");
     if (target.shape[i] > kMaxTabulated) return ctx.Error("a resized dimension is longer than 2^24");
+    const std::int64_t taps = TapCount(settings, target.scales[i]);
+    if (settings.antialias && taps > kMaxTabulated / std::max<std::int64_t>(target.shape[i], 1))
+      return ctx.Error("antialias over a dimension wants more than 2^24 weights");
   }
   return OneValue(ctx, in[0].type, std::move(target.shape));
 }
@@ -121,16 +174,22 @@ absl::StatusOr<std::vector<ResizeTaps>> ReadResizeTaps(const StepContext& ctx, I
   TROUPE_ASSIGN_OR_RETURN(const ResizeSettings settings, ReadSettings(ctx));
   TROUPE_ASSIGN_OR_RETURN(const Target target, ReadTarget(ctx, in));
   const std::size_t rank = in[0].shape.size();
-  std::vector<float> roi(2 * rank, 0.0F);
+  std::vector<float> starts(rank, 0.0F);
+  std::vector<float> ends(rank, 1.0F);  // of the region, as parts of each dimension
   if (settings.coordinates == ResizeCoordinates::kTfCropAndResize) {
     if (!Present(in, 1)) return ctx.Error("tf_crop_and_resize wants a region (input 1)");
-    TROUPE_ASSIGN_OR_RETURN(roi, RequireFloats(ctx, in, 1, "roi"));
-    if (roi.size() != 2 * rank) return ctx.Error("the region wants a start and an end for each dimension");
+    TROUPE_ASSIGN_OR_RETURN(const std::vector<float> roi, RequireFloats(ctx, in, 1, "roi"));
+    TROUPE_ASSIGN_OR_RETURN(const Shape axes, ResizedAxes(ctx, rank));
+    if (roi.size() != 2 * axes.size())
+      return ctx.Error("the region wants a start and an end for each dimension");
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      starts[static_cast<std::size_t>(axes[i])] = roi[i];
+      ends[static_cast<std::size_t>(axes[i])] = roi[axes.size() + i];
+    }
   }
   std::vector<ResizeTaps> taps;
   for (std::size_t i = 0; i < rank; ++i) {
-    taps.push_back(
-        MakeTaps(settings, in[0].shape[i], target.shape[i], target.scales[i], roi[i], roi[rank + i]));
+    taps.push_back(MakeTaps(settings, in[0].shape[i], target.shape[i], target.scales[i], starts[i], ends[i]));
   }
   return taps;
 }
@@ -271,7 +330,7 @@ Made MakeResize(const StepContext& ctx, Infos in, Infos out) {
 constexpr Operator kOperators[] = {
     {.name = "Resize",
      .min_opset = 10,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferResize,
      .make = &MakeResize,
      .types = kFixedTypes},

@@ -14,6 +14,12 @@ double SourceOf(const ResizeSettings& settings, std::int64_t place, std::int64_t
   switch (settings.coordinates) {
     case ResizeCoordinates::kHalfPixel:
       return (x + 0.5) / scale - 0.5;
+    case ResizeCoordinates::kHalfPixelSymmetric: {
+      // What rounding took from the length is left out at both ends alike.
+      const double length = scale * static_cast<double>(in);
+      const double offset = static_cast<double>(in) / 2 * (1 - static_cast<double>(out) / length);
+      return offset + (x + 0.5) / scale - 0.5;
+    }
     case ResizeCoordinates::kPytorchHalfPixel:
       return out > 1 ? (x + 0.5) / scale - 0.5 : 0.0;
     case ResizeCoordinates::kAlignCorners: {
@@ -46,10 +52,30 @@ double Round(ResizeRounding rounding, double x) {
   return x;
 }
 
-std::array<double, 4> CubicWeights(double t, double a) {
-  const auto near = [a](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-  const auto far = [a](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
-  return {far(1 + t), near(t), near(1 - t), far(2 - t)};
+// The weight of a place at distance `d`.
+double CubicWeight(double d, double a) {
+  if (d < 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0.0;
+}
+
+// Places up to two (cubic) or one (linear) steps of the output away count, and the weights add up to 1. Outside of
+// the input its last element repeats, or nothing counts.
+void AddAntialiased(const ResizeSettings& settings, double x, double scale, ResizeTaps& taps) {
+  const double first = std::floor(x) - static_cast<double>(taps.count / 2 - 1);
+  const auto last = static_cast<double>(taps.in - 1);
+  std::vector<double> weights(static_cast<std::size_t>(taps.count));
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double at = first + static_cast<double>(i);
+    const double d = std::abs(at - x) * std::min(scale, 1.0);
+    const double weight =
+        settings.mode == ResizeMode::kCubic ? CubicWeight(d, settings.cubic) : std::max(0.0, 1 - d);
+    weights[i] = settings.exclude_outside && (at < 0 || at > last) ? 0.0 : weight;
+    sum += weights[i];
+    taps.index.push_back(static_cast<std::int64_t>(std::clamp(at, 0.0, last)));
+  }
+  for (const double weight : weights)
+    taps.weight.push_back(static_cast<float>(sum != 0 ? weight / sum : weight));
 }
 
 }  // namespace
@@ -66,12 +92,20 @@ bool ResizeTaps::identity() const {
   return true;
 }
 
+std::int64_t TapCount(const ResizeSettings& settings, double scale) {
+  if (settings.mode == ResizeMode::kNearest) return 1;
+  const std::int64_t plain = settings.mode == ResizeMode::kLinear ? 2 : 4;
+  if (!settings.antialias || !(scale < 1)) return plain;
+  // Half of them on either side. A scale below 2^-40 makes a length of 0.
+  return 2 * static_cast<std::int64_t>(std::ceil(static_cast<double>(plain / 2) / std::max(scale, 0x1p-40)));
+}
+
 ResizeTaps MakeTaps(const ResizeSettings& settings, std::int64_t in, std::int64_t out, double scale,
                     double roi_start, double roi_end) {
   ResizeTaps taps;
   taps.in = in;
   taps.out = out;
-  taps.count = settings.mode == ResizeMode::kNearest ? 1 : (settings.mode == ResizeMode::kLinear ? 2 : 4);
+  taps.count = TapCount(settings, scale);
   const auto last = static_cast<double>(in - 1);
   for (std::int64_t place = 0; place < out; ++place) {
     double x = SourceOf(settings, place, in, out, scale, roi_start, roi_end);
@@ -84,13 +118,18 @@ ResizeTaps MakeTaps(const ResizeSettings& settings, std::int64_t in, std::int64_
       taps.weight.push_back(1.0F);
       continue;
     }
+    if (settings.antialias && scale < 1) {
+      AddAntialiased(settings, x, scale, taps);
+      continue;
+    }
     if (settings.mode == ResizeMode::kLinear) x = std::clamp(x, 0.0, last);
     const double base = std::floor(x);
     const double t = x - base;
     std::array<double, 4> weights = {1 - t, t, 0, 0};
     double first = base;
     if (settings.mode == ResizeMode::kCubic) {
-      weights = CubicWeights(t, settings.cubic);
+      for (int i = 0; i < 4; ++i)
+        weights[static_cast<std::size_t>(i)] = CubicWeight(std::abs(t + 1 - i), settings.cubic);
       first = base - 1;
       double sum = 0;
       for (int i = 0; i < 4 && settings.exclude_outside; ++i) {

@@ -1,6 +1,8 @@
 // ScatterElements (and its old name Scatter), ScatterND: a copy of the data with some elements replaced or
 // combined.
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/binary_rows.hpp"
@@ -11,12 +13,23 @@
 namespace troupe::gpu {
 namespace {
 
+struct NamedReduction {
+  std::string_view name;
+  std::string_view row;
+  int since;  // opset
+};
+constexpr NamedReduction kReductions[] = {
+    {"add", "Add", 16}, {"mul", "Mul", 16}, {"max", "Max", 18}, {"min", "Min", 18}};
+
 // Null: the update replaces the element.
 absl::StatusOr<RowFunction> Reduction(const StepContext& ctx, proto::DataType type) {
   const std::string name = ctx.Text("reduction", "none");
   if (name == "none") return nullptr;
-  if (name != "add" && name != "mul") return ctx.Error(absl::StrCat("unknown reduction '", name, "'"));
-  RowFunction row = FindArithmeticRow(name == "add" ? "Add" : "Mul", type);
+  const auto* const known = std::ranges::find(kReductions, name, &NamedReduction::name);
+  if (known == std::end(kReductions) || ctx.opset < known->since) {
+    return ctx.Error(absl::StrCat("unknown reduction '", name, "' at opset ", ctx.opset));
+  }
+  RowFunction row = FindArithmeticRow(known->row, type);
   if (row == nullptr) return ctx.Error(absl::StrCat("no reduction on ", proto::DataType_Name(type)));
   return row;
 }
@@ -112,7 +125,7 @@ Made MakeScatter(const StepContext& ctx, Infos in, Infos out) {
 constexpr Operator kOperators[] = {
     {.name = "ScatterElements",
      .min_opset = 11,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferScatterElements,
      .make = &MakeScatter<&MakeScatterElementsOf>,
      .types = kFixedTypes},
@@ -124,7 +137,7 @@ constexpr Operator kOperators[] = {
      .types = kFixedTypes},
     {.name = "ScatterND",
      .min_opset = 11,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferScatterND,
      .make = &MakeScatter<&MakeScatterNDOf>,
      .types = kFixedTypes},

@@ -151,8 +151,8 @@ Made MakeSlice(const StepContext& ctx, Infos in, Infos out) {
       });
 }
 
-// --- Pad: widths as an attribute (to opset 10) or an input; a negative width crops
-// ----------------------------------
+// --- Pad: widths as an attribute (to opset 10) or an input, of all axes or of those that input 3 names (from 18
+// on); a negative width crops
 
 absl::StatusOr<Shape> PadWidths(const StepContext& ctx, Infos in) {
   Shape pads = ctx.Ints("pads");
@@ -160,22 +160,33 @@ absl::StatusOr<Shape> PadWidths(const StepContext& ctx, Infos in) {
     if (!Present(in, 1)) return ctx.Error("pads (input 1) is required");
     TROUPE_ASSIGN_OR_RETURN(pads, RequireInts(ctx, in, 1, "pads"));
   }
-  if (pads.size() != 2 * in[0].shape.size()) return ctx.Error("wants two widths for each dimension");
-  for (std::int64_t pad : pads) {
-    if (pad > (std::int64_t{1} << 40) || pad < -(std::int64_t{1} << 40))
-      return ctx.Error("a width is absurd");
+  const std::size_t rank = in[0].shape.size();
+  Shape axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (ctx.opset >= 18 && Present(in, 3)) {
+    TROUPE_ASSIGN_OR_RETURN(axes, RequireInts(ctx, in, 3, "axes"));
+    TROUPE_RETURN_IF_ERROR(NormalizeAxes(ctx, axes, rank).status());
   }
-  return pads;
+  if (pads.size() != 2 * axes.size()) return ctx.Error("wants two widths for each dimension");
+  Shape all(2 * rank, 0);
+  for (std::size_t i = 0; i < pads.size(); ++i) {
+    if (pads[i] > (std::int64_t{1} << 40) || pads[i] < -(std::int64_t{1} << 40))
+      return ctx.Error("a width is absurd");
+    TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormalizeAxis(ctx, axes[i % axes.size()], rank));
+    all[static_cast<std::size_t>(axis) + (i < axes.size() ? 0 : rank)] = pads[i];
+  }
+  return all;
 }
 
 Inferred InferPad(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 3, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, ctx.opset < 18 ? 3 : 4, kFixedTypes));
   TROUPE_ASSIGN_OR_RETURN(const Shape pads, PadWidths(ctx, in));
   if (Present(in, 2) && (in[2].type != in[0].type || in[2].elements() != 1)) {
     return ctx.Error("the constant must be one element of the input's type");
   }
   const std::string mode = ctx.Text("mode", "constant");
-  if (mode != "constant" && mode != "reflect" && mode != "edge") {
+  const bool wraps = mode == "wrap" && ctx.opset >= 19;
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && !wraps) {
     return ctx.Error(absl::StrCat("unknown mode '", mode, "'"));
   }
   Shape shape = in[0].shape;
@@ -227,8 +238,9 @@ Made MakeConstantPad(const StepContext& ctx, Infos in, Infos out, const Shape& p
   });
 }
 
-std::int64_t SourceIndex(std::int64_t at, std::int64_t dim, bool reflect) {
-  if (!reflect || dim == 1) return std::clamp<std::int64_t>(at, 0, dim - 1);
+std::int64_t SourceIndex(std::int64_t at, std::int64_t dim, const std::string& mode) {
+  if (mode == "wrap") return ((at % dim) + dim) % dim;
+  if (mode != "reflect" || dim == 1) return std::clamp<std::int64_t>(at, 0, dim - 1);
   const std::int64_t period = 2 * (dim - 1);
   at = ((at % period) + period) % period;
   return at < dim ? at : period - at;
@@ -243,7 +255,7 @@ Made MakePad(const StepContext& ctx, Infos in, Infos out) {
   std::vector<Shape> sources(rank);  // for each dimension and place in the output: offset in the input
   for (std::size_t d = 0; d < rank; ++d) {
     for (std::int64_t i = 0; i < out[0].shape[d]; ++i) {
-      sources[d].push_back(SourceIndex(i - pads[d], in[0].shape[d], mode == "reflect") * strides[d]);
+      sources[d].push_back(SourceIndex(i - pads[d], in[0].shape[d], mode) * strides[d]);
     }
   }
   const std::size_t size = ElementSize(in[0].type);
@@ -269,19 +281,19 @@ Made MakePad(const StepContext& ctx, Infos in, Infos out) {
 constexpr Operator kOperators[] = {
     {.name = "Transpose",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferTranspose,
      .make = &MakeTranspose,
      .types = kFixedTypes},
     {.name = "Slice",
      .min_opset = 1,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferSlice,
      .make = &MakeSlice,
      .types = kFixedTypes},
     {.name = "Pad",
      .min_opset = 2,
-     .max_opset = 17,
+     .max_opset = kNewestOpset,
      .infer = &InferPad,
      .make = &MakePad,
      .types = kFixedTypes},

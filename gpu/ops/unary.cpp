@@ -77,14 +77,28 @@ UnaryParameters ReadParameters(const StepContext& ctx) {
   return {};
 }
 
+// Gelu has a second form, by tanh, with a row function of its own name.
+std::string RowName(const StepContext& ctx) {
+  const std::string& op = ctx.step.op();
+  return op == "Gelu" && ctx.Text("approximate", "none") == "tanh" ? "GeluTanh" : op;
+}
+
 template <TypeSet types>
 Inferred InferUnary(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, types));
   return OneValue(ctx, in[0].type, in[0].shape);
 }
 
+Inferred InferGelu(const StepContext& ctx, Infos in) {
+  const std::string approximate = ctx.Text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh") {
+    return ctx.Error(absl::StrCat("approximate is '", approximate, "', wants none or tanh"));
+  }
+  return InferUnary<kFloatTypes>(ctx, in);
+}
+
 Made MakeUnary(const StepContext& ctx, Infos in, Infos out) {
-  RowFunction row = FindUnaryRow(ctx.step.op(), in[0].type);
+  RowFunction row = FindUnaryRow(RowName(ctx), in[0].type);
   if (row == nullptr) return ctx.Error(absl::StrCat("no kernel for ", proto::DataType_Name(in[0].type)));
   const std::array<std::size_t, 1> sizes = {ElementSize(in[0].type)};
   BroadcastLoop loop(std::span(&in[0].shape, 1), sizes, out[0].shape, sizes[0]);
@@ -103,7 +117,7 @@ template <TypeSet types = kFloatTypes>
 constexpr Operator Unary(std::string_view name, int min_opset = 6) {
   return {.name = name,
           .min_opset = min_opset,
-          .max_opset = 17,
+          .max_opset = kNewestOpset,
           .infer = &InferUnary<types>,
           .make = &Widened<&MakeUnary>,
           .types = types};
@@ -145,7 +159,13 @@ constexpr Operator kOperators[] = {
     Unary("HardSigmoid"),
     Unary("HardSwish", 14),
     Unary("Shrink", 9),
-    Unary("Gelu"),
+    Unary("Mish", 18),
+    {.name = "Gelu",
+     .min_opset = 6,
+     .max_opset = kNewestOpset,
+     .infer = &InferGelu,
+     .make = &Widened<&MakeUnary>,
+     .types = kFloatTypes},
 };
 
 }  // namespace

@@ -36,6 +36,8 @@ TROUPE_UNARY(Reciprocal, Plain, 1.0F / x)
 TROUPE_UNARY(Exp, Plain, FastExp(x))
 TROUPE_UNARY(Erf, Plain, FastErf(x))
 TROUPE_UNARY(Gelu, Plain, FastGelu(x))
+TROUPE_UNARY(GeluTanh, Plain,
+             0.5F * x * (1.0F + FastTanh(0.79788456080286536F * (x + 0.044715F * x * x * x))))
 TROUPE_UNARY(Sigmoid, Plain, FastSigmoid(x))
 TROUPE_UNARY(Tanh, Plain, FastTanh(x))
 TROUPE_UNARY(Softsign, Plain, x / (1.0F + std::fabs(x)))
@@ -48,6 +50,13 @@ TROUPE_INLINE float HardSigmoidOf(float x, float a, float b) {
   return y < 0.0F ? 0.0F : (y > 1.0F ? 1.0F : y);
 }
 TROUPE_UNARY(HardSigmoid, WithParameters, HardSigmoidOf(x, a, b))
+// x * tanh(log(1 + e)) for e = e^x, which is 1 in float beyond 20.
+TROUPE_INLINE float MishOf(float x) {
+  const float e = FastExp(x > 20.0F ? 20.0F : x);
+  const float n = e * (e + 2.0F);
+  return x * (n / (n + 2.0F));
+}
+TROUPE_UNARY(Mish, Plain, MishOf(x))
 TROUPE_UNARY(HardSwish, Plain, x* HardSigmoidOf(x, 1.0F / 6.0F, 0.5F))
 #undef TROUPE_UNARY
 
@@ -68,6 +77,8 @@ RowFunction FindVectorRow(std::string_view op) {
       {"Exp", &Best<Exp>},
       {"Erf", &Best<Erf>},
       {"Gelu", &Best<Gelu>},
+      {"GeluTanh", &Best<GeluTanh>},
+      {"Mish", &Best<Mish>},
       {"Sigmoid", &Best<Sigmoid>},
       {"Tanh", &Best<Tanh>},
       {"Softsign", &Best<Softsign>},

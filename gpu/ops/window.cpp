@@ -108,6 +108,8 @@ absl::StatusOr<Window> ReadWindow(const StepContext& ctx, std::span<const std::i
                                     FormatShape(spatial)));
     }
     window.out[i] = (window.ceil ? CeilDivide(room, stride) : room / stride) + 1;
+    // A window that would begin in the padding behind the input is left out.
+    if (window.ceil && (window.out[i] - 1) * stride >= spatial[i] + window.begin[i]) --window.out[i];
   }
   return window;
 }

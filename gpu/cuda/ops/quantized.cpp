@@ -13,11 +13,22 @@ absl::StatusOr<Element> TypeOf(const GpuStep& step, const ValueInfo& info) {
   return *type;
 }
 
+// The kernels know one scale for all or for each channel, in FP32, and integers of 8 bits (and sums of 32).
+absl::Status CheckForm(const GpuStep& step, const ValueInfo& stored, const QuantizedAxis& axis) {
+  if (axis.block != 0) return NotCovered(step, "scales of blocks");
+  if (step.in[1].type != proto::FP32) return NotCovered(step, "scales of another type than FP32");
+  const bool known = stored.type == proto::UINT8 || stored.type == proto::INT8 || stored.type == proto::INT32;
+  return known ? absl::OkStatus() : NotCovered(step, proto::DataType_Name(stored.type));
+}
+
 Made MakeQuantize(const GpuStep& step) {
   QuantizeArguments arguments;
+  if (step.in[0].type != proto::FP32 && step.in[0].type != proto::INT32)
+    return NotCovered(step, proto::DataType_Name(step.in[0].type));
   TROUPE_ASSIGN_OR_RETURN(arguments.from, TypeOf(step, step.in[0]));
   TROUPE_ASSIGN_OR_RETURN(arguments.to, TypeOf(step, step.out[0]));
   TROUPE_ASSIGN_OR_RETURN(const QuantizedAxis axis, ReadQuantizedAxis(step.ctx, step.in, 1));
+  TROUPE_RETURN_IF_ERROR(CheckForm(step, step.out[0], axis));
   arguments.channels = axis.channels;
   arguments.inner = axis.inner;
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
@@ -35,6 +46,8 @@ Made MakeDequantize(const GpuStep& step) {
   DequantizeArguments arguments;
   TROUPE_ASSIGN_OR_RETURN(arguments.from, TypeOf(step, step.in[0]));
   TROUPE_ASSIGN_OR_RETURN(const QuantizedAxis axis, ReadQuantizedAxis(step.ctx, step.in, 1));
+  TROUPE_RETURN_IF_ERROR(CheckForm(step, step.in[0], axis));
+  if (step.out[0].type != proto::FP32) return NotCovered(step, proto::DataType_Name(step.out[0].type));
   arguments.channels = axis.channels;
   arguments.inner = axis.inner;
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {

@@ -186,5 +186,114 @@ TEST(BadInput, RecurrentQuantisedAndEinsum) {
   einsum("i..j->i", "three dots");
 }
 
+TEST(BadInput, OfNewerOpsets) {
+  const auto longs = [](const std::vector<std::int64_t>& values) {
+    return Longs({static_cast<std::int64_t>(values.size())}, values).Known();
+  };
+  ExpectError(With("Split", "num_outputs", 3, 2), {Counting({4})}, "num_outputs is 3", 18);
+  ExpectError(With("Split", "num_outputs", 4, 4), {Counting({5})}, "do not split", 18);
+  ExpectError(With("Split", "num_outputs", kLow, 2), {Counting({4})}, "num_outputs", 18);
+  ExpectError(MakeStep("Pad"), {Counting({2, 2}), longs({1, 1}), TestTensor{}, longs({2})}, "axis 2", 18);
+  ExpectError(MakeStep("Pad"), {Counting({2, 2}), longs({1, 1}), TestTensor{}, longs({0, 1})}, "two widths",
+              18);
+  ExpectError(MakeStep("Pad"), {Counting({2}), longs({1, 1}), TestTensor{}, longs({0})}, "inputs", 17);
+  ExpectError(WithText("Pad", "mode", "wrap"), {Counting({2}), longs({1, 1})}, "wrap", 18);
+  ExpectError(WithText("Pad", "mode", "wrap"), {Floats({0}, {}), longs({1, 1})}, "nothing to copy", 19);
+  ExpectError(WithText("ScatterElements", "reduction", "max"),
+              {Counting({2}), Longs({1}, {0}), Counting({1})}, "'max' at opset 17", 17);
+  ExpectError(MakeStep("ReduceMax"), {Tensor<std::uint8_t>(proto::BOOL, {2}, {0, 1})}, "opset 20", 18);
+  ExpectError(MakeStep("ReduceSum"), {Tensor<std::uint8_t>(proto::BOOL, {2}, {0, 1})}, "BOOL", 20);
+  ExpectError(MakeStep("BitwiseAnd"), {Counting({2}), Counting({2})}, "FP32", 18);
+  ExpectError(WithText("Gelu", "approximate", "erf"), {Counting({2})}, "'erf'", 20);
+  ExpectError(WithText("GridSample", "mode", "bilinear"), {Counting({1, 1, 2, 2}), Counting({1, 1, 1, 2})},
+              "bilinear", 20);
+  ExpectError(WithText("GridSample", "mode", "cubic"), {Counting({1, 1, 2, 2, 2}), Counting({1, 1, 1, 1, 3})},
+              "cubic", 20);
+  ExpectError(MakeStep("AffineGrid"), {Counting({1, 2, 3}), longs({1, 1, kHuge, kHuge})}, "2^40", 20);
+  ExpectError(MakeStep("AffineGrid"), {Counting({2, 2, 3}), longs({1, 1, 2, 2})}, "theta", 20);
+  ExpectError(MakeStep("CenterCropPad"), {Counting({2, 2}), longs({1})}, "another length", 18);
+  ExpectError(MakeStep("CenterCropPad"), {Counting({2}), longs({-1})}, "negative", 18);
+  ExpectError(MakeStep("Col2Im"), {Counting({1, 4, 5}), longs({4, 4}), longs({2, 2})}, "places", 18);
+  ExpectError(MakeStep("Col2Im"), {Counting({1, 4, 4}), longs({0, 4}), longs({2, 2})}, "entry", 18);
+  ExpectError(With("GroupNormalization", "num_groups", 3),
+              {Counting({1, 4, 2}), Counting({4}), Counting({4})}, "num_groups 3", 21);
+  ExpectError(With("GroupNormalization", "num_groups", 2),
+              {Counting({1, 4, 2}), Counting({2}), Counting({2})}, "wants [4]", 21);
+  ExpectError(MakeStep("RMSNormalization"), {Counting({2, 3}), Counting({2})}, "normalised", 23);
+}
+
+TEST(BadInput, ResizeOfNewerOpsets) {
+  const TestTensor none = Floats({0}, {}).Known();
+  const auto sizes = [&](const std::vector<std::int64_t>& s) {
+    return std::vector<TestTensor>{Counting({1, 1, 2, 2}), none, none,
+                                   Longs({static_cast<std::int64_t>(s.size())}, s).Known()};
+  };
+  ExpectError(WithText("Resize", "keep_aspect_ratio_policy", "fit"), sizes({1, 1, 2, 2}), "'fit'", 18);
+  ExpectError(WithText("Resize", "coordinate_transformation_mode", "half_pixel_symmetric"),
+              sizes({1, 1, 2, 2}), "opset 19", 18);
+  proto::Step step = With("Resize", "antialias", 1);
+  SetText(step, "mode", "linear");
+  SetText(step, "coordinate_transformation_mode", "tf_crop_and_resize");
+  ExpectError(step, sizes({1, 1, 2, 2}), "antialias", 18);
+  const auto axes = [&](const std::vector<std::int64_t>& named, const std::vector<std::int64_t>& lengths,
+                        const std::string& part) {
+    proto::Step resize = MakeStep("Resize");
+    SetInts(resize, "axes", named);
+    ExpectError(resize, sizes(lengths), part, 18);
+  };
+  axes({2, 2}, {2, 2}, "twice");
+  axes({2, 4}, {2, 2}, "axis 4");
+  axes({2}, {2, 2}, "one size for each");
+}
+
+TEST(BadInput, QuantisationInBlocks) {
+  const TestTensor bytes = Tensor<std::int8_t>(proto::INT8, {2, 3}, {1, 2, 3, 4, 5, 6});
+  ExpectError(With("DequantizeLinear", "block_size", 2), {bytes, Counting({2})}, "block of 2", 21);
+  ExpectError(With("DequantizeLinear", "block_size", -1), {bytes, Counting({2, 2})}, "block_size is -1", 21);
+  ExpectError(With("DequantizeLinear", "block_size", kLow), {bytes, Counting({2, 2})}, "block_size", 21);
+  ExpectError(With("QuantizeLinear", "output_dtype", 22), {Counting({2}), Counting({1})}, "INT4", 21);
+  ExpectError(With("QuantizeLinear", "output_dtype", 17), {Counting({2}), Counting({1})}, "FLOAT8E4M3FN", 21);
+  ExpectError(With("Cast", "to", 17), {Counting({1})}, "FLOAT8E4M3FN", 19);
+  ExpectError(With("Cast", "to", 23), {Counting({1})}, "FLOAT4E2M1", 23);
+}
+
+TEST(BadInput, Attention) {
+  const auto attention = [](const std::vector<TestTensor>& in, const std::string& part) {
+    ExpectError(MakeStep("Attention"), in, part, 23);
+  };
+  const TestTensor q = Counting({1, 2, 3, 4});
+  attention({q, q}, "inputs");
+  attention({q, q, Counting({1, 2, 4, 4})}, "belong together");
+  attention({q, Counting({1, 2, 3, 5}), q}, "belong together");
+  attention({Counting({1, 3, 3, 4}), q, q}, "belong together");
+  attention({Counting({1, 3, 8}), q, q}, "q_num_heads");
+  attention({q, q, q, Counting({2, 3})}, "attn_mask");
+  attention({q, q, q, Longs({3, 3}, std::vector<std::int64_t>(9, 1))}, "Cast");
+  attention({q, q, q, TestTensor{}, q}, "come together");
+  attention({q, q, q, TestTensor{}, Counting({1, 2, 3, 5}), q}, "past_key");
+  ExpectError(With("Attention", "qk_matmul_output_mode", 4), {q, q, q}, "is 4", 23);
+  proto::Step step = MakeStep("Attention");
+  SetFloat(step, "softcap", -1);
+  ExpectError(step, {q, q, q}, "softcap", 23);
+  const auto rotary = [](const std::vector<TestTensor>& in, const std::string& part) {
+    ExpectError(MakeStep("RotaryEmbedding"), in, part, 23);
+  };
+  const TestTensor table = Counting({3, 2});
+  rotary({q, table, table, Longs({1, 3}, {0, 1, 3})}, "index 3");
+  rotary({q, table, table, Longs({1, 3}, {0, -1, 2})}, "index -1");
+  rotary({q, table, Counting({3, 3}), Longs({1, 3}, {0, 1, 2})}, "sin_cache");
+  rotary({q, table, table}, "must have shape");
+  rotary({Counting({1, 2, 3, 5}), table, table}, "in pairs");
+  rotary({Counting({1, 3, 8}), table, table}, "num_heads");
+}
+
+TEST(BadInput, DropoutThatDrops) {
+  const TestTensor on = Tensor<std::uint8_t>(proto::BOOL, {}, {1}).Known();
+  ExpectError(MakeStep("Dropout"), {Counting({2}), Floats({}, {0.1F}).Known(), on}, "inference mode");
+  ExpectError(MakeStep("Dropout"), {Counting({2}), TestTensor{}, on}, "inference mode");
+  ExpectError(MakeStep("Dropout"), {Counting({2}), Floats({}, {0}), on}, "must be known");
+  EXPECT_TRUE(RunOp(MakeStep("Dropout"), {Counting({2}), Floats({}, {0}).Known(), on}).ok());
+}
+
 }  // namespace
 }  // namespace troupe::gpu

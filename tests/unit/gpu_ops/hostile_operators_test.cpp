@@ -3,6 +3,7 @@
 // guards of RunOp see that, and AddressSanitizer sees the rest).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/random.hpp"
@@ -98,7 +99,20 @@ void AddAttributes(Dice& dice, proto::Step& step) {
                                       "stash_type",
                                       "linear_before_reset",
                                       "storage_order",
-                                      "exclude_outside"};
+                                      "exclude_outside",
+                                      "num_outputs",
+                                      "num_groups",
+                                      "num_heads",
+                                      "q_num_heads",
+                                      "kv_num_heads",
+                                      "is_causal",
+                                      "qk_matmul_output_mode",
+                                      "interleaved",
+                                      "rotary_embedding_dim",
+                                      "antialias",
+                                      "align_corners",
+                                      "block_size",
+                                      "output_dtype"};
   static const char* const kLists[] = {"axes",      "perm",           "pads",        "strides",
                                        "dilations", "kernel_shape",   "starts",      "ends",
                                        "split",     "output_padding", "output_shape"};
@@ -109,6 +123,12 @@ void AddAttributes(Dice& dice, proto::Step& step) {
       {"mode", "edge"},
       {"mode", "CRD"},
       {"mode", "max"},
+      {"mode", "wrap"},
+      {"reduction", "max"},
+      {"approximate", "tanh"},
+      {"padding_mode", "reflection"},
+      {"keep_aspect_ratio_policy", "not_larger"},
+      {"coordinate_transformation_mode", "half_pixel_symmetric"},
       {"direction", "LEFT"},
       {"direction", "bidirectional"},
       {"reduction", "add"},
@@ -140,7 +160,7 @@ TEST(HostileOperators, NeverTouchWhatIsNotTheirs) {
       proto::Step step = MakeStep(std::string(entry->name), 1 + static_cast<int>(dice.Below(3)));
       AddAttributes(dice, step);
       const Shape common = RandomShape(dice);
-      std::vector<TestTensor> in(static_cast<std::size_t>(dice.Below(5)));
+      std::vector<TestTensor> in(static_cast<std::size_t>(dice.Below(7)));
       for (TestTensor& tensor : in) tensor = RandomTensor(dice, dice.OneIn(3) ? RandomShape(dice) : common);
       const int opset =
           entry->min_opset + static_cast<int>(dice.Below(entry->max_opset - entry->min_opset + 1));
@@ -149,6 +169,47 @@ TEST(HostileOperators, NeverTouchWhatIsNotTheirs) {
     }
   }
   EXPECT_GT(results, 1000);  // enough of the steps are sound to get as far as a kernel
+}
+
+// Heads, tables and masks that nearly fit: most steps of a random kind do not get as far as these operators' loops.
+TEST(HostileOperators, AttentionOfNearlyFittingTensors) {
+  int results = 0;
+  for (int round = 0; round < 3000; ++round) {
+    Dice dice(static_cast<std::uint64_t>(round) * 104729 + 7);
+    const std::int64_t batch = 1 + dice.Below(2), heads = 1 + dice.Below(3), rows = dice.Below(4),
+                       size = 2 * dice.Below(3);
+    const auto near = [&](Shape shape) {
+      if (!shape.empty() && dice.OneIn(6))
+        shape[dice.Below(static_cast<std::int64_t>(shape.size()))] += dice.Below(3) - 1;
+      for (std::int64_t& dim : shape) dim = std::max<std::int64_t>(dim, 0);
+      return Counting(shape);
+    };
+    const bool flat = dice.OneIn(2);
+    const auto tensor = [&](std::int64_t length) {
+      return near(flat ? Shape{batch, length, heads * size} : Shape{batch, heads, length, size});
+    };
+    const std::int64_t keys = dice.Below(4), past = dice.Below(3);
+    proto::Step step =
+        MakeStep(dice.OneIn(2) ? "Attention" : "RotaryEmbedding", 1 + static_cast<int>(dice.Below(4)));
+    AddAttributes(dice, step);
+    std::vector<TestTensor> in = {tensor(rows), tensor(keys), tensor(keys)};
+    if (step.op() == "Attention") {
+      SetInt(step, "q_num_heads", heads);
+      SetInt(step, "kv_num_heads", heads);
+      in.push_back(dice.OneIn(2) ? TestTensor() : near({rows, past + keys}));
+      if (past > 0) in.insert(in.end(), 2, near({batch, heads, past, size}));
+    } else {
+      SetInt(step, "num_heads", heads);
+      in[1] = in[2] = near({keys, size / 2});
+      std::vector<std::int64_t> ids(static_cast<std::size_t>(batch * rows));
+      for (std::int64_t& id : ids)
+        id = dice.OneIn(30) ? dice.Small() : dice.Below(std::max<std::int64_t>(keys, 1));
+      in.push_back(Longs({batch, rows}, ids));
+    }
+    SCOPED_TRACE(step.ShortDebugString());
+    results += RunOp(step, in, 23).ok() ? 1 : 0;
+  }
+  EXPECT_GT(results, 500);
 }
 
 }  // namespace
