@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "gpu/import/onnx_reader.hpp"
 #include "tests/conformance/declared.hpp"
+#include "tests/conformance/docs_newer.hpp"
 
 namespace troupe::gpu::conformance {
 namespace {
@@ -84,7 +85,7 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "made; the\n"
       "conformance run gives them as constants there.\n\n"
       "## Operators\n\n",
-      OperatorTable(),
+      OperatorTable(), "\n", NewerOpsets(LoadOpsetCases()),
       "\n## Conformance\n\n"
       "The data is Debian's `libonnx-testdata`. Every case within the declarations above runs and must pass "
       "(floats:\n"

@@ -50,10 +50,15 @@ absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file) {
 }
 
 std::vector<OnnxCase> LoadCases() {
+  static constexpr const char* kGroups[] = {"node", "pytorch-converted", "pytorch-operator", "simple"};
+  return LoadCases(TestDataRoot(), kGroups);
+}
+
+std::vector<OnnxCase> LoadCases(const std::filesystem::path& root, std::span<const char* const> groups) {
   std::vector<OnnxCase> cases;
-  for (const char* group : {"node", "pytorch-converted", "pytorch-operator", "simple"}) {
+  for (const char* const group : groups) {
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(TestDataRoot() / group, error)) {
+    for (const auto& entry : std::filesystem::directory_iterator(root / group, error)) {
       auto model = LoadModel(entry.path() / "model.onnx");
       if (!model.ok()) continue;  // not a case: the folder holds no model
       cases.push_back(
@@ -62,6 +67,12 @@ std::vector<OnnxCase> LoadCases() {
   }
   std::sort(cases.begin(), cases.end(), [](const OnnxCase& a, const OnnxCase& b) { return a.name < b.name; });
   return cases;
+}
+
+std::vector<OnnxCase> LoadOpsetCases() {
+  const char* const other = std::getenv("TROUPE_OPSET_CASES");
+  static constexpr const char* kGroups[] = {"opsets", "networks"};
+  return LoadCases(other != nullptr ? other : TROUPE_OPSET_CASES, kGroups);
 }
 
 absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,13 @@ struct DataSet {
 
 // Where Debian puts the data; the environment's TROUPE_ONNX_TESTDATA names another place.
 [[nodiscard]] std::filesystem::path TestDataRoot();
-// Every case, sorted by name; empty when the data is not installed.
+// Every case of ONNX's own, sorted by name; empty when the data is not installed.
 [[nodiscard]] std::vector<OnnxCase> LoadCases();
+// Every case in these folders of `root`, sorted by name.
+[[nodiscard]] std::vector<OnnxCase> LoadCases(const std::filesystem::path& root,
+                                              std::span<const char* const> groups);
+// The cases of tests/conformance/opsets, of opsets 18 to 23. They are unpacked when the build is configured.
+[[nodiscard]] std::vector<OnnxCase> LoadOpsetCases();
 [[nodiscard]] absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file);
 [[nodiscard]] absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test);
 // Names of the graph's inputs that are not initialisers.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/engine/plan.hpp"
+#include "gpu/import/import_model.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "gpu/ops/convert.hpp"
 
@@ -44,7 +45,7 @@ std::vector<double> AsDoubles(proto::DataType type, const std::byte* data, std::
 }
 
 absl::Status Compare(const Constant& expected, const proto::TensorSpec& spec, const std::byte* data,
-                     const std::string& where) {
+                     const RunOptions& options, const std::string& where) {
   const Shape shape(spec.shape().begin(), spec.shape().end());
   if (spec.type() != expected.type || shape != expected.shape) {
     return absl::FailedPreconditionError(
@@ -58,8 +59,8 @@ absl::Status Compare(const Constant& expected, const proto::TensorSpec& spec, co
   const std::size_t size = ElementSize(spec.type());
   const bool floats = spec.type() == proto::FP32 || spec.type() == proto::FP64;
   const bool halves = spec.type() == proto::FP16 || spec.type() == proto::BF16;
-  const double rtol = halves ? 8e-3 : 1e-3;
-  const double atol = halves ? 1e-3 : 1e-5;
+  const double rtol = halves ? 8e-3 : options.rtol;
+  const double atol = halves ? 1e-3 : options.atol;
   const auto a = AsDoubles(spec.type(), data, count);
   const auto b = AsDoubles(spec.type(), right, count);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -77,14 +78,14 @@ absl::Status Compare(const Constant& expected, const proto::TensorSpec& spec, co
 }
 
 absl::Status CompareAll(const Plan& plan, const std::vector<proto::TensorSpec>& specs, const DataSet& set,
-                        const std::vector<Buffer>& outputs) {
+                        const std::vector<Buffer>& outputs, const RunOptions& options) {
   if (specs.size() != set.outputs.size())
     return absl::FailedPreconditionError("the number of outputs differs");
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::string where = absl::StrCat("output ", i, " '", specs[i].name(), "'");
     if (!outputs[i].intact())
       return absl::FailedPreconditionError(absl::StrCat(where, ": written beyond its end"));
-    TROUPE_RETURN_IF_ERROR(Compare(set.outputs[i], specs[i], outputs[i].data(), where));
+    TROUPE_RETURN_IF_ERROR(Compare(set.outputs[i], specs[i], outputs[i].data(), options, where));
     if (plan.output_bytes(i).count() < set.outputs[i].data->size()) {
       return absl::FailedPreconditionError(absl::StrCat(where, ": larger than planned"));
     }
@@ -102,7 +103,8 @@ std::vector<Constant> WithModelTypes(std::vector<Constant> tensors,
   return tensors;
 }
 
-absl::Status RunSet(const ImportedModel& imported, DataSet set, const PlanMaker& make) {
+absl::Status RunSet(const ImportedModel& model, DataSet set, const RunOptions& options) {
+  ImportedModel imported = model;
   set.inputs = WithModelTypes(std::move(set.inputs), imported.model.inputs());
   set.outputs = WithModelTypes(std::move(set.outputs), imported.model.outputs());
   const std::vector<Constant>& given = set.inputs;
@@ -113,7 +115,13 @@ absl::Status RunSet(const ImportedModel& imported, DataSet set, const PlanMaker&
     spec.mutable_shape()->Assign(given[i].shape.begin(), given[i].shape.end());
     specs.push_back(std::move(spec));
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, make(imported.model, imported.weights, specs, 1));
+  if (options.pack) {
+    TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, specs));
+    imported.model = std::move(packed.model);
+    imported.weights = std::move(packed.weights);
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan,
+                          options.make(imported.model, imported.weights, specs, 1));
   PlanBindings bindings;
   Buffer weights(imported.weights.size());
   std::copy(imported.weights.begin(), imported.weights.end(), weights.data());
@@ -133,7 +141,7 @@ absl::Status RunSet(const ImportedModel& imported, DataSet set, const PlanMaker&
   }
   for (int run = 0; run < 2; ++run) {  // a plan is run many times: the second must not see the first
     TROUPE_ASSIGN_OR_RETURN(const std::vector<proto::TensorSpec> real, plan->Run(bindings));
-    TROUPE_RETURN_IF_ERROR(CompareAll(*plan, real, set, outputs));
+    TROUPE_RETURN_IF_ERROR(CompareAll(*plan, real, set, outputs, options));
   }
   if (!activations.intact()) return absl::FailedPreconditionError("activations: written beyond their end");
   return absl::OkStatus();
@@ -167,29 +175,30 @@ void MakeConstant(onnx::ModelProto& model, DataSet& set, const std::filesystem::
   set.inputs = std::move(kept);
 }
 
-absl::StatusOr<ImportedModel> Import(const onnx::ModelProto& model) {
+absl::StatusOr<ImportedModel> Import(const onnx::ModelProto& model, const RunOptions& options) {
   const std::string bytes = model.SerializeAsString();
+  if (options.simplify) return ImportOnnx(std::as_bytes(std::span(bytes)), {});
   return ReadOnnx(std::as_bytes(std::span(bytes)), {});
 }
 
 }  // namespace
 
-absl::Status RunCase(const OnnxCase& test, RunNotes& notes, const PlanMaker& make) {
+absl::Status RunCase(const OnnxCase& test, RunNotes& notes, const RunOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(std::vector<DataSet> sets, LoadDataSets(test));
   if (sets.empty()) return absl::NotFoundError("the case has no data");
-  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, Import(test.model));
+  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, Import(test.model, options));
   for (std::size_t i = 0; i < sets.size(); ++i) {
     if (static_cast<int>(sets[i].inputs.size()) != imported.model.inputs_size()) {
       return absl::FailedPreconditionError("the number of inputs differs");
     }
-    absl::Status status = RunSet(imported, sets[i], make);
+    absl::Status status = RunSet(imported, sets[i], options);
     if (absl::StrContains(status.message(), "must be known when the plan is made")) {
       notes.constant_shapes = true;
       onnx::ModelProto model = test.model;
       DataSet set = sets[i];
       MakeConstant(model, set, test.folder / absl::StrCat("test_data_set_", i));
-      TROUPE_ASSIGN_OR_RETURN(const ImportedModel constant, Import(model));
-      status = RunSet(constant, std::move(set), make);
+      TROUPE_ASSIGN_OR_RETURN(const ImportedModel constant, Import(model, options));
+      status = RunSet(constant, std::move(set), options);
     }
     TROUPE_RETURN_IF_ERROR(status);
   }

@@ -23,9 +23,18 @@ using PlanMaker = std::function<absl::StatusOr<std::unique_ptr<Plan>>(
     const proto::Model& model, std::span<const std::byte> weights, std::span<const proto::TensorSpec> inputs,
     int threads)>;
 
-// OK when every output of every data set has the expected type and shape, and values within rtol 1e-3 and
-// atol 1e-5 (integers and truth values: equal; FP16 and BF16: within their precision).
-[[nodiscard]] absl::Status RunCase(const OnnxCase& test, RunNotes& notes,
-                                   const PlanMaker& make = Plan::Build);
+struct RunOptions {
+  PlanMaker make = Plan::Build;
+  // Of FP32 and FP64; integers and truth values must be equal, FP16 and BF16 within their precision.
+  double rtol = 1e-3;
+  double atol = 1e-5;
+  // Through every pass of the importer, as a deployment goes; else as the file has it.
+  bool simplify = false;
+  // And packed for this machine.
+  bool pack = false;
+};
+
+// OK when every output of every data set has the expected type and shape, and values within the tolerances.
+[[nodiscard]] absl::Status RunCase(const OnnxCase& test, RunNotes& notes, const RunOptions& options = {});
 
 }  // namespace troupe::gpu::conformance

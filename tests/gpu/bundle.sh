@@ -38,6 +38,7 @@ cp -r tests/e2e/harness "$root/tests/e2e/"
 cp bench/{gpu,gpu_meter,gpu_system,report}.py "$root/bench/"
 cp examples/make_models.py "$root/examples/"
 if [[ -d $cases ]]; then cp -rL "$cases" "$root/onnx-cases"; else echo "bundle.sh: no ONNX cases in $cases: left out" >&2; fi
+if [[ -d $build/tests/conformance/opset_cases ]]; then cp -r "$build/tests/conformance/opset_cases" "$root/opset-cases"; fi
 if compgen -G "$shared/models/light_*.onnx" > /dev/null; then
   mkdir -p "$root/shared/models"
   cp "$shared"/models/light_*.onnx "$root/shared/models/"

@@ -27,6 +27,7 @@ build=$(realpath -m "$build")
 # A bundle (tests/gpu/bundle.sh) brings these.
 [[ -d $build/lib ]] && export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 [[ -d onnx-cases ]] && export TROUPE_ONNX_TESTDATA=$PWD/onnx-cases
+[[ -d opset-cases ]] && export TROUPE_OPSET_CASES=$PWD/opset-cases
 [[ -d shared/models ]] && export TROUPE_SHARED_DIR=$PWD/shared
 missing=0
 broadcasts=  # the reason when there are none

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Makes the archives of cases beside this file anew. It needs Node.js and onnxruntime-node, which nothing else needs:
+
+    npm install --prefix /tmp/oracle onnxruntime-node
+    ORACLE_FOLDER=/tmp/oracle /usr/bin/python3 -B tests/conformance/opsets/make.py
+"""
+import argparse
+
+import attention_cases
+import elementwise_cases
+import movement_cases
+import networks
+from harness import HERE, Cases, write_archive
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help="make one archive")
+    only = parser.parse_args().only
+    if only in (None, "operators"):
+        cases = Cases()
+        for family in (elementwise_cases, movement_cases, attention_cases):
+            family.add_all(cases)
+        write_archive(HERE / "operators.tar.gz", "opsets", cases.list)
+    if only in (None, "networks"):
+        write_archive(HERE / "networks.tar.gz", "networks", networks.all_networks())
+
+
+if __name__ == "__main__":
+    main()
