@@ -130,7 +130,9 @@ absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const Exter
   if (error) {
     return absl::InvalidArgumentError(absl::StrCat("the model keeps weights in a file of its own, '",
                                                    data.location, "', which cannot be read (",
-                                                   error.message(), "): save the model as one file"));
+                                                   error.message(),
+                                                   "): deploy it with `troupe function deploy`, which "
+                                                   "sends such files along, or save the model as one file"));
   }
   if (!Inside(root, path)) return Outside(data);
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));

@@ -7,7 +7,7 @@
 #include "base/status.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
-#include "shell/inputs/files.hpp"
+#include "shell/inputs/external_weights.hpp"
 
 namespace troupe::shell {
 
@@ -17,7 +17,7 @@ constexpr Bytes kLargestModel = GiB(2);  // where protobuf, and so ONNX, ends
 constexpr Duration kChangeTimeout = std::chrono::minutes(5);
 
 absl::StatusOr<std::string> ReadModelFile(const std::string& path, const Place& place) {
-  auto content = ReadFile(path, kLargestModel);
+  auto content = ReadModelWithWeights(path, kLargestModel);
   if (!content.ok()) return WrongAt(place, FromAbsl(content.status().message()));
   if (content->empty()) return WrongAt(place, Cat("'", path, "' is empty"));
   return content;

@@ -8,7 +8,7 @@
 #include "proto/precision.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
-#include "shell/inputs/files.hpp"
+#include "shell/inputs/external_weights.hpp"
 #include "shell/session.hpp"
 #include "shell/sharing_options.hpp"
 #include "shell/verbs/all_verbs.hpp"
@@ -115,7 +115,7 @@ std::string ImportLine(actors::AdminClient& client, const std::string& digest) {
 
 absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(auto deploy, DeploymentOf(arguments));
-  auto content = ReadFile(arguments.Text("FILE"), kMostModelFile);
+  auto content = ReadModelWithWeights(arguments.Text("FILE"), kMostModelFile);
   if (!content.ok()) return AsUsageError(content.status());
   if (content->empty()) return UsageError(Cat("'", arguments.Text("FILE"), "' is empty"));
   TROUPE_ASSIGN_OR_RETURN(const auto digest, session.Upload(std::move(*content), "uploading"));
