@@ -9,6 +9,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "gpu/import/branches.hpp"
+#include "gpu/import/functions.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/onnx_tensor.hpp"
 #include "gpu/import/step_order.hpp"
@@ -241,6 +242,7 @@ absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOpt
   digest.Update(file);
   graph.onnx_digest = digest.Finish();
   TROUPE_ASSIGN_OR_RETURN(graph.opset, OpsetOf(model));
+  TROUPE_RETURN_IF_ERROR(InlineFunctions(model, graph.opset, options.max_nodes));
   graph.name = model.graph().name();
   std::size_t nodes = 0;
   TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, nodes, graph).Run());
