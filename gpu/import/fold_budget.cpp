@@ -69,6 +69,14 @@ std::uint64_t Products(const StepContext& context, std::span<const ValueInfo> in
     for (std::size_t i = 0; i < in.size(); ++i) product = Times(product, Elements(in, i));
     return product;
   }
+  // Each query meets each key and each value, those of the cache too.
+  if (op == "Attention") {
+    const std::uint64_t keys =
+        Plus(Elements(in, 1), Plus(Elements(in, 2), Plus(Elements(in, 4), Elements(in, 5))));
+    return Times(Elements(in, 0), keys);
+  }
+  // A length that is a prime takes as many products as it has elements, squared.
+  if (op == "DFT" || op == "STFT") return Times(result, std::max(Elements(in, 0), result));
   if (op == "NonMaxSuppression") return Times(Elements(in, 1), Dimension(in, 1, 2));
   if (op == "LRN")
     return Times(result, static_cast<std::uint64_t>(std::max<std::int64_t>(context.Int("size", 1), 1)));

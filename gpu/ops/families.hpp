@@ -39,6 +39,8 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> AffineGridOperators();
 [[nodiscard]] std::span<const Operator> CenterCropPadOperators();
 [[nodiscard]] std::span<const Operator> Col2ImOperators();
+[[nodiscard]] std::span<const Operator> SpectrumOperators();
+[[nodiscard]] std::span<const Operator> SignalTableOperators();
 [[nodiscard]] std::span<const Operator> QuantizeOperators();
 [[nodiscard]] std::span<const Operator> QuantizedMatMulOperators();
 [[nodiscard]] std::span<const Operator> QuantizedConvolutionOperators();

@@ -112,10 +112,10 @@ Inferred InferRmsNorm(const StepContext& ctx, Infos in) {
   return OneValue(ctx, in[1].type, in[0].shape);
 }
 
-// `scale_at`: the place of the scale of each element of a row.
+// `scale_at`: the place of the scale of each of the `n` elements of a row; empty: its own place.
 template <class T>
-void NormalizeByRms(In in, Out out, const std::vector<std::int64_t>& scale_at, float epsilon) {
-  const auto n = static_cast<std::int64_t>(scale_at.size());
+void NormalizeByRms(In in, Out out, std::int64_t n, const std::vector<std::int64_t>& scale_at,
+                    float epsilon) {
   const T* scale = Data<T>(in[1]);
   ParallelRanges(n == 0 ? 0 : Elements(in[0]) / n, 2 * n, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t r = first; r < last; ++r) {
@@ -124,8 +124,8 @@ void NormalizeByRms(In in, Out out, const std::vector<std::int64_t>& scale_at, f
       double squares = 0;
       for (std::int64_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
       const T inverse = static_cast<T>(1 / std::sqrt(squares / static_cast<double>(n) + epsilon));
-      for (std::int64_t i = 0; i < n; ++i)
-        y[i] = x[i] * inverse * scale[scale_at[static_cast<std::size_t>(i)]];
+      for (std::int64_t i = 0; i < n && scale_at.empty(); ++i) y[i] = x[i] * inverse * scale[i];
+      for (std::size_t i = 0; i < scale_at.size(); ++i) y[i] = x[i] * inverse * scale[scale_at[i]];
     }
   });
 }
@@ -134,10 +134,13 @@ Made MakeRmsNorm(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormAxis(ctx, in));
   const Shape row(in[0].shape.begin() + axis, in[0].shape.end());
   const std::int64_t n = Product(row);
-  if (n > kMaxTabulated) return ctx.Error("a normalised row is longer than 2^24");
   const Shape own = RowMajorStrides(in[1].shape);
-  std::vector<std::int64_t> scale_at(static_cast<std::size_t>(n), 0);
-  for (std::int64_t i = 0; i < n; ++i) {
+  std::vector<std::int64_t> scale_at;
+  if (in[1].elements() != n) {
+    if (n > kMaxTabulated) return ctx.Error("a row with a stretched scale is longer than 2^24");
+    scale_at.assign(static_cast<std::size_t>(n), 0);
+  }
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(scale_at.size()); ++i) {
     std::int64_t rest = i;
     for (std::size_t d = row.size(); d-- > 0; rest /= row[d]) {
       const std::size_t lead = row.size() - own.size();
@@ -146,11 +149,11 @@ Made MakeRmsNorm(const StepContext& ctx, Infos in, Infos) {
     }
   }
   return MakeKernel(
-      [scale_at = std::move(scale_at), epsilon = ctx.Float("epsilon", 1e-5F)](In in, Out out, std::byte*) {
+      [n, scale_at = std::move(scale_at), epsilon = ctx.Float("epsilon", 1e-5F)](In in, Out out, std::byte*) {
         if (in[0].type == proto::FP32) {
-          NormalizeByRms<float>(in, out, scale_at, epsilon);
+          NormalizeByRms<float>(in, out, n, scale_at, epsilon);
         } else {
-          NormalizeByRms<double>(in, out, scale_at, epsilon);
+          NormalizeByRms<double>(in, out, n, scale_at, epsilon);
         }
         return absl::OkStatus();
       },

@@ -14,7 +14,9 @@ constexpr std::span<const Operator> (*kFamilies[])() = {
     LayerNormOperators,   ResizeOperators,     DetectionOperators,       GridSampleOperators,
     EinsumOperators,      RecurrentOperators,  BitwiseOperators,         GroupNormOperators,
     AttentionOperators,   RotaryOperators,     AffineGridOperators,      CenterCropPadOperators,
-    Col2ImOperators,      QuantizeOperators,   QuantizedMatMulOperators, QuantizedConvolutionOperators,
+    Col2ImOperators,      SpectrumOperators,
+    SignalTableOperators,
+    QuantizeOperators,   QuantizedMatMulOperators, QuantizedConvolutionOperators,
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ constexpr Change kChanges[] = {
     {"AveragePool", 19, "dilations"},
     {"QuantizeLinear, DequantizeLinear", 19,
      "FP16 and BF16; from 21 on INT16, UINT16, `block_size` and `output_dtype`"},
+    {"DFT", 20, "the axis as an input"},
     {"AffineGrid, Gelu", 20, "new; Gelu also with `approximate` = `tanh`"},
     {"GridSample", 20, "volumes; modes `linear` and `cubic`; not: `cubic` in volumes"},
     {"ReduceMax, ReduceMin", 20, "truth values"},
@@ -76,7 +77,10 @@ std::string NewerOpsets(const std::vector<OnnxCase>& cases) {
       Changes(),
       "\nElement types FLOAT8*, FLOAT4E2M1, INT4, UINT4 and COMPLEX* are refused by their name wherever they stand, "
       "and so\n"
-      "are DFT, STFT, DeformConv and operators on strings, sequences and images.\n\n"
+      "are DeformConv and operators on strings, sequences and images. Functions that a model brings along become "
+      "their\n"
+      "nodes, where they are of the model's opset. Weights in files beside a model are sent by `troupe function "
+      "deploy`.\n\n"
       "ONNX's data of Debian ends before these sets. `tests/conformance/opsets` has cases of them, and networks as "
       "exporters\n"
       "write them; `make.py` there asks onnxruntime for the outputs (where onnxruntime refuses a case, NumPy computes "

@@ -147,6 +147,11 @@ absl::Status RunSet(const ImportedModel& model, DataSet set, const RunOptions& o
   return absl::OkStatus();
 }
 
+// Operators whose first input is a number that decides the shape, and not what they work on.
+bool IsMadeFromNumbers(const std::string& op) {
+  return op == "ConstantOfShape" || op == "Range" || op == "MelWeightMatrix" || absl::EndsWith(op, "Window");
+}
+
 // Turns the inputs that may decide a shape (short lists, and not what the first operator works on) into
 // initialisers.
 void MakeConstant(onnx::ModelProto& model, DataSet& set, const std::filesystem::path& folder) {
@@ -157,7 +162,7 @@ void MakeConstant(onnx::ModelProto& model, DataSet& set, const std::filesystem::
     const bool first = model.graph().node_size() > 0 && model.graph().node(0).input_size() > 0 &&
                        model.graph().node(0).input(0) == names[i];
     const std::string& op = model.graph().node(0).op_type();
-    if (input.shape.size() > 1 || (first && op != "ConstantOfShape" && op != "Range")) {
+    if (input.shape.size() > 1 || (first && !IsMadeFromNumbers(op))) {
       kept.push_back(input);
       continue;
     }

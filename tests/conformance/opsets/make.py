@@ -10,6 +10,7 @@ import attention_cases
 import elementwise_cases
 import movement_cases
 import networks
+import signal_cases
 from harness import HERE, Cases, write_archive
 
 
@@ -19,7 +20,7 @@ def main():
     only = parser.parse_args().only
     if only in (None, "operators"):
         cases = Cases()
-        for family in (elementwise_cases, movement_cases, attention_cases):
+        for family in (elementwise_cases, movement_cases, attention_cases, signal_cases):
             family.add_all(cases)
         write_archive(HERE / "operators.tar.gz", "opsets", cases.list)
     if only in (None, "networks"):

@@ -55,6 +55,10 @@ TEST(FoldOperations, AreMultiplyAddsAndElements) {
   EXPECT_EQ(
       Operations("LSTM", {Floats({7, 2, 3}), Floats({1, 16, 3}), Floats({1, 16, 4})}, Floats({7, 1, 2, 4})),
       14u * (48 + 64) + 42 + 48 + 64 + 56);
+  EXPECT_EQ(Operations("Attention", {Floats({1, 1, 2, 4}), Floats({1, 1, 3, 4}), Floats({1, 1, 3, 4})},
+                       Floats({1, 1, 2, 4})),
+            8u * 24 + 8 + 12 + 12 + 8);
+  EXPECT_EQ(Operations("DFT", {Floats({1, 7, 1})}, Floats({1, 7, 2})), 14u * 14 + 7 + 14);
   EXPECT_EQ(Operations("Add", {Floats({4}), Floats({4})}, Floats({4})), 12u);
   EXPECT_EQ(Operations("Shape", {Floats({1000, 1000})}, Floats({2})), 2u) << "Shape reads no element";
 }

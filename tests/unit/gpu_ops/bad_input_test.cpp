@@ -287,6 +287,38 @@ TEST(BadInput, Attention) {
   rotary({Counting({1, 3, 8}), table, table}, "num_heads");
 }
 
+TEST(BadInput, SpectraAndTheirTables) {
+  const auto number = [](std::int64_t value) { return Longs({}, {value}).Known(); };
+  ExpectError(MakeStep("DFT"), {Counting({1, 4, 3})}, "1 (real) or 2", 17);
+  ExpectError(MakeStep("DFT"), {Counting({1, 4, 1}), number(0)}, "dft_length is 0", 17);
+  ExpectError(MakeStep("DFT"), {Counting({1, 4, 1}), number(kHuge)}, "2^20", 17);
+  ExpectError(MakeStep("DFT"), {Counting({1, 4, 1}), TestTensor{}, number(-1)}, "real and imaginary", 20);
+  proto::Step step = With("DFT", "onesided", 1);
+  ExpectError(step, {Counting({1, 4, 2})}, "onesided", 17);
+  SetInt(step, "inverse", 1);
+  ExpectError(step, {Counting({1, 4, 1})}, "inverse", 17);
+  ExpectError(MakeStep("STFT"), {Counting({1, 4, 1}), number(1)}, "window or a frame_length", 17);
+  ExpectError(MakeStep("STFT"), {Counting({1, 4, 1}), number(0), Counting({2})}, "frame_step is 0", 17);
+  ExpectError(MakeStep("STFT"), {Counting({1, 4, 1}), number(1), Counting({5})}, "has no frame of 5", 17);
+  ExpectError(MakeStep("HannWindow"), {number(0)}, "size is 0", 17);
+  ExpectError(MakeStep("HannWindow"), {number(kHuge)}, "2^24", 17);
+  ExpectError(With("HannWindow", "output_datatype", 17), {number(4)}, "FLOAT8E4M3FN", 17);
+  ExpectError(MakeStep("MelWeightMatrix"),
+              {number(4), number(16), number(8000), Floats({}, {100}).Known(), Floats({}, {50}).Known()},
+              "edges", 17);
+  ExpectError(
+      MakeStep("MelWeightMatrix"),
+      {number(1 << 24), number(1 << 24), number(8000), Floats({}, {0}).Known(), Floats({}, {4000}).Known()},
+      "2^40", 17);
+}
+
+TEST(BadInput, Convolutions) {
+  const TestTensor wide = Tensor<double>(proto::FP64, {1, 1, 1, 1}, {1});
+  ExpectError(MakeStep("Conv"), {wide, wide}, "FP64");
+  ExpectError(MakeStep("Conv"),
+              {Counting({1, 1, 1, 1}), Tensor<std::uint16_t>(proto::FP16, {1, 1, 1, 1}, {0})}, "alike");
+}
+
 TEST(BadInput, DropoutThatDrops) {
   const TestTensor on = Tensor<std::uint8_t>(proto::BOOL, {}, {1}).Known();
   ExpectError(MakeStep("Dropout"), {Counting({2}), Floats({}, {0.1F}).Known(), on}, "inference mode");

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "base/random.hpp"
@@ -148,6 +149,34 @@ TEST(Convert, FloatsSaturateIntoIntegers) {
   const float inf = std::numeric_limits<float>::infinity();
   const auto out = RunOp(step, {Floats({6}, {1e9F, -1e9F, inf, -inf, std::nanf(""), -3.9F})});
   EXPECT_EQ((*out)[0].As<std::int8_t>(), (std::vector<std::int8_t>{127, -128, 127, -128, 0, -3}));
+}
+
+// In FP16 a sum of ones stays at 2048, in BF16 at 256.
+TEST(HalfPrecision, ConvolutionsSumInFp32) {
+  constexpr std::int64_t kChannels = 4096;
+  for (const auto& [type, one, sum] : {std::tuple(proto::FP16, FloatToHalf(1), FloatToHalf(kChannels)),
+                                       std::tuple(proto::BF16, FloatToBfloat(1), FloatToBfloat(kChannels))}) {
+    const std::vector<std::uint16_t> ones(kChannels, one);
+    for (const char* const op : {"Conv", "ConvTranspose"}) {
+      const Shape weights = std::string(op) == "Conv" ? Shape{1, kChannels, 1, 1} : Shape{kChannels, 1, 1, 1};
+      const auto out = RunOp(MakeStep(op), {Tensor<std::uint16_t>(type, {1, kChannels, 1, 1}, ones),
+                                            Tensor<std::uint16_t>(type, weights, ones)});
+      ASSERT_TRUE(out.ok()) << out.status();
+      EXPECT_EQ((*out)[0].type, type);
+      EXPECT_EQ((*out)[0].As<std::uint16_t>(), std::vector<std::uint16_t>{sum}) << op;
+    }
+  }
+}
+
+// 2^24 + 1 is no FP32.
+TEST(DoublePrecision, ProductsKeepIt) {
+  const std::vector<double> row = {16777216, 1};
+  for (const char* const op : {"MatMul", "Gemm"}) {
+    const auto out = RunOp(MakeStep(op), {Tensor<double>(proto::FP64, {1, 2}, row),
+                                          Tensor<double>(proto::FP64, {2, 1}, {1, 1})});
+    ASSERT_TRUE(out.ok()) << out.status();
+    EXPECT_EQ((*out)[0].As<double>(), std::vector<double>{16777217}) << op;
+  }
 }
 
 }  // namespace
