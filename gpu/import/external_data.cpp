@@ -36,6 +36,14 @@ absl::Status Outside(const ExternalData& data) {
       "external data '", data.location, "' lies outside the model's folder; put it beside the ONNX file"));
 }
 
+absl::Status Unreadable(const ExternalData& data, const std::error_code& error) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model keeps weights in a file of its own, '", data.location, "', which cannot be read (",
+      error.message(),
+      "): deploy it with `troupe function deploy`, which sends such files along, or save the model as one "
+      "file"));
+}
+
 absl::Status CheckLocation(const fs::path& folder, const ExternalData& data) {
   if (folder.empty())
     return absl::InvalidArgumentError(
@@ -124,16 +132,9 @@ absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const Exter
   }
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);
-  if (error)
-    return absl::InvalidArgumentError(absl::StrCat("the model's folder cannot be read: ", error.message()));
+  if (error) return Unreadable(data, error);
   const fs::path path = fs::canonical(root / data.location, error);
-  if (error) {
-    return absl::InvalidArgumentError(absl::StrCat("the model keeps weights in a file of its own, '",
-                                                   data.location, "', which cannot be read (",
-                                                   error.message(),
-                                                   "): deploy it with `troupe function deploy`, which "
-                                                   "sends such files along, or save the model as one file"));
-  }
+  if (error) return Unreadable(data, error);
   if (!Inside(root, path)) return Outside(data);
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY));
   if (file.get() < 0)

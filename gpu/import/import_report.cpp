@@ -119,6 +119,7 @@ std::string ToJson(const ImportReport& report) {
                       {"weights_bytes", report.weights.count()},
                       {"steps", report.steps}};
   if (!report.packed_digest.empty()) object["packed_digest"] = report.packed_digest;
+  if (report.likely_size != 0) object["likely_size"] = report.likely_size;
   return json::serialize(object);
 }
 
@@ -134,8 +135,13 @@ absl::StatusOr<ImportReport> ParseReport(const std::string& line) {
     report.steps = value.at("steps").to_number<std::uint64_t>();
     if (const json::value* packed = value.as_object().if_contains("packed_digest"))
       report.packed_digest = std::string(packed->as_string());
+    if (const json::value* size = value.as_object().if_contains("likely_size"))
+      report.likely_size = size->to_number<std::uint32_t>();
     if (!IsSha256Hex(report.digest) || !(report.packed_digest.empty() || IsSha256Hex(report.packed_digest)))
       return absl::InternalError("the importer's report has no digest");
+    if (report.likely_size > kMostLikelySize)
+      return absl::InternalError(absl::StrCat("the importer's report has the likely size ",
+                                              report.likely_size, ", more than ", kMostLikelySize));
     return report;
   } catch (const std::exception&) {
     return absl::InternalError("the importer's report is not what was agreed");

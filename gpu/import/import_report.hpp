@@ -18,6 +18,9 @@ namespace troupe::gpu {
 // Where --pack writes, inside the output folder: canonical files of their own.
 inline constexpr char kPackedFolder[] = "packed";
 
+// The importer tries no larger one for ImportReport.likely_size.
+inline constexpr std::uint32_t kMostLikelySize = 512;
+
 struct ImportReport {
   std::string digest;  // of model.pb: the model's name
   std::string name;
@@ -26,6 +29,8 @@ struct ImportReport {
   Bytes weights;
   std::uint64_t steps = 0;
   std::string packed_digest;  // of the packed model beside it; empty without --pack
+  // What it was packed for: the size of the inputs' dynamic dimensions, but of the first, which was 1; 0 without --pack.
+  std::uint32_t likely_size = 0;
 };
 
 // What an import does where the kernel lacks a part of the jail: refuse, or go on with what there is.

@@ -98,13 +98,29 @@ void TellFolding(std::uint64_t steps, std::uint64_t total) {
   if (steps % stride == 0) Tell(ImportProgress::Stage::kFolding, steps, total);
 }
 
-// Packs for the shapes that are likely: every dynamic dimension 1. Other shapes stay correct.
-absl::StatusOr<std::string> Pack(const ImportedModel& imported, const CanonicalDescriptors& files) {
-  std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
+// The inputs for one row with each other dynamic dimension of this size.
+std::vector<proto::TensorSpec> InputsOf(const proto::Model& model, std::uint32_t dynamic) {
+  std::vector<proto::TensorSpec> inputs(model.inputs().begin(), model.inputs().end());
   for (proto::TensorSpec& input : inputs)
-    for (std::int64_t& size : *input.mutable_shape()) size = size < 0 ? 1 : size;
-  TROUPE_ASSIGN_OR_RETURN(const PackedModel packed, PackModel(imported.model, imported.weights, inputs));
-  return WriteCanonical(files, packed.model, packed.weights);
+    for (int i = 0; i < input.shape_size(); ++i)
+      if (input.shape(i) < 0) input.set_shape(i, i == 0 ? 1 : dynamic);
+  return inputs;
+}
+
+// Packs for the shapes that are likely: every dynamic dimension 1, or, where the model's windows do not fit into that,
+// the smallest size that they fit into. Other shapes stay correct.
+absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& files, ImportReport& report) {
+  absl::Status first;
+  for (const std::uint32_t dynamic : {1, 2, 3, 4, 8, 16, 32, 64, 128, 224, 256, 512}) {
+    const auto packed = PackModel(imported.model, imported.weights, InputsOf(imported.model, dynamic));
+    first.Update(packed.status());
+    if (absl::IsInvalidArgument(packed.status())) continue;
+    TROUPE_RETURN_IF_ERROR(packed.status());
+    report.likely_size = dynamic;
+    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, WriteCanonical(files, packed->model, packed->weights));
+    return absl::OkStatus();
+  }
+  return first;
 }
 
 absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) {
@@ -119,7 +135,7 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(files.output, imported.model, imported.weights));
   if (options.pack) {
     Tell(ImportProgress::Stage::kPacking, 0, 0);
-    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, Pack(imported, files.packed));
+    TROUPE_RETURN_IF_ERROR(Pack(imported, files.packed, report));
   }
   report.name = imported.model.name();
   report.inputs = {imported.model.inputs().begin(), imported.model.inputs().end()};

@@ -118,7 +118,7 @@ proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const 
   for (auto& input : *prepare.mutable_inputs()) {
     if (proto::LeadingIsOpen(input)) input.set_shape(0, rows);
     for (auto& size : *input.mutable_shape())
-      if (size < 0) size = 1;
+      if (size < 0) size = std::max<std::uint32_t>(function.likely_size(), 1);
   }
   return order;
 }

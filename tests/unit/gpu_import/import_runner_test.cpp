@@ -76,6 +76,26 @@ TEST_F(ImportRunnerTest, PacksOnRequest) {
   EXPECT_FALSE(packed->model.packed_for().empty());
 }
 
+// Height and width are open, and the window of 5 does not fit into a single pixel.
+TEST_F(ImportRunnerTest, PacksForASizeThatTheModelWorksWith) {
+  OnnxBuilder b;
+  b.Input("x", {-1, 1, -1, -1});
+  b.Weight("w", {2, 1, 5, 5}, std::vector<float>(50, 0.5F));
+  b.Node("Conv", {"x", "w"}, {"y"});
+  b.Output("y", {-1, 2, -1, -1});
+  ImportLimits limits;
+  limits.pack = true;
+  const auto report = Import(b.File(), limits);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->likely_size, 8u);
+  EXPECT_EQ(Import(SmallNetwork().File(), limits)->likely_size, 1u);
+  EXPECT_EQ(Import(SmallNetwork().File())->likely_size, 0u);
+  ImportReport told = *report;
+  EXPECT_EQ(ParseReport(ToJson(told))->likely_size, 8u);
+  told.likely_size = kMostLikelySize + 1;
+  EXPECT_FALSE(ParseReport(ToJson(told)).ok());
+}
+
 TEST_F(ImportRunnerTest, ExternalDataLiesBesideTheFile) {
   OnnxBuilder b;
   b.Input("x", {2});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace troupe::node::orders_test {
 namespace {
 
@@ -34,6 +36,19 @@ TEST(Orders, SizesThatNoDeviceHasAreRefused) {
     EXPECT_TRUE(absl::IsDataLoss(refused)) << size;
     EXPECT_NE(refused.message().find(std::to_string(size)), std::string::npos) << refused;
   }
+}
+
+TEST(Orders, APlanAheadIsForRowsOfTheLikelySize) {
+  proto::FunctionRecord function;
+  proto::TensorSpec& input = *function.add_inputs();
+  for (const std::int64_t size : {-1, 3, -1, -1}) input.add_shape(size);
+  const auto shape = [&](std::uint32_t rows) {
+    const auto sizes = PrepareOrderFor(function, {}, rows).prepare().inputs(0).shape();
+    return std::vector<std::int64_t>(sizes.begin(), sizes.end());
+  };
+  EXPECT_EQ(shape(1), (std::vector<std::int64_t>{1, 3, 1, 1}));
+  function.set_likely_size(8);
+  EXPECT_EQ(shape(4), (std::vector<std::int64_t>{4, 3, 8, 8}));
 }
 
 TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {
