@@ -378,7 +378,7 @@ def upscaler():
 
 def bits():
     net = Net("hashed_features", 18, 17)
-    ids = net.input("ids", net.random.integers(0, 2 ** 20, (3, 4)), ["batch", 4])
+    ids = net.input("ids", net.random.integers(0, 2 ** 20, (3, 4)))
     mixed = net.op("BitwiseXor", ids, net.const(0x5bd1, np.int64))
     row = net.op("BitwiseAnd", mixed, net.const(63, np.int64))
     x = net.op("ReduceSum", net.op("Gather", net.weight(64, 8, low=-1, high=1), row), net.ints(1), keepdims=0)

@@ -7,6 +7,7 @@ import time
 
 TIMEOUT = 90.0
 TYPES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "uint8": "UINT8", "bool": "BOOL"}
+SIZES = {"BOOL": 1, "UINT8": 1, "INT8": 1, "FP16": 2, "INT32": 4, "FP32": 4, "INT64": 8, "FP64": 8}  # bytes of one element
 
 
 class HttpError(Exception):
@@ -129,7 +130,7 @@ def infer_binary(client, name, inputs, timeout=TIMEOUT):
     described, rest, out = json.loads(answer.body[:size])["outputs"], answer.body[size:], {}
     for output in described:
         length = output["parameters"]["binary_data_size"]
-        assert length == math.prod(output["shape"]) * 4, "these tests have only FP32 outputs"
+        assert length == math.prod(output["shape"]) * SIZES[output["datatype"]], output
         out[output["name"]] = output["shape"], rest[:length]
         rest = rest[length:]
     assert not rest, f"{len(rest)} bytes that no output describes"

@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""Models of opset 18 to 23, as exporters write them: deployed and run by real daemons, refused by name, or damaged."""
+import pathlib
+import tarfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from harness import E2eTest, main
+from harness.client import infer_binary
+from harness.networks import scale, value
+from harness.shell import Shell
+
+ARCHIVE = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets" / "networks.tar.gz"
+X = {"x": np.ones((1, 4), np.float32)}
+
+
+def networks():
+    """By name: the model's bytes, the inputs by name, the expected outputs by name."""
+    files = {}
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive.getmembers():
+            files[member.name] = archive.extractfile(member).read()
+    found = {}
+    for path, data in files.items():
+        if not path.endswith("model.onnx"):
+            continue
+        folder = path[:-len("model.onnx")] + "test_data_set_0/"
+        graph = onnx.load_from_string(data).graph
+
+        def tensors(kind, names):
+            return {name: numpy_helper.to_array(onnx.load_tensor_from_string(files[f"{folder}{kind}_{i}.pb"]))
+                    for i, name in enumerate(names)}
+        found[path.split("/")[1]] = (data, tensors("input", [i.name for i in graph.input]),
+                                     tensors("output", [o.name for o in graph.output]))
+    return found
+
+
+def model_of(nodes, opset, inputs=None, outputs=None, weights=(), domains=()):
+    graph = helper.make_graph(nodes, "test", inputs or [value("x", 1, 4)], outputs or [value("y", 1, 4)], list(weights))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in domains])
+    model.ir_version = 9
+    return model
+
+
+class Exports(E2eTest):
+    def setUp(self):
+        super().setUp()
+        self.daemon = self.start("one", "all").wait_serving()
+        self.http = self.daemon.http
+
+    def check(self, name, inputs, expected):
+        given = infer_binary(self.http, name, inputs)
+        for output, array in expected.items():
+            shape, data = given[output]
+            self.assertEqual(shape, list(array.shape), output)
+            half = array.dtype == np.float16
+            np.testing.assert_allclose(np.frombuffer(data, array.dtype).reshape(shape), array, rtol=8e-3 if half else 1e-4,
+                                       atol=1e-3 if half else 1e-5, err_msg=f"{name}: {output}")
+
+    def test_networks_of_each_opset_give_what_onnxruntime_gives(self):
+        tried = networks()
+        self.assertGreaterEqual(len(tried), 12)
+        for name, (model, inputs, expected) in tried.items():
+            with self.subTest(name):
+                self.http.deploy(name, model).good()
+                self.check(name, inputs, expected)
+
+    def test_weights_in_files_beside_the_model_are_sent_along(self):
+        model, inputs, expected = networks()["vision_transformer_20"]
+        external = onnx.load_from_string(model)
+        blob = b""
+        for tensor in external.graph.initializer:
+            if len(tensor.raw_data) < 256:
+                continue
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, entry in (("location", "weights.data"), ("offset", len(blob)), ("length", len(tensor.raw_data))):
+                tensor.external_data.add(key=key, value=str(entry))
+            blob += tensor.raw_data
+            tensor.ClearField("raw_data")
+        self.assertGreater(len(blob), 10000)
+        folder = pathlib.Path(self.directory) / "export"
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(external.SerializeToString())
+        shell = Shell(self.daemon.address("manager"), self.directory)
+        self.assertIn("weights.data", shell.error("function", "deploy", "vision", folder / "model.onnx", code=2))
+        (folder / "weights.data").write_bytes(blob)
+        shell.run("function", "deploy", "vision", folder / "model.onnx")
+        self.check("vision", inputs, expected)
+        # Over HTTP no file can come along: the answer says how it can.
+        answer = self.http.deploy("bare", external.SerializeToString())
+        self.assertEqual(answer.code, 400)
+        self.assertIn("troupe function deploy", answer.error)
+
+    def test_what_is_not_computed_is_refused_by_name_before_anything_is_deployed(self):
+        relu = [helper.make_node("Relu", ["x"], ["y"])]
+        narrow = TensorProto(name="w", dims=[4], data_type=17, raw_data=b"abcd")
+        loop = helper.make_node("Loop", ["", "c", "x"], ["y"], body=helper.make_graph(
+            [helper.make_node("Identity", ["d"], ["e"]), helper.make_node("Identity", ["v"], ["w"])], "body",
+            [value("i", type=TensorProto.INT64), value("d", type=TensorProto.BOOL), value("v", 1, 4)],
+            [value("e", type=TensorProto.BOOL), value("w", 1, 4)]))
+        on = numpy_helper.from_array(np.array(True), "c")
+        cases = {
+            "a newer opset": (model_of(relu, 24), 501, ["opset 24", "7 to 23"]),
+            "an operator": (model_of([helper.make_node("DeformConv", ["x", "x", "x"], ["y"])], 19), 501, ["DeformConv", "opset 19"]),
+            "of a later opset": (model_of([helper.make_node("Attention", ["x", "x", "x"], ["y"])], 22), 501,
+                                 ["Attention", "opset 22"]),
+            "of another domain": (model_of([helper.make_node("FusedMatMul", ["x", "x"], ["y"], domain="com.microsoft")], 21,
+                                           domains=["com.microsoft"]), 501, ["com.microsoft.FusedMatMul"]),
+            "a narrow type": (model_of([helper.make_node("Mul", ["x", "w"], ["y"])], 21, weights=[narrow]), 501,
+                              ["FLOAT8E4M3FN", "'w'"]),
+            "a cast to one": (model_of([helper.make_node("Cast", ["x"], ["y"], to=22)], 21), 400, ["INT4"]),
+            "a loop": (model_of([loop], 21, weights=[on]), 501, ["Loop"]),
+            "training": (model_of([helper.make_node("Dropout", ["x", "", "c"], ["y"])], 22, weights=[on]), 400,
+                         ["inference mode"]),
+        }
+        for name, (model, code, said) in cases.items():
+            with self.subTest(name):
+                answer = self.http.deploy("refused", model.SerializeToString())
+                self.assertEqual(answer.code, code, answer.body)
+                for text in said:
+                    self.assertIn(text, answer.error)
+        self.assertEqual(self.http.get("/v2/models/refused").code, 404)
+
+    def test_damaged_files_cost_nothing_but_their_import(self):
+        random = np.random.default_rng(23)
+        models = [model for model, _, _ in networks().values()]
+        self.http.deploy("double", scale(2)).good()
+        codes = {}
+        for i in range(60):
+            damaged = bytearray(models[i % len(models)])
+            for at in random.integers(0, min(len(damaged), 4096), 3):
+                damaged[at] ^= 1 << int(random.integers(0, 8))
+            answer = self.http.deploy(f"damaged-{i}", bytes(damaged))
+            codes[answer.code] = codes.get(answer.code, 0) + 1
+            self.assertIn(answer.code, (200, 400, 501), answer.body)
+        self.assertGreater(sum(n for code, n in codes.items() if code != 200), 10, codes)
+        self.assertEqual(self.http.infer("double", X)["y"], [2.0] * 4)
+
+
+if __name__ == "__main__":
+    main()
