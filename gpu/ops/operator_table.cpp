@@ -7,16 +7,23 @@ namespace troupe::gpu {
 namespace {
 
 constexpr std::span<const Operator> (*kFamilies[])() = {
-    ConvolutionOperators, PoolingOperators,    MatMulOperators,          NormalizationOperators,
-    UnaryOperators,       ArithmeticOperators, LogicOperators,           ReshapeOperators,
-    ConcatOperators,      SliceOperators,      GatherOperators,          ScatterOperators,
-    GenerateOperators,    RearrangeOperators,  ReductionOperators,       SelectionOperators,
-    LayerNormOperators,   ResizeOperators,     DetectionOperators,       GridSampleOperators,
-    EinsumOperators,      RecurrentOperators,  BitwiseOperators,         GroupNormOperators,
-    AttentionOperators,   RotaryOperators,     AffineGridOperators,      CenterCropPadOperators,
-    Col2ImOperators,      SpectrumOperators,
-    SignalTableOperators,
-    QuantizeOperators,   QuantizedMatMulOperators, QuantizedConvolutionOperators,
+    ConvolutionOperators,     PoolingOperators,
+    MatMulOperators,          NormalizationOperators,
+    UnaryOperators,           ArithmeticOperators,
+    LogicOperators,           ReshapeOperators,
+    ConcatOperators,          SliceOperators,
+    GatherOperators,          ScatterOperators,
+    GenerateOperators,        RearrangeOperators,
+    ReductionOperators,       SelectionOperators,
+    LayerNormOperators,       ResizeOperators,
+    DetectionOperators,       GridSampleOperators,
+    EinsumOperators,          RecurrentOperators,
+    BitwiseOperators,         GroupNormOperators,
+    AttentionOperators,       RotaryOperators,
+    AffineGridOperators,      CenterCropPadOperators,
+    Col2ImOperators,          SpectrumOperators,
+    SignalTableOperators,     QuantizeOperators,
+    QuantizedMatMulOperators, QuantizedConvolutionOperators,
 };
 
 }  // namespace
