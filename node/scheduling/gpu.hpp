@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "node/names.hpp"
 #include "node/request.hpp"
-#include "node/scheduling/backlog.hpp"
+#include "scheduling/backlog.hpp"
 #include "scheduling/by_kind.hpp"
 
 namespace troupe::node {

@@ -8,7 +8,7 @@
 
 #include "base/units.hpp"
 
-namespace troupe::node {
+namespace troupe {
 
 class Backlog {
  public:
@@ -42,4 +42,4 @@ class Backlog {
   std::uint32_t pieces_ = 0;
 };
 
-}  // namespace troupe::node
+}  // namespace troupe

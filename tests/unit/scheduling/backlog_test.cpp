@@ -1,8 +1,8 @@
-#include "node/scheduling/backlog.hpp"
+#include "scheduling/backlog.hpp"
 
 #include <gtest/gtest.h>
 
-namespace troupe::node {
+namespace troupe {
 namespace {
 
 using std::chrono::milliseconds;
@@ -45,4 +45,4 @@ TEST(Backlog, WrongEstimatesDoNotAddUp) {
 }
 
 }  // namespace
-}  // namespace troupe::node
+}  // namespace troupe
