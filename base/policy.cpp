@@ -1,6 +1,7 @@
 #include "base/policy.hpp"
 
 #include <array>
+#include <charconv>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -12,6 +13,18 @@ absl::Status UnknownPolicy(std::string_view slot, std::string_view name,
   return absl::NotFoundError(absl::StrCat(
       "no ", std::string(slot), " policy is called '", std::string(name), "'; choose one of: ",
       absl::StrJoin(known, ", ", [](std::string* out, std::string_view text) { out->append(text); })));
+}
+
+absl::StatusOr<std::optional<std::uint32_t>> NumberBehind(std::string_view slot, std::string_view name,
+                                                          std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::optional<std::uint32_t>();
+  const std::string_view digits = name.substr(prefix.size());
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size())
+    return absl::InvalidArgumentError(absl::StrCat("the ", std::string(slot), " policy '", std::string(name),
+                                                   "' needs a number, as in ", std::string(prefix), "25"));
+  return std::optional(number);
 }
 
 namespace {

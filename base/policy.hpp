@@ -3,6 +3,8 @@
 // slot.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +54,12 @@ template <class Policy>
   }
   return UnknownPolicy(slot, name, known);
 }
+
+// The number in a policy's name, such as 25 in `lalb-o3=25`, where `prefix` is `lalb-o3=`. Nothing for a name that
+// does not begin with the prefix; InvalidArgument when no number of 32 bits stands behind it.
+[[nodiscard]] absl::StatusOr<std::optional<std::uint32_t>> NumberBehind(std::string_view slot,
+                                                                        std::string_view name,
+                                                                        std::string_view prefix);
 
 // The preset `name` ("troupe" is the default). NotFound lists the presets.
 [[nodiscard]] absl::StatusOr<PolicyNames> FindPreset(std::string_view name);

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <tuple>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/status.hpp"
 
 namespace troupe::node {
 
@@ -298,15 +297,10 @@ std::span<const PolicyEntry<GpuPolicy>> GpuPolicies() {
 }
 
 absl::StatusOr<GpuPolicy> FindGpuPolicy(std::string_view name) {
-  constexpr std::string_view kLimit = "lalb-o3=";
-  if (!name.starts_with(kLimit)) return FindPolicy<GpuPolicy>("gpu", name, GpuPolicies());
+  TROUPE_ASSIGN_OR_RETURN(const auto limit, NumberBehind("gpu", name, "lalb-o3="));
+  if (!limit) return FindPolicy<GpuPolicy>("gpu", name, GpuPolicies());
   auto policy = *FindPolicy<GpuPolicy>("gpu", "lalb-o3", GpuPolicies());
-  const std::string_view limit = name.substr(kLimit.size());
-  const auto [end, error] =
-      std::from_chars(limit.data(), limit.data() + limit.size(), policy.locality->limit);
-  if (limit.empty() || error != std::errc() || end != limit.data() + limit.size())
-    return absl::InvalidArgumentError(
-        absl::StrCat("the gpu policy '", std::string(name), "' needs a number, as in lalb-o3=25"));
+  policy.locality->limit = *limit;
   return policy;
 }
 
