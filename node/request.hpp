@@ -61,6 +61,8 @@ struct NodeRequest {
   // A trial of a profile runs on this GPU alone, and its times say nothing of other runs. kNoGpu: none.
   std::uint32_t profiled_on = kNoGpu;
   ProfiledRuns profiled_runs{};
+  // The device that its router names: it runs there or, when that has no worker, not at this node. kNoGpu: none.
+  std::uint32_t named = kNoGpu;
 };
 
 // Where the weights of a dispatched request come from: they are there (or on their way already), or they are

@@ -331,6 +331,7 @@ class NodeController : public ControllerSelf::base {
 absl::StatusOr<NodeControllerActor> SpawnNodeController(caf::actor_system& system, NodeOptions options,
                                                         CacheActor cache) {
   TROUPE_ASSIGN_OR_RETURN(auto policies, node::FindSchedulerPolicies(options.policies));
+  TROUPE_RETURN_IF_ERROR(node::CheckIsolation(options.policies, policies, options.scheduler.isolated));
   return caf::actor_cast<NodeControllerActor>(
       system.spawn<NodeController>(std::move(options), policies, std::move(cache)));
 }

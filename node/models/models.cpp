@@ -62,7 +62,9 @@ void Models::Placed(const ModelNumber& copy) {
 
 void Models::Describe(const ModelNumber& copy, Bytes weights, std::optional<Bytes> activation) {
   if (!parts_.scheduler.Knows(copy)) parts_.routers.served().Add(copy);
-  parts_.decisions.CarryOut(parts_.scheduler.DescribeModel(copy, weights, activation));
+  const auto consequences = parts_.scheduler.DescribeModel(copy, weights, activation);
+  parts_.routers.CostChanged(copy);
+  parts_.decisions.CarryOut(consequences);
 }
 
 // Workers that outlived an earlier daemon may hold the model already.

@@ -78,8 +78,10 @@ void Swaps::Ended(const HeldStart& start, ModelWas source, const proto::WorkerOu
   for (const auto& victim : dispatch.victims) evicted.push_back(victim.text());
   Note(dispatch.gpu, {dispatch.model.text(), source, dispatch.peer, moved, took, now, std::move(evicted),
                       StatusOf(outcome)});
-  parts_.decisions.CarryOut(
-      parts_.scheduler.Apply(SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome), taken, took}, now));
+  const auto consequences =
+      parts_.scheduler.Apply(SwapInDone{dispatch.gpu, dispatch.model, StatusOf(outcome), taken, took}, now);
+  parts_.routers.CostChanged(dispatch.model);
+  parts_.decisions.CarryOut(consequences);
 }
 
 void Swaps::NoteVictims(const Dispatch& dispatch) {

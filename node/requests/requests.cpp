@@ -27,7 +27,8 @@ NodeRequest RequestFor(const proto::SubmitRequest& message, FunctionNumber funct
           // It may have passed: then the request is late, and nearer to its end than others.
           .deadline = message.deadline_in_ns() == 0 ? Time::max() : after(message.deadline_in_ns()),
           .expiry = message.timeout_in_ns() <= 0 ? Time::max() : after(message.timeout_in_ns()),
-          .percentile = message.slo_percentile()};
+          .percentile = message.slo_percentile(),
+          .named = message.has_gpu() ? message.gpu() : kNoGpu};
 }
 
 // A function with few instances, or with a quota of time, has one run more at a GPU than compute there: others
@@ -150,6 +151,7 @@ void Requests::Schedule(const NodeRequest& request) {
   if (!submitted.accepted) Finish(submitted.finished);
   for (const auto& [gpu, model] : submitted.evictions) parts_.evictions.Order(gpu, model);
   parts_.decisions.Decide();
+  parts_.routers.StandingChanged();
 }
 
 HeldRequest* Requests::Find(const RequestId& id) {
@@ -190,6 +192,7 @@ void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::Ru
 
 void Requests::Answer(const Finished& finished, HeldRequest& held) {
   auto reply = ReplyFor(finished, held.message, held.swap, held.run, parts_.settings.name);
+  if (reply.has_bounced() && held.message.has_gpu()) reply.mutable_bounced()->set_attempts(finished.attempts);
   if (reply.has_served() && finished.gpu != kNoGpu)
     reply.mutable_served()->set_gpu(parts_.settings.DeviceOf(finished.gpu));  // what people call a GPU
   if (finished.gpu != kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));

@@ -21,16 +21,19 @@ void Routers::On(const RouterSaidHello& event) {
   for (const auto& grant : ledger_.Regrant(router))
     if (grant.router != router) parts_.out.Add(TellRouter{grant.router, GrantFor(grant.router)});
   routers_[router] = {};
+  event.hello.names_gpus() ? gpu_reports_.Add(router) : gpu_reports_.Forget(router);
   parts_.out.Add(Answer<proto::CreditGrant>{event.ask, GrantFor(router)});
 }
 
 void Routers::On(const RouterLost& event) {
   ledger_.Forget(event.router);
+  gpu_reports_.Forget(event.router);
   routers_.erase(event.router);
 }
 
 void Routers::On(const Joined&) {
   for (auto& [router, told] : routers_) told = {};
+  gpu_reports_.TellAnew();
 }
 
 proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
@@ -50,6 +53,7 @@ proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
     for (const auto& copy : parts_.scheduler.ResidentModels())
       if (copy->digest != std::exchange(last, copy->digest)) *resident.Add() = copy->digest.text();
   }
+  gpu_reports_.Fill(router, grant);
   return grant;
 }
 

@@ -6,6 +6,7 @@
 
 #include "node/events.hpp"
 #include "node/requests/credit_ledger.hpp"
+#include "node/requests/gpu_reports.hpp"
 #include "node/requests/served_models.hpp"
 
 namespace troupe::node {
@@ -14,7 +15,7 @@ struct Parts;
 
 class Routers {
  public:
-  explicit Routers(Parts& parts) : parts_(parts) {}
+  explicit Routers(Parts& parts) : parts_(parts), gpu_reports_(parts) {}
 
   void On(const RouterSaidHello& event);
   void On(const RouterLost& event);
@@ -29,6 +30,13 @@ class Routers {
   void UpdateCapacity();
   // The models on the GPUs may have changed; 250 ms later routers know all the same.
   void ResidencyChanged() { ++residency_; }
+
+  // A GPU was given a request: routers that name GPUs learn of it soon.
+  void StandingChanged() {
+    if (!gpu_reports_.empty()) GrantSoon();
+  }
+  // What is known of the model's runs or loads has changed: routers that name GPUs learn of it.
+  void CostChanged(const ModelNumber& model) { gpu_reports_.CostChanged(model); }
 
   [[nodiscard]] CreditLedger& ledger() { return ledger_; }
   [[nodiscard]] ServedModels& served() { return served_; }
@@ -46,6 +54,7 @@ class Routers {
   std::map<std::uint64_t, Told> routers_;
   CreditLedger ledger_;
   ServedModels served_;
+  GpuReports gpu_reports_;
   std::uint64_t residency_ = 1;
   bool armed_ = false;
   bool dirty_ = false;

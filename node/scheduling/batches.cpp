@@ -30,7 +30,8 @@ std::vector<RequestEntry*> Batches::CandidatesFor(const RequestEntry& leader) co
   for (auto at = waiting.find(leader.key); at != waiting.end() && rows < terms.most; ++at) {
     RequestEntry& entry = *at->second;
     const BatchTerms& other = entry.request.batch;
-    if (!MayJoin(entry) || entry.request.function != leader.request.function || other.kind != terms.kind ||
+    if (!MayJoin(entry) || entry.request.named != leader.request.named ||
+        entry.request.function != leader.request.function || other.kind != terms.kind ||
         entry.key.priority != leader.key.priority)
       continue;
     inlined += other.inlined;

@@ -180,7 +180,9 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
     parts_.out.Note("run-cut",
                     absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", done.status.message()));
   }
-  parts_.decisions.CarryOut(parts_.scheduler.Apply(done, parts_.out.now()));
+  const auto consequences = parts_.scheduler.Apply(done, parts_.out.now());
+  parts_.routers.CostChanged(dispatch.model);
+  parts_.decisions.CarryOut(consequences);
 }
 
 void Dispatches::CountDemand(const Dispatch& dispatch, const HeldRequest& held,

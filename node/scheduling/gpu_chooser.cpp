@@ -64,8 +64,8 @@ bool GpuChooser::HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const 
 }
 
 bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
-  return !tables_.MayRunOn(entry, gpu) || tables_.pauses.IsPaused(entry.request.function, gpu.index) ||
-         HasAllItsRuns(entry, gpu);
+  return !tables_.MayRunOn(entry.request, gpu) ||
+         tables_.pauses.IsPaused(entry.request.function, gpu.index) || HasAllItsRuns(entry, gpu);
 }
 
 bool GpuChooser::IsBarred(const RequestEntry& entry) const {
@@ -84,7 +84,9 @@ bool GpuChooser::HasSlot(const RequestEntry& entry, const Gpu& gpu, const Reside
   const RequestEntry* const holder = tables_.held.HolderOf(gpu.index);
   if (holder != nullptr && holder->model != entry.model && !own_place) return false;
   const bool is_hit = resident != nullptr && resident->state != ResidentState::kLoading;
-  if (!own_place && tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
+  // What its router named for this GPU waits in this GPU's own queue, however long that is.
+  const bool any_depth = own_place || entry.request.named != kNoGpu;
+  if (!any_depth && tables_.gpus.loads().InFlightOn(gpu.device) + tables_.held.KeptPlaces(entry, gpu) >=
                         tables_.places.Of(gpu.coming_models, is_hit))
     return false;
   if (IsBarredFrom(entry, gpu)) return false;
@@ -128,7 +130,7 @@ GpuList GpuChooser::Candidates(const RequestLook& look, std::uint64_t draw) cons
   }
   if (IsOwner(look.entry)) {
     for (const Gpu* gpu : tables_.gpus.by_index())
-      if (gpu != nullptr && tables_.MayRunOn(look.entry, *gpu)) out.push_back(gpu->index);
+      if (gpu != nullptr && tables_.MayRunOn(look.entry.request, *gpu)) out.push_back(gpu->index);
     return out;
   }
   // One without a place matters only if it has the model: it may be worth to wait for it.

@@ -51,6 +51,10 @@ Finished RequestTable::Refuse(const NodeRequest& request, Time now) const {
     return {
         .id = request.id, .kind = FinishKind::kFailed, .status = CannotFit(request.function.text(), *model)};
   }
+  if (const absl::Status named = parts_.named.Refuse(request, id); !named.ok()) {
+    if (absl::IsUnavailable(named)) return bounce(proto::BOUNCE_NO_GPU, std::string(named.message()));
+    return {.id = request.id, .kind = FinishKind::kFailed, .status = named};
+  }
   if (request.expiry <= now) {
     return {
         .id = request.id,
@@ -260,6 +264,8 @@ void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
   } else if (!fits) {
     effects.finished.push_back(
         End(entry, FinishKind::kFailed, CannotFit(entry.request.function.text(), *known)));
+  } else if (const absl::Status named = parts_.named.Refuse(entry.request, entry.model); !named.ok()) {
+    effects.finished.push_back(End(entry, FinishKind::kBounced, named, proto::BOUNCE_NO_GPU));
   } else {
     entry.gpu = kNoGpu;
     if (parts_.slo) entry.key.place = parts_.slo->PlaceOf(entry.request.function.text());

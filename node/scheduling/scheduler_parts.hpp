@@ -11,6 +11,7 @@
 #include "node/scheduling/locality_turns.hpp"
 #include "node/scheduling/model_homes.hpp"
 #include "node/scheduling/model_names.hpp"
+#include "node/scheduling/named_requests.hpp"
 #include "node/scheduling/order_outcomes.hpp"
 #include "node/scheduling/prefetcher.hpp"
 #include "node/scheduling/request_table.hpp"
@@ -57,6 +58,7 @@ struct SchedulerParts {
   RuntimeAssignments runtimes{*this, tables};
   RequestTurns by_request{*this, tables};
   LocalityTurns by_gpu{*this, tables};
+  NamedRequests named{*this, tables};
   // What happens.
   OrderOutcomes outcomes{*this, tables};
   WorkerChanges workers{*this, tables};

@@ -68,8 +68,7 @@ RequestLook SchedulerTables::LookFor(const RequestEntry& entry) const {
           .load = LoadTimeOf(model)};
 }
 
-bool SchedulerTables::MayRunOn(const RequestEntry& entry, const Gpu& gpu) const {
-  const NodeRequest& request = entry.request;
+bool SchedulerTables::MayRunOn(const NodeRequest& request, const Gpu& gpu) const {
   if (owned.empty() || request.profiled_on != kNoGpu) return true;
   if (owned.MayRun(request.function, request.model, gpu.device)) return true;
   return std::ranges::none_of(gpus.by_index(), [&](const Gpu* own) {

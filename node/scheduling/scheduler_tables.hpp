@@ -101,7 +101,7 @@ struct SchedulerTables {
   // Its run takes no place that other functions' runs could have.
   [[nodiscard]] bool HasOwnPlace(const RequestEntry& entry) const { return PlaceOf(entry) == 0; }
   // False: its function owns parts of other GPUs, some of which have a worker.
-  [[nodiscard]] bool MayRunOn(const RequestEntry& entry, const Gpu& gpu) const;
+  [[nodiscard]] bool MayRunOn(const NodeRequest& request, const Gpu& gpu) const;
   // The device of its own, where the gpu policy or the binding wants one; kNoGpu: none yet.
   [[nodiscard]] std::uint32_t Home(ModelId model) const;
   [[nodiscard]] bool Yields(const OrderingKey& key) const { return late && IsLate(key); }

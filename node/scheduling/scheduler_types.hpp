@@ -73,6 +73,9 @@ struct SchedulerPolicies {
 // NotFound for a name that the slot's table does not have; InvalidArgument for a binding that the gpu policy
 // cannot keep to.
 [[nodiscard]] absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names);
+// InvalidArgument where runtimes are isolated and the gpu policy decides GPU by GPU, as if each had one for all.
+[[nodiscard]] absl::Status CheckIsolation(const PolicyNames& names, const SchedulerPolicies& policies,
+                                          bool isolated);
 
 // `accepted` false: the request did not enter and `finished` is its answer (bounced or failed).
 struct Submitted {

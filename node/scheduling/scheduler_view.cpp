@@ -15,6 +15,26 @@ const Resident* SchedulerView::FindResident(GpuIndex gpu, const ModelNumber& mod
   return parts_.tables.gpus.at(gpu).Find(parts_.tables.Find(model));
 }
 
+SchedulerView::OthersWork SchedulerView::OthersOn(GpuIndex index, std::uint64_t router, Time now) const {
+  OthersWork others;
+  for (const RequestEntry* const entry : parts_.tables.pipelines[index]) {
+    if (entry->request.id.router == router && !entry->request.trial) continue;
+    ++others.requests;
+    others.left += entry->claim.work;
+  }
+  others.left = std::min(others.left, parts_.tables.gpus.at(index).work.Left(now));
+  return others;
+}
+
+SchedulerView::ModelEstimate SchedulerView::EstimateOf(const ModelNumber& name, KindId kind) const {
+  const ModelEntry* const model = parts_.tables.Adopted(parts_.tables.Find(name));
+  if (model == nullptr) return {};
+  return {.load = parts_.tables.LoadTimeOn(*model, kind),
+          .run = parts_.tables.costs.RunTime(model->cost, kind),
+          .weights = model->weights,
+          .activation = model->activation};
+}
+
 std::uint32_t SchedulerView::HolderCount(const ModelNumber& model) const {
   return parts_.tables.gpus.holders().Count(parts_.tables.Find(model));
 }

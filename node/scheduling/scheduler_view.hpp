@@ -40,6 +40,17 @@ class SchedulerView {
   // model that was forgotten keeps its profile.
   [[nodiscard]] const CostModel& costs() const { return parts_.tables.costs; }
   [[nodiscard]] const BatchingRules& batching() const { return parts_.tables.policies.batching; }
+  // What the adopted model takes of a GPU of this kind, by estimate.
+  struct ModelEstimate {
+    Duration load{};  // from the host
+    Duration run{};
+    Bytes weights{};
+    Bytes activation{};
+  };
+  [[nodiscard]] ModelEstimate EstimateOf(const ModelNumber& model, KindId kind) const;
+  [[nodiscard]] KindId kinds() const {
+    return parts_.tables.kinds;
+  }  // of the GPUs: they have the numbers from 0
   // Models that have a row in the tables.
   [[nodiscard]] std::size_t rows() const { return parts_.tables.rows.size(); }
 
@@ -50,6 +61,12 @@ class SchedulerView {
   [[nodiscard]] std::vector<std::pair<ModelNumber, const Resident*>> ResidentsOf(GpuIndex gpu) const;
   [[nodiscard]] std::vector<ModelNumber> EvictingOn(GpuIndex gpu) const;
   [[nodiscard]] std::vector<ModelNumber> ResidentModels() const;  // on some GPU, resident or running
+  // What others than that router have there, in requests and in estimated time.
+  struct OthersWork {
+    std::uint64_t requests = 0;
+    Duration left{};
+  };
+  [[nodiscard]] OthersWork OthersOn(GpuIndex gpu, std::uint64_t router, Time now) const;
   [[nodiscard]] Time NextIdle(Duration idle) const { return parts_.runtimes.NextIdle(idle); }
 
   // --- states of functions ---

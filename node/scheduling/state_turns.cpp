@@ -27,6 +27,7 @@ RequestEntry* StateTurns::NextOf(ModelId model) {
   if (has_states && tables_.states.Blocked(model) == waiting.size()) return nullptr;
   absl::InlinedVector<FunctionNumber, 4> barred;
   for (const auto& [key, entry] : waiting) {
+    if (entry->request.named != kNoGpu) continue;
     if (std::ranges::find(barred, entry->request.function) != barred.end()) continue;
     if (parts_.chooser.IsBarred(*entry)) {
       barred.push_back(entry->request.function);
@@ -34,7 +35,9 @@ RequestEntry* StateTurns::NextOf(ModelId model) {
     }
     const FunctionStates::State* state = has_states ? tables_.states.Find(entry->request.state) : nullptr;
     if (state == nullptr) return entry;
-    if (state->MayRun()) return &parts_.requests.At(state->line.front());
+    if (!state->MayRun()) continue;
+    RequestEntry& first = parts_.requests.At(state->line.front());
+    if (first.request.named == kNoGpu) return &first;
   }
   return nullptr;
 }

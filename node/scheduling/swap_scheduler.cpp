@@ -34,6 +34,14 @@ absl::StatusOr<SchedulerPolicies> FindSchedulerPolicies(const PolicyNames& names
                            .batching = *batching};
 }
 
+absl::Status CheckIsolation(const PolicyNames& names, const SchedulerPolicies& policies, bool isolated) {
+  if (!isolated || !policies.gpu.locality) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the gpu policy '", names.gpu,
+      "' knows one runtime on each GPU, and isolated runtimes were asked for; choose another gpu policy, or share "
+      "the runtimes"));
+}
+
 SwapScheduler::SwapScheduler(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
                              Topology topology)
     : SchedulerView(limits, policies, costs, std::move(topology)) {}
@@ -156,6 +164,7 @@ Decision SwapScheduler::Decide(Time now) {
   parts_.requests.Reorder(now);
   parts_.look_again = Time::max();
   for (const GpuIndex gpu : parts_.tables.pauses.End(now)) parts_.waiting.Wake(gpu);
+  parts_.named.Decide(now);
   parts_.tables.by_gpu ? parts_.by_gpu.Decide(now) : parts_.by_request.Decide(now);
   parts_.decision.wanted = WaitingForRegion();
   parts_.decision.due = NextDue();
@@ -173,7 +182,9 @@ void SwapScheduler::Check() const {
     const std::vector<RequestEntry*>& pipeline = tables.pipelines[gpu];
     const auto runs = std::ranges::count(pipeline, nullptr, &RequestEntry::leader);
     TROUPE_CHECK(static_cast<std::size_t>(runs) == there.in_flight, "pipeline and GPU table disagree");
-    TROUPE_CHECK(tables.gpus.loads().InFlightOn(there.device) <= tables.places.most,
+    const bool named = std::ranges::any_of(
+        pipeline, [](const RequestEntry* entry) { return entry->request.named != kNoGpu; });
+    TROUPE_CHECK(named || tables.gpus.loads().InFlightOn(there.device) <= tables.places.most,
                  "a pipeline is deeper than its limit");
     for (const RequestEntry* entry : pipeline) {
       TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");

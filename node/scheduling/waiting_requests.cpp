@@ -15,6 +15,10 @@ void WaitingRequests::Enqueue(RequestEntry& entry) {
   tables_.queue.Add(entry);
   tables_.own_places_wanted += entry.request.own_places ? 1 : 0;
   Activate(entry.model);
+  if (entry.request.named != kNoGpu) {
+    named_.emplace(entry.key, &entry);
+    return;
+  }
   if (!locality_) return;
   locality_->Add(entry.key);
   in_order_.emplace(entry.key, &entry);
@@ -25,7 +29,7 @@ void WaitingRequests::Dequeue(const RequestEntry& entry) {
   tables_.queue.Remove(entry);
   tables_.own_places_wanted -= entry.request.own_places ? 1 : 0;
   Activate(entry.model);
-  if (!locality_) return;
+  if (named_.erase(entry.key) > 0 || !locality_) return;
   locality_->Remove(entry.key);
   in_order_.erase(entry.key);
 }
@@ -33,6 +37,12 @@ void WaitingRequests::Dequeue(const RequestEntry& entry) {
 void WaitingRequests::Rekey(RequestEntry& entry, const OrderingKey& key) {
   Dequeue(entry);
   entry.key = key;
+  Enqueue(entry);
+}
+
+void WaitingRequests::ForgetName(RequestEntry& entry) {
+  Dequeue(entry);
+  entry.request.named = kNoGpu;
   Enqueue(entry);
 }
 

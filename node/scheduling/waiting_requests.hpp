@@ -34,6 +34,10 @@ class WaitingRequests {
   // With decisions by GPU: the same requests in their order. Null without.
   [[nodiscard]] LocalityQueue* locality() { return locality_.get(); }
   [[nodiscard]] RequestEntry& At(const OrderingKey& key) { return *in_order_.at(key); }
+  // Those whose router has named a GPU, in their order: no turn looks at them (node/scheduling/named_requests.hpp).
+  [[nodiscard]] const absl::btree_map<OrderingKey, RequestEntry*>& named() const { return named_; }
+  // The request waits on, as one whose router has named no GPU.
+  void ForgetName(RequestEntry& entry);
   void Check() const;
 
  private:
@@ -43,6 +47,7 @@ class WaitingRequests {
   std::vector<std::vector<ModelId>> parked_;  // by GPU; also such as were looked up again since
   std::unique_ptr<LocalityQueue> locality_;
   absl::btree_map<OrderingKey, RequestEntry*> in_order_;  // those of locality_
+  absl::btree_map<OrderingKey, RequestEntry*> named_;
 };
 
 }  // namespace troupe::node

@@ -9,6 +9,10 @@
 
 namespace troupe::node {
 
+std::string WorkerChanges::WorkerGone(GpuIndex gpu, const std::string& why) const {
+  return absl::StrCat("the worker of GPU ", tables_.gpus.at(gpu).device, " is gone: ", why);
+}
+
 Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why) {
   tables_.gpus.WorkerGone(gpu, state);
   tables_.broadcasts.Lose(gpu);
@@ -26,6 +30,11 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
     tables_.suspects += std::exchange(entry.suspect, true) ? 0 : 1;
     parts_.prefetcher.ForgetDemand(entry.model);
     if (parts_.requests.EndAbandoned(entry, effects)) continue;
+    if (entry.request.named != kNoGpu) {  // its router counts the attempt, and plans it again
+      effects.finished.push_back(parts_.requests.End(
+          entry, FinishKind::kBounced, absl::UnavailableError(WorkerGone(gpu, why)), proto::BOUNCE_NO_GPU));
+      continue;
+    }
     if (entry.attempts >= (entry.request.trial ? 1 : tables_.limits.max_attempts)) {
       const std::string message =
           absl::StrCat("function '", entry.request.function.text(), "' lost ", entry.attempts,
@@ -36,6 +45,7 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
       parts_.requests.Requeue(entry, effects);
     }
   }
+  parts_.named.BounceFrom(tables_.gpus.at(gpu).device, WorkerGone(gpu, why), effects);
   parts_.waiting.Wake(gpu);
   return effects;
 }

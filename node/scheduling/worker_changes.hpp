@@ -20,6 +20,7 @@ class WorkerChanges {
   void FoundResident(GpuIndex gpu, const ResidentReport& report, Time now);
 
  private:
+  [[nodiscard]] std::string WorkerGone(GpuIndex gpu, const std::string& why) const;
   Consequences LoseGpu(GpuIndex gpu, WorkerState state, const std::string& why);
 
   SchedulerParts& parts_;

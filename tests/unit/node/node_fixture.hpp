@@ -31,6 +31,8 @@ class NodeTest : public testing::Test {
     On(Started());
   }
 
+  // What the node does about an event, as it is.
+  Effects Raw(Event event) { return node_.On(std::move(event), now); }
   // The effects of the last event as text, in order; grants and the log are left out.
   Lines On(Event event) {
     Lines lines;
@@ -44,6 +46,11 @@ class NodeTest : public testing::Test {
   // --- workers ---
   Lines Report(GpuIndex gpu, proto::ExecutorReport::State state,
                const std::map<std::string, Bytes>& has = {}) {
+    return On(Reported(gpu, state, has));
+  }
+  WorkerReported LostWorker(GpuIndex gpu) { return Reported(gpu, proto::ExecutorReport::DOWN); }
+  WorkerReported Reported(GpuIndex gpu, proto::ExecutorReport::State state,
+                          const std::map<std::string, Bytes>& has = {}) {
     proto::ExecutorReport report;
     report.set_gpu(gpu);
     report.set_state(state);
@@ -60,7 +67,7 @@ class NodeTest : public testing::Test {
       }
       if (takes_over_) report.mutable_worker()->mutable_kept()->set_models(has.size());
     }
-    return On(WorkerReported{report});
+    return {report};
   }
   Lines Up(GpuIndex gpu, const std::map<std::string, Bytes>& has = {}) {
     Report(gpu, proto::ExecutorReport::STARTING);
