@@ -47,25 +47,24 @@ RequestFinished RequestTable::End(Entry& entry, RequestEnd end, absl::Status sta
   return finished;
 }
 
-// Gives back the credit. Null when no request waits for this reply any more.
-RequestTable::Entry* RequestTable::TakeReply(std::uint64_t ticket, std::string* node) {
+std::optional<RequestTable::Reply> RequestTable::TakeReply(std::uint64_t ticket, Time now) {
   const auto sending = sendings_.Take(ticket);
-  if (!sending) return nullptr;  // its node was lost, and what it held was sent anew
+  if (!sending) return std::nullopt;
   credits_.Return(sending->node);
-  *node = sending->node;
-  return requests_.Find(sending->sequence);
+  placement_.Returned(ticket, *sending, now);
+  return Reply{*sending, requests_.Find(sending->sequence)};
 }
 
 std::vector<RequestFinished> RequestTable::Served(std::uint64_t ticket, const absl::Status& status, Time now,
                                                   Duration run) {
-  std::string node;
-  Entry* entry = TakeReply(ticket, &node);
-  if (entry == nullptr) return {};
+  const auto reply = TakeReply(ticket, now);
+  if (!reply || reply->entry == nullptr) return {};
+  Entry* const entry = reply->entry;
   pace_.Served(now, waiting() > 0);
   RequestEnd end = RequestEnd::kFailed;
   if (status.ok()) {
     end = RequestEnd::kServed;
-    credits_.SetResident(node, entry->request.model);
+    credits_.SetResident(reply->sending.node, entry->request.model);
     order_.ObserveRun(entry->request.model, run);
   }
   if (absl::IsDeadlineExceeded(status)) end = RequestEnd::kExpired;
@@ -82,31 +81,42 @@ bool RequestTable::RefusedByAll(const Entry& entry) const {
 }
 
 std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::BounceReason reason,
-                                                   const std::string& message, Time now) {
-  std::string node;
-  Entry* entry = TakeReply(ticket, &node);
+                                                   const std::string& message, Time now,
+                                                   std::uint32_t attempts) {
+  const auto reply = TakeReply(ticket, now);
   ++counts_.bounced;
+  if (!reply) return {};
   // A model or inputs that are not there concern this request alone, and a lease may be over for this
-  // function's state alone; all else concerns whatever would be sent there.
-  const bool own = reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS ||
+  // function's state alone; the GPU that a request names concerns no other GPU of the node. All else concerns
+  // whatever would be sent there.
+  const bool gpu = reply->sending.gpu && reason == proto::BOUNCE_NO_GPU;
+  const bool own = gpu || reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS ||
                    reason == proto::BOUNCE_LEASE_OVER;
-  if (!own && !node.empty()) CloseNode(node, now);
-  if (entry == nullptr) return {};
-  --entry->attempts;  // no worker had it
-  entry->last_refusal = absl::StrCat("node '", node, "': ", message);
-  if (++entry->bounces > limits_.max_bounces) {
-    return {End(*entry, RequestEnd::kFailed,
-                absl::UnavailableError(absl::StrCat("function '", entry->request.function, "' was refused ",
-                                                    entry->bounces, " times (", entry->last_refusal,
+  if (gpu) placement_.GpuLost(reply->sending);
+  if (!own) CloseNode(reply->sending.node, now);
+  if (reply->entry == nullptr) return {};
+  Entry& entry = *reply->entry;
+  --entry.attempts;  // no worker had it
+  entry.last_refusal = absl::StrCat("node '", reply->sending.node, "': ", message);
+  if (++entry.bounces > limits_.max_bounces) {
+    return {End(entry, RequestEnd::kFailed,
+                absl::UnavailableError(absl::StrCat("function '", entry.request.function, "' was refused ",
+                                                    entry.bounces, " times (", entry.last_refusal,
                                                     "); try again later")))};
   }
+  if (gpu) {
+    Finished finished;
+    entry.attempts += std::min(attempts, limits_.max_attempts);
+    LoseAttempt(entry, message, finished);
+    return finished;
+  }
   --sent_;
-  waiting_bytes_ += entry->request.bytes;
-  entry->refused_by.insert(node);
-  if (RefusedByAll(*entry)) {
-    Pause(*entry, now + limits_.bounce_pause);
+  waiting_bytes_ += entry.request.bytes;
+  entry.refused_by.insert(reply->sending.node);
+  if (RefusedByAll(entry)) {
+    Pause(entry, now + limits_.bounce_pause);
   } else {
-    Enqueue(*entry);
+    Enqueue(entry);
   }
   return {};
 }
@@ -117,7 +127,7 @@ void RequestTable::LoseAttempt(Entry& entry, const std::string& why, Finished& f
     finished.push_back(End(entry, RequestEnd::kFailed,
                            absl::UnavailableError(absl::StrCat(
                                "function '", entry.request.function, "' was tried on ", entry.attempts,
-                               " nodes, and each was lost (the last: ", why, "); try again later"))));
+                               " nodes or GPUs, and each was lost (the last: ", why, "); try again later"))));
     return;
   }
   --sent_;
@@ -127,11 +137,11 @@ void RequestTable::LoseAttempt(Entry& entry, const std::string& why, Finished& f
 
 std::vector<RequestFinished> RequestTable::CallFailed(std::uint64_t ticket, const std::string& why,
                                                       Time now) {
-  std::string node;
-  Entry* entry = TakeReply(ticket, &node);
+  const auto reply = TakeReply(ticket, now);
   Finished finished;
-  if (!node.empty()) CloseNode(node, now);
-  if (entry != nullptr) LoseAttempt(*entry, why, finished);
+  if (!reply) return finished;
+  CloseNode(reply->sending.node, now);
+  if (reply->entry != nullptr) LoseAttempt(*reply->entry, why, finished);
   return finished;
 }
 
@@ -140,15 +150,16 @@ void RequestTable::Apply(const proto::CreditGrant& grant) {
   if (known != nullptr && known->epoch > grant.node_epoch()) return;
   // Only models that come or go change the index.
   const std::vector<std::string> changed = credits_.ComeOrGo(grant);
-  for (const std::string& model : changed) queue_.Unindex(model);
+  for (const std::string& model : changed) placement_.Unindex(model);
   credits_.Apply(grant);
-  for (const std::string& model : changed) queue_.Index(model);
+  for (const std::string& model : changed) placement_.Index(model);
+  placement_.Told(grant);
 }
 
 std::vector<RequestFinished> RequestTable::NodeLost(const std::string& node, const std::string& why) {
   Finished finished;
   credits_.Remove(node);
-  queue_.Forget(node);
+  placement_.Forget(node);
   for (const std::uint64_t sequence : sendings_.TakeOf(node))
     if (auto* entry = requests_.Find(sequence)) LoseAttempt(*entry, why, finished);
   return finished;

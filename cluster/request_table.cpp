@@ -9,9 +9,7 @@
 namespace troupe::cluster {
 
 RequestTable::RequestTable(RouterLimits limits, RoutingPolicy routing, OrderingPolicy ordering)
-    : limits_(limits), routing_(routing), order_(ordering) {
-  TROUPE_CHECK(routing_ != nullptr, "every slot of the router needs a policy");
-}
+    : limits_(limits), order_(ordering), placement_(routing, requests_, order_, credits_) {}
 
 // How long until the queue as it is has been served.
 Duration RequestTable::RetryAfter() const {
@@ -37,6 +35,11 @@ Admission RequestTable::Admit(const RouterRequest& request, Time now) {
   if (requests_.HasCall(request.call)) {
     return refuse(absl::InvalidArgumentError("the caller has used this call number already"));
   }
+  if (const std::string why = placement_.Refusal(request.model); !why.empty()) {
+    return refuse(absl::FailedPreconditionError(
+        absl::StrCat("function '", request.function, "': this gateway names the GPU of each request, and ",
+                     why, "; give it a routing policy by node, or the nodes GPUs that they tell of")));
+  }
   Entry entry;
   entry.request = request;
   entry.arrival = now;
@@ -55,13 +58,13 @@ Admission RequestTable::Admit(const RouterRequest& request, Time now) {
 
 void RequestTable::Enqueue(Entry& entry) {
   order_.Enter(entry);
-  queue_.Add(entry);
+  placement_.Add(entry);
   entry.place = Place::kQueued;
 }
 
 void RequestTable::Dequeue(Entry& entry) {
   order_.Leave(entry);
-  queue_.Remove(entry);
+  placement_.Remove(entry);
 }
 
 // Functions may have changed places: what waits gets new keys.
@@ -117,51 +120,8 @@ void RequestTable::WakeDue(Time now) {
   pauses_.ForgetNodesDue(now);
 }
 
-// --- The choice ---
-
-// Half of a node's places are for what can still be met: there it would wait for what is late.
-bool RequestTable::HasPlace(const NodeCredit& node, const Entry& entry) const {
-  return !order_.Yields(entry) || 2 * node.in_flight < node.limit;
-}
-
-// The most urgent request that some node with a credit can take. Looks at the first eligible model of each
-// node, and beyond it only past requests that this node has refused; late ones that it has no place for stop
-// it, since what comes behind them is late, too, or of a lower priority.
-RequestTable::Entry* RequestTable::MostUrgent(Time now) {
-  Entry* best = nullptr;
-  for (const auto& [name, node] : credits_.nodes()) {
-    if (!node.Open(now)) continue;
-    const auto* heads = queue_.HeadsFor(name);
-    if (heads == nullptr) continue;
-    for (const auto& head : *heads) {
-      if (best != nullptr && best->key < head.key) break;
-      Entry& entry = requests_.At(queue_.FirstOf(head.model));
-      if (entry.refused_by.contains(name)) continue;
-      if (!HasPlace(node, entry)) break;
-      best = &entry;
-      break;
-    }
-  }
-  return best;
-}
-
-std::string RequestTable::ChooseNode(const Entry& entry, Time now) const {
-  std::vector<NodeOption> options;
-  for (const std::string& name : *credits_.Holders(entry.request.model)) {
-    const NodeCredit& node = *credits_.Find(name);
-    if (!node.Open(now) || entry.refused_by.contains(name) || !HasPlace(node, entry)) continue;
-    options.push_back({.name = name,
-                       .resident = node.resident.contains(entry.request.model),
-                       .in_flight = node.in_flight,
-                       .limit = node.limit});
-  }
-  TROUPE_CHECK(!options.empty(), "a request was chosen that no node can take");
-  const std::size_t choice = routing_(options);
-  TROUPE_CHECK(choice < options.size(), "the routing policy chose a node that was not offered");
-  return std::string(options[choice].name);
-}
-
-Send RequestTable::MakeSend(Entry& entry, const std::string& node, Time now) {
+Send RequestTable::MakeSend(Entry& entry, const Placement::Target& target, Time now) {
+  const std::string& node = target.node;
   Dequeue(entry);
   GiveTurn(entry);
   entry.place = Place::kSent;
@@ -172,9 +132,11 @@ Send RequestTable::MakeSend(Entry& entry, const std::string& node, Time now) {
   waiting_bytes_ -= entry.request.bytes;
   credits_.Take(node);
   Send send;
-  send.ticket = sendings_.Add(entry.request.sequence, node);
+  send.ticket = sendings_.Add({entry.request.sequence, node, target.gpu});
+  placement_.Sent(send.ticket, entry, target, now);
   send.sequence = entry.request.sequence;
   send.node = node;
+  send.gpu = target.gpu;
   send.node_epoch = credits_.Find(node)->epoch;
   send.attempt = entry.attempts;
   send.deadline_in = entry.deadline == Time::max() ? Duration::max() : entry.deadline - now;
@@ -189,17 +151,14 @@ std::vector<Send> RequestTable::Decide(Time now) {
   Reorder(now);
   YieldLate(now);
   std::vector<Send> sends;
-  while (!queue_.empty()) {
-    Entry* entry = MostUrgent(now);
-    if (entry == nullptr) break;
-    if (entry->expiry <= now) break;  // Expire comes first
-    sends.push_back(MakeSend(*entry, ChooseNode(*entry, now), now));
-  }
+  placement_.Decide(now, [&](Entry& entry, const Placement::Target& target) {
+    sends.push_back(MakeSend(entry, target, now));
+  });
   return sends;
 }
 
 Time RequestTable::NextDue() const {
-  return std::min(requests_.NextExpiry(), pauses_.NextDue(!queue_.empty()));
+  return std::min(requests_.NextExpiry(), pauses_.NextDue(!placement_.empty()));
 }
 
 void RequestTable::Check() const {
@@ -214,13 +173,14 @@ void RequestTable::Check() const {
     if (entry.place != Place::kSent) bytes += entry.request.bytes;
   }
   TROUPE_CHECK(
-      sent == sent_ && queued == queue_.size() && queued + sent + pauses_.requests() == requests_.size(),
+      sent == sent_ && queued == placement_.size() && queued + sent + pauses_.requests() == requests_.size(),
       "a request is neither waiting nor sent");
   TROUPE_CHECK(late == order_.CountLate().value_or(late), "late requests are counted wrong");
   TROUPE_CHECK(bytes == waiting_bytes_, "the bytes of waiting requests are counted wrongly");
   TROUPE_CHECK(counts_.admitted ==
                    counts_.served + counts_.failed + counts_.expired + counts_.cancelled + requests_.size(),
                "requests were lost or ended twice");
+  placement_.Check();
   auto in_flight = sendings_.CountByNode();
   for (const auto& [name, node] : credits_.nodes()) {
     TROUPE_CHECK(node.in_flight == in_flight[name], "credits were lost or came back twice");

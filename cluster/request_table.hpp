@@ -4,21 +4,22 @@
 // and arms one timer at NextDue() for Expire.
 //
 //   waiting -> sent -> finished            exactly one Finished per admitted request
-//   sent -> waiting                        bounced (no attempt is counted), or its node died (counted: at
-//                                          most 3)
+//   sent -> waiting                        bounced (no attempt is counted but for workers that died with it),
+//                                          or its node died (counted: at most 3)
 //
 // Always true: admitted = served + failed + expired + cancelled + waiting + sent (Check).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/units.hpp"
 #include "cluster/credit_table.hpp"
-#include "cluster/requests/eligible_queue.hpp"
 #include "cluster/requests/pauses.hpp"
+#include "cluster/requests/placement.hpp"
 #include "cluster/requests/request_entry.hpp"
 #include "cluster/requests/request_index.hpp"
 #include "cluster/requests/request_order.hpp"
@@ -47,6 +48,7 @@ struct Send {
   std::uint64_t ticket = 0;  // of this sending; its reply is reported with it
   std::uint64_t sequence = 0;
   std::string node{};
+  std::optional<std::uint32_t> gpu{};  // of the node, that the request names; empty: the node chooses
   std::uint64_t node_epoch = 0;
   std::uint32_t attempt = 1;
   Duration deadline_in{};  // from now; negative when it has passed
@@ -91,8 +93,9 @@ class RequestTable {
   // `run`: how long the run took that found its model on the GPU; zero: not known.
   std::vector<RequestFinished> Served(std::uint64_t ticket, const absl::Status& status, Time now,
                                       Duration run = {});
+  // `attempts`: workers that died with the request, where it names a GPU.
   std::vector<RequestFinished> Bounced(std::uint64_t ticket, proto::BounceReason reason,
-                                       const std::string& message, Time now);
+                                       const std::string& message, Time now, std::uint32_t attempts = 0);
   // The call failed (timeout, connection) though the node is not known to be dead: its attempt is lost.
   std::vector<RequestFinished> CallFailed(std::uint64_t ticket, const std::string& why, Time now);
 
@@ -112,6 +115,8 @@ class RequestTable {
   std::vector<RequestFinished> Cancel(const CallId& call);
   std::vector<RequestFinished> CancelSequence(std::uint64_t sequence);
 
+  // Whether its requests name GPUs, of which nodes are to tell.
+  [[nodiscard]] bool names_gpus() const { return placement_.by_gpu(); }
   [[nodiscard]] const CreditTable& credits() const { return credits_; }
   [[nodiscard]] const RequestCounts& counts() const { return counts_; }
   [[nodiscard]] std::size_t waiting() const { return requests_.size() - sent_; }
@@ -138,21 +143,23 @@ class RequestTable {
   void Rekey(Entry& entry, const OrderingKey& key);
   void YieldLate(Time now);
   void GiveTurn(const Entry& gone);
-  [[nodiscard]] bool HasPlace(const NodeCredit& node, const Entry& entry) const;
-  [[nodiscard]] Entry* MostUrgent(Time now);
-  [[nodiscard]] std::string ChooseNode(const Entry& entry, Time now) const;
-  Send MakeSend(Entry& entry, const std::string& node, Time now);
-  Entry* TakeReply(std::uint64_t ticket, std::string* node);
+  Send MakeSend(Entry& entry, const Placement::Target& target, Time now);
+  // Gives back what the request was sent with. `entry` is null when no request waits for this reply any more; nothing: its
+  // node was lost, and what that held was sent anew.
+  struct Reply {
+    Sendings::Sending sending{};
+    Entry* entry = nullptr;
+  };
+  std::optional<Reply> TakeReply(std::uint64_t ticket, Time now);
   void LoseAttempt(Entry& entry, const std::string& why, Finished& finished);
   [[nodiscard]] bool RefusedByAll(const Entry& entry) const;
   [[nodiscard]] absl::Status TimeoutStatus(const Entry& entry, Time now) const;
 
   const RouterLimits limits_;
-  const RoutingPolicy routing_;
   RequestIndex requests_;
   RequestOrder order_;
   CreditTable credits_;
-  EligibleQueue queue_{credits_};
+  Placement placement_;
   Pauses pauses_;
   Sendings sendings_;
   Bytes waiting_bytes_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/status.hpp"
+
 namespace troupe::cluster {
 
 namespace {
@@ -56,16 +58,26 @@ std::size_t BoundedLocality(std::span<const NodeOption> options) {
 }  // namespace
 
 std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies() {
-  static constexpr std::array<PolicyEntry<RoutingPolicy>, 3> kTable = {{
-      {"locality", "a node with the model on a GPU first, then the least loaded", &Locality},
-      {"bounded-locality", "locality, while that node has at most five quarters of its part of the requests",
-       &BoundedLocality},
-      {"load-balance", "the least loaded node", &LoadBalance},
+  static constexpr std::array<PolicyEntry<RoutingPolicy>, 6> kTable = {{
+      {"locality", "a node with the model on a GPU first, then the least loaded", {.choose = &Locality}},
+      {"bounded-locality",
+       "locality, while that node has at most five quarters of its part of the requests",
+       {.choose = &BoundedLocality}},
+      {"load-balance", "the least loaded node", {.choose = &LoadBalance}},
+      {"first-idle", "whichever GPU of the cluster is idle", {.by_gpu = GpuRouting{}}},
+      {"lalb",
+       "an idle GPU of the cluster takes the first request whose model it has (003)",
+       {.by_gpu = GpuRouting{.limit = 0}}},
+      {"lalb-o3",
+       "lalb out of order: a request is passed at most 25 times",
+       {.by_gpu = GpuRouting{.limit = 25}}},
   }};
   return kTable;
 }
 
 absl::StatusOr<RoutingPolicy> FindRoutingPolicy(std::string_view name) {
+  TROUPE_ASSIGN_OR_RETURN(const auto limit, NumberBehind("routing", name, "lalb-o3="));
+  if (limit) return RoutingPolicy{.by_gpu = GpuRouting{.limit = limit}};
   return FindPolicy<RoutingPolicy>("routing", name, RoutingPolicies());
 }
 

@@ -1,7 +1,10 @@
-// The `routing` slot: which node gets a request, among those that hold its model and have a credit left.
+// The `routing` slot: which node gets a request, among those that hold its model and have a credit left; or which GPU of
+// which node.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,14 +19,29 @@ struct NodeOption {
   std::uint64_t limit = 0;
 };
 
-// The index of the chosen option. Pure; `options` is not empty and sorted by name.
-using RoutingPolicy = std::size_t (*)(std::span<const NodeOption> options);
+// How a router names the GPU of each request (cluster/requests/gpu_turns.hpp).
+struct GpuRouting {
+  // Locality-aware load balancing: a request that was passed more often than this is placed when it is next in
+  // order, hit or miss. Empty: each idle GPU takes the most urgent request.
+  std::optional<std::uint32_t> limit{};
+};
+
+// One of the two is set. `choose`: the index of the chosen option. Pure; `options` is not empty and sorted by name.
+struct RoutingPolicy {
+  std::size_t (*choose)(std::span<const NodeOption> options) = nullptr;
+  std::optional<GpuRouting> by_gpu{};
+};
 
 // `locality` (default): a node with the model on a GPU before one with a host copy, then the smallest share
 //   of used credits.
 // `bounded-locality`: so long as that node has no more than its part of what the options have in flight and a
 //   quarter; else the smallest share. For nodes that grant many more requests than they run in good time.
 // `load-balance`: the smallest share of used credits. Ties: most credits left, then the name.
+// The next ones name a GPU of the cluster, and the node obeys. They need nodes that tell of their GPUs, which those with
+// isolated runtimes do not.
+// `first-idle`: whichever GPU is idle, whether it has the model or not (003's baseline).
+// `lalb`, `lalb-o3`, `lalb-o3=LIMIT`: locality-aware load balancing (003) over the GPUs of all nodes; others pass a
+//   request at most once, 25 or LIMIT times.
 [[nodiscard]] std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies();
 [[nodiscard]] absl::StatusOr<RoutingPolicy> FindRoutingPolicy(std::string_view name);
 

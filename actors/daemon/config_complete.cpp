@@ -26,6 +26,7 @@
 #include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
+#include "proto/isolation.hpp"
 #include "security/credentials.hpp"
 #include "transport/host_id.hpp"
 
@@ -61,6 +62,24 @@ absl::Status CompletePolicies(DaemonConfig& config) {
     return absl::InvalidArgumentError(
         "--forecast oracle: it knows the load that comes, and experiments alone do; use holt, last or season");
   return cluster::FindRoutingPolicy(config.policies.chosen.routing).status();
+}
+
+// What names a GPU knows one runtime on each: it is refused with isolated runtimes, for every role, since one file may
+// serve them all.
+absl::Status CheckRuntimes(const DaemonConfig& config) {
+  const auto& isolation = config.node.isolation;
+  if (isolation.mode == proto::ISOLATION_SHARED && isolation.runtimes == 1) return absl::OkStatus();
+  const PolicyNames& names = config.policies.chosen;
+  TROUPE_ASSIGN_OR_RETURN(const auto policies, node::FindSchedulerPolicies(names));
+  TROUPE_RETURN_IF_ERROR(node::CheckIsolation(names, policies, true));
+  TROUPE_ASSIGN_OR_RETURN(const auto routing, cluster::FindRoutingPolicy(names.routing));
+  if (!routing.by_gpu) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the routing policy '", names.routing, "' (preset '", config.policies.preset,
+                   "') names GPUs with one runtime each, and --isolation ",
+                   std::string(proto::Name(isolation.mode)), " with ", isolation.runtimes,
+                   " runtimes on a GPU was asked for; choose a routing policy by node, or --isolation shared "
+                   "with one runtime"));
 }
 
 absl::Status CheckPort(const std::string& what, const std::string& address) {
@@ -248,7 +267,7 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   config.worker.allow_faults = config.security.allow_faults;
   if (config.node.isolation.runtimes == 0)
     config.node.isolation.runtimes = config.node.isolation.mode == proto::ISOLATION_SHARED ? 1 : 3;
-  return absl::OkStatus();
+  return CheckRuntimes(config);
 }
 
 }  // namespace troupe::actors

@@ -33,7 +33,15 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   submit.set_priority(message.priority());
   submit.set_node_epoch(send.node_epoch);
   submit.set_workflow(message.workflow());
+  if (send.gpu) submit.set_gpu(*send.gpu);
   return submit;
+}
+
+proto::RouterHello HelloOf(const cluster::RequestTable& table) {
+  proto::RouterHello hello;
+  hello.set_queued(table.waiting());
+  hello.set_names_gpus(table.names_gpus());
+  return hello;
 }
 
 cluster::EndedRequest EndedFor(const RoutedRequest& request, const proto::InferReply& reply, Time now,

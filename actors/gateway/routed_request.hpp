@@ -31,6 +31,9 @@ struct RoutedRequest {
 // What a node is told of it, but for the router's id.
 [[nodiscard]] proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send);
 
+// What the router tells nodes of its queue, but for its id.
+[[nodiscard]] proto::RouterHello HelloOf(const cluster::RequestTable& table);
+
 // How it ended, with `reply`, which outlives what is returned, as the request does; but for the Unix time.
 [[nodiscard]] cluster::EndedRequest EndedFor(const RoutedRequest& request, const proto::InferReply& reply,
                                              Time now, double alpha);

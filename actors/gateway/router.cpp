@@ -183,7 +183,7 @@ class Router : public RouterSelf::base, public RouterClient {
   void Bounced(const cluster::Send& send, const proto::Bounced& bounced) {
     const auto it = requests_.find(send.sequence);
     const auto key = it == requests_.end() ? proto::FunctionKey() : it->second.message.function();
-    Finish(table_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this)));
+    Finish(table_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this), bounced.attempts()));
     // A function that was removed while its request was at the node: it waits for nothing now.
     if (!key.name().empty() && !view_->functions().FindServed(key).ok()) FunctionGone(key);
   }
@@ -313,9 +313,8 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void Hello(const KnownNode& node) {
-    proto::RouterHello hello;
+    auto hello = HelloOf(table_);
     hello.set_router(options_.id);
-    hello.set_queued(table_.waiting());
     request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
         .then([this](const proto::CreditGrant& grant) { Granted(grant); },
               [](const caf::error&) { /* the next hello asks again */ });

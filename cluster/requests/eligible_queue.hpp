@@ -50,6 +50,10 @@ class EligibleQueue {
     const auto heads = eligible_.find(node);
     return heads == eligible_.end() ? nullptr : &heads->second;
   }
+  // The model's requests in order; null: none waits.
+  [[nodiscard]] const ModelQueue<std::uint64_t>::Requests* Find(const std::string& model) const {
+    return queue_.Find(model);
+  }
   // The first request of the model, which has one.
   [[nodiscard]] std::uint64_t FirstOf(const std::string& model) const {
     return queue_.Find(model)->begin()->second;

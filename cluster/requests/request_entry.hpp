@@ -45,6 +45,8 @@ struct RequestEntry {
   RequestPlace place = RequestPlace::kQueued;
   std::uint32_t attempts = 0;
   std::uint32_t bounces = 0;
+  std::uint32_t passed =
+      0;  // times that a GPU which could have taken it has taken a later request; by_gpu routing only
   std::string node{};  // of the last attempt
   std::string last_refusal{};
   std::set<std::string> refused_by{};  // until it was paused

@@ -16,11 +16,12 @@ class Sendings {
   struct Sending {
     std::uint64_t sequence = 0;  // of the request
     std::string node{};
+    std::optional<std::uint32_t> gpu{};  // of the node, that the request names
   };
 
   // The ticket that the reply will name.
-  std::uint64_t Add(std::uint64_t sequence, const std::string& node) {
-    sendings_[next_] = {sequence, node};
+  std::uint64_t Add(Sending sending) {
+    sendings_[next_] = std::move(sending);
     return next_++;
   }
   // Nothing: its node was lost, and what it held was sent anew.

@@ -61,7 +61,8 @@ TEST(RoutingPolicy, Choices) {
       {"load-balance", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 0},
       {"load-balance", {{"a", false, 2, 4}, {"b", true, 2, 8}}, 1},
   };
-  for (const Case& c : cases) EXPECT_EQ((*FindRoutingPolicy(c.policy))(c.options), c.expected) << c.policy;
+  for (const Case& c : cases)
+    EXPECT_EQ(FindRoutingPolicy(c.policy)->choose(c.options), c.expected) << c.policy;
   EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
               HasSubstr("locality, bounded-locality, load-balance"));
 }

@@ -1,0 +1,120 @@
+#include "cluster/requests/placement.hpp"
+
+#include <vector>
+
+#include "base/check.hpp"
+
+namespace troupe::cluster {
+
+Placement::Placement(const RoutingPolicy& routing, RequestIndex& requests, const RequestOrder& order,
+                     const CreditTable& credits)
+    : routing_(routing), requests_(requests), order_(order), credits_(credits) {
+  TROUPE_CHECK((routing_.choose != nullptr) != routing_.by_gpu.has_value(),
+               "every slot of the router needs a policy");
+  if (routing_.by_gpu) by_gpu_.emplace(*routing_.by_gpu, requests_, queue_, credits_);
+}
+
+void Placement::Add(const RequestEntry& entry) {
+  queue_.Add(entry);
+  if (by_gpu_) by_gpu_->Add(entry);
+}
+
+void Placement::Remove(const RequestEntry& entry) {
+  queue_.Remove(entry);
+  if (by_gpu_) by_gpu_->Remove(entry);
+}
+
+void Placement::Unindex(const std::string& model) {
+  queue_.Unindex(model);
+  if (by_gpu_) by_gpu_->Unindex(model);
+}
+
+void Placement::Index(const std::string& model) {
+  queue_.Index(model);
+  if (by_gpu_) by_gpu_->Index(model);
+}
+
+void Placement::Forget(const std::string& node) {
+  queue_.Forget(node);
+  if (by_gpu_) by_gpu_->Forget(node);
+}
+
+void Placement::Told(const proto::CreditGrant& grant) {
+  if (by_gpu_) by_gpu_->gpus().Apply(grant);
+}
+
+void Placement::Sent(std::uint64_t ticket, const RequestEntry& entry, const Target& target, Time now) {
+  if (!target.gpu) return;
+  const bool alone = entry.attempts > 1;  // this one counts already
+  by_gpu_->gpus().Send({target.node, *target.gpu}, ticket, {entry.request.model, target.work, alone}, now);
+}
+
+void Placement::Returned(std::uint64_t ticket, const Sendings::Sending& sending, Time now) {
+  if (sending.gpu) by_gpu_->gpus().Return({sending.node, *sending.gpu}, ticket, now);
+}
+
+void Placement::GpuLost(const Sendings::Sending& sending) {
+  by_gpu_->gpus().Lose({sending.node, *sending.gpu});
+}
+
+// Half of a node's places are for what can still be met: there it would wait for what is late.
+bool Placement::HasPlace(const NodeCredit& node, const RequestEntry& entry) const {
+  return !order_.Yields(entry) || 2 * node.in_flight < node.limit;
+}
+
+// The most urgent request that some node with a credit can take. Looks at the first eligible model of each
+// node, and beyond it only past requests that this node has refused; late ones that it has no place for stop
+// it, since what comes behind them is late, too, or of a lower priority.
+RequestEntry* Placement::MostUrgent(Time now) {
+  RequestEntry* best = nullptr;
+  for (const auto& [name, node] : credits_.nodes()) {
+    if (!node.Open(now)) continue;
+    const auto* heads = queue_.HeadsFor(name);
+    if (heads == nullptr) continue;
+    for (const auto& head : *heads) {
+      if (best != nullptr && best->key < head.key) break;
+      RequestEntry& entry = requests_.At(queue_.FirstOf(head.model));
+      if (entry.refused_by.contains(name)) continue;
+      if (!HasPlace(node, entry)) break;
+      best = &entry;
+      break;
+    }
+  }
+  return best;
+}
+
+std::string Placement::ChooseNode(const RequestEntry& entry, Time now) const {
+  std::vector<NodeOption> options;
+  for (const std::string& name : *credits_.Holders(entry.request.model)) {
+    const NodeCredit& node = *credits_.Find(name);
+    if (!node.Open(now) || entry.refused_by.contains(name) || !HasPlace(node, entry)) continue;
+    options.push_back({.name = name,
+                       .resident = node.resident.contains(entry.request.model),
+                       .in_flight = node.in_flight,
+                       .limit = node.limit});
+  }
+  TROUPE_CHECK(!options.empty(), "a request was chosen that no node can take");
+  const std::size_t choice = routing_.choose(options);
+  TROUPE_CHECK(choice < options.size(), "the routing policy chose a node that was not offered");
+  return std::string(options[choice].name);
+}
+
+void Placement::Decide(Time now, SendTo send) {
+  if (by_gpu_) {
+    return by_gpu_->Decide(now, [&](RequestEntry& entry, const GpuPlace& place, Duration work) {
+      send(entry, {.node = place.node, .gpu = place.gpu, .work = work});
+    });
+  }
+  while (!queue_.empty()) {
+    RequestEntry* const entry = MostUrgent(now);
+    if (entry == nullptr) break;
+    if (entry->expiry <= now) break;  // Expire comes first
+    send(*entry, {.node = ChooseNode(*entry, now)});
+  }
+}
+
+void Placement::Check() const {
+  if (by_gpu_) by_gpu_->Check();
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,74 @@
+// PLACEMENT: the waiting requests of one router, and where each goes next: to a node by the routing policy, or, where the
+// policy says so, to one GPU of one node (cluster/requests/gpu_turns.hpp). Owned by the request table.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "base/units.hpp"
+#include "cluster/requests/eligible_queue.hpp"
+#include "cluster/requests/gpu_turns.hpp"
+#include "cluster/requests/request_index.hpp"
+#include "cluster/requests/request_order.hpp"
+#include "cluster/requests/sendings.hpp"
+#include "cluster/routing_policy.hpp"
+
+namespace troupe::cluster {
+
+class Placement {
+ public:
+  struct Target {
+    std::string node{};
+    std::optional<std::uint32_t> gpu{};  // of the node; empty: the node chooses
+    Duration work{};                     // with a GPU: what the request is expected to take of it
+  };
+  // Takes the request out of the queue.
+  using SendTo = absl::FunctionRef<void(RequestEntry&, const Target&)>;
+
+  // The references outlive this.
+  Placement(const RoutingPolicy& routing, RequestIndex& requests, const RequestOrder& order,
+            const CreditTable& credits);
+
+  // A request waits from now on, or waits no more.
+  void Add(const RequestEntry& entry);
+  void Remove(const RequestEntry& entry);
+  // Before and after a change of the model's holders.
+  void Unindex(const std::string& model);
+  void Index(const std::string& model);
+  void Forget(const std::string& node);
+
+  void Decide(Time now, SendTo send);
+
+  // What happens to GPUs, where requests name them: a node has told of its own; a request was sent, and its reply has come;
+  // a node had no such GPU for it.
+  void Told(const proto::CreditGrant& grant);
+  void Sent(std::uint64_t ticket, const RequestEntry& entry, const Target& target, Time now);
+  void Returned(std::uint64_t ticket, const Sendings::Sending& sending, Time now);
+  void GpuLost(const Sendings::Sending& sending);
+  // Requests name GPUs.
+  [[nodiscard]] bool by_gpu() const { return by_gpu_.has_value(); }
+  // Why no request of the model can be placed, though nodes hold it; empty: it can.
+  [[nodiscard]] std::string Refusal(const std::string& model) const {
+    return by_gpu_ ? by_gpu_->Refusal(model) : std::string();
+  }
+
+  [[nodiscard]] bool empty() const { return queue_.empty(); }
+  [[nodiscard]] std::size_t size() const { return queue_.size(); }
+  void Check() const;
+
+ private:
+  [[nodiscard]] bool HasPlace(const NodeCredit& node, const RequestEntry& entry) const;
+  [[nodiscard]] RequestEntry* MostUrgent(Time now);
+  [[nodiscard]] std::string ChooseNode(const RequestEntry& entry, Time now) const;
+
+  const RoutingPolicy routing_;
+  RequestIndex& requests_;
+  const RequestOrder& order_;
+  const CreditTable& credits_;
+  EligibleQueue queue_{credits_};
+  std::optional<GpuTurns> by_gpu_;
+};
+
+}  // namespace troupe::cluster
