@@ -52,12 +52,13 @@ PolicyNames TroupeWith(std::string PolicyNames::*slot, const char* name) {
   return names;
 }
 
-// 003: one queue in the order of arrival, models by least recent use.
-PolicyNames Lalb(const char* gpu) {
+// 003: one queue in the order of arrival, models by least recent use. The routers name the GPU of each request by the
+// same policy by which a node chooses among its own GPUs.
+PolicyNames Lalb(const char* policy) {
   PolicyNames names = Published();
-  names.routing = "load-balance";
+  names.routing = policy;
   names.ordering = "fifo";
-  names.gpu = gpu;
+  names.gpu = policy;
   names.eviction = "lru-strict";
   return names;
 }

@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 26> kTable = {{
+  static constexpr std::array<Experiment, 27> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -19,6 +19,9 @@ std::span<const Experiment> Experiments() {
       {"lalb", "all of these, from the same runs", &Lalb, kWorkingSet},
       {"lalb-o3-sweep", "003, Fig. 7: the limit of out-of-order dispatch from 0 to 45", &LalbO3Sweep,
        "requests that may pass one"},
+      {"lalb-nodes",
+       "003 across nodes: mean latency on one node of 12 GPUs, and on 4 and 12 nodes with as many",
+       &LalbNodes, kWorkingSet},
       {"lalb-placement", "a yardstick for overlapped loads: models where they lie best for known requests",
        &LalbPlacement, kWorkingSet},
       {"torpor-node", "002, Fig. 10: 160 functions on four GPUs, with and without a runtime each",

@@ -49,6 +49,8 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbUtilization(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> Lalb(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options);
+// The same GPUs on one node and on several.
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbNodes(const ExperimentOptions& options);
 // Ours beside a yardstick (sim/experiments/lalb_placement.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> LalbPlacement(const ExperimentOptions& options);
 

@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<Figure>> RunAll(const ExperimentOptions& options, con
         const auto what = absl::StrCat(working_set, "/", variant.name, ", seed ", seed);
         if (options.go_on && !options.go_on(what)) return FiguresOf(values, only);
         TROUPE_ASSIGN_OR_RETURN(const auto outcome,
-                                RunLalb(inputs, working_set, variant.loads, policies, seed, variant.name));
+                                RunLalb(inputs, working_set, {variant.name, variant.loads}, policies, seed));
         for (const Quantity& quantity : Quantities())
           values[NameOf(quantity)][absl::StrCat(working_set, "/", variant.name)].push_back(
               quantity.of(outcome));
@@ -165,6 +165,36 @@ absl::StatusOr<std::vector<Figure>> LalbUtilization(const ExperimentOptions& opt
   return RunAll(options, "lalb-utilization");
 }
 
+// The presets of the paper on one node of 12 GPUs, and on nodes of fewer.
+absl::StatusOr<std::vector<Figure>> LalbNodes(const ExperimentOptions& options) {
+  TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadLalbInputs(options));
+  std::vector<Figure> figures;
+  for (const int working_set : kWorkingSets) {
+    for (const char* preset : {"load-balance", "lalb", "lalb-o3"}) {
+      TROUPE_ASSIGN_OR_RETURN(const auto policies, FindPreset(preset));
+      for (const std::uint32_t nodes : {1U, 4U, 12U}) {
+        const auto name = absl::StrCat(preset, "@", nodes);
+        Figure figure{.name = absl::StrCat("lalb-nodes/", working_set, "/", name, "/mean_s"),
+                      .unit = "s",
+                      .values = {},
+                      .paper = {},
+                      .baseline = {}};
+        if (nodes > 1) figure.baseline = absl::StrCat("lalb-nodes/", working_set, "/", preset, "@1/mean_s");
+        for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
+          if (options.go_on && !options.go_on(absl::StrCat(working_set, "/", name, ", seed ", seed)))
+            return figures;
+          TROUPE_ASSIGN_OR_RETURN(
+              const auto outcome,
+              RunLalb(inputs, working_set, {.name = name, .nodes = nodes}, policies, seed));
+          figure.values.push_back(ToSeconds(outcome.MeanLatency()));
+        }
+        figures.push_back(std::move(figure));
+      }
+    }
+  }
+  return figures;
+}
+
 // At the largest working set: latency, misses and variance by the limit.
 absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadLalbInputs(options));
@@ -172,12 +202,11 @@ absl::StatusOr<std::vector<Figure>> LalbO3Sweep(const ExperimentOptions& options
   std::vector<Figure> figures;
   std::map<std::string, std::vector<double>> first;  // at limit 0
   for (int limit = 0; limit <= 45; limit += 5) {
-    policies.gpu = absl::StrCat("lalb-o3=", limit);
+    policies.gpu = policies.routing = absl::StrCat("lalb-o3=", limit);
     std::map<std::string, std::vector<double>> of;
     for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
       if (options.go_on && !options.go_on(absl::StrCat("limit ", limit, ", seed ", seed))) return figures;
-      TROUPE_ASSIGN_OR_RETURN(const auto outcome,
-                              RunLalb(inputs, 35, LoadMode::kAtomic, policies, seed, "lalb-o3"));
+      TROUPE_ASSIGN_OR_RETURN(const auto outcome, RunLalb(inputs, 35, {"lalb-o3"}, policies, seed));
       of["mean_s"].push_back(ToSeconds(outcome.MeanLatency()));
       of["misses_per_request"].push_back(outcome.MissRatio());
       of["variance_s2"].push_back(LatencyVariance(outcome));

@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<Figure>> LalbPlacement(const ExperimentOptions& optio
       const Workload workload = LalbWorkload(inputs, working_set, seed);
       fixed.values.push_back(
           ToSeconds(MeanRun(problem, workload) + MeanWait(problem, placement, std::span(&workload, 1))));
-      TROUPE_ASSIGN_OR_RETURN(const auto outcome,
-                              RunLalb(inputs, working_set, LoadMode::kOverlapped, policies, seed, "troupe"));
+      TROUPE_ASSIGN_OR_RETURN(const auto outcome, RunLalb(inputs, working_set,
+                                                          {"troupe", LoadMode::kOverlapped}, policies, seed));
       ours.values.push_back(ToSeconds(outcome.MeanLatency()));
     }
     if (fixed.values.empty()) return figures;

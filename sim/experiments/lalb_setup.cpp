@@ -10,9 +10,11 @@
 
 namespace troupe::sim {
 
-ClusterSpec LalbCluster(const std::vector<ModelSpec>& models, LoadMode loads) {
+ClusterSpec LalbCluster(const std::vector<ModelSpec>& models, LoadMode loads, std::uint32_t nodes) {
+  constexpr std::uint32_t kGpus = 12;
   ClusterSpec cluster;
-  cluster.gpus = 12;
+  cluster.nodes = cluster.host_copies = nodes;
+  cluster.gpus = kGpus / nodes;
   cluster.gpu_memory = GiB(8);
   cluster.host_memory = GiB(256);
   cluster.loads = loads;
@@ -40,17 +42,17 @@ Workload LalbWorkload(const LalbInputs& inputs, int working_set, std::uint64_t s
   return SpreadCounts(inputs.counts.at(working_set), Spread::kUniform, random);
 }
 
-absl::StatusOr<Outcome> RunLalb(const LalbInputs& inputs, int working_set, LoadMode loads,
-                                const PolicyNames& policies, std::uint64_t seed, const std::string& name) {
+absl::StatusOr<Outcome> RunLalb(const LalbInputs& inputs, int working_set, const LalbVariant& variant,
+                                const PolicyNames& policies, std::uint64_t seed) {
   SimulationSetup setup;
-  setup.cluster = LalbCluster(inputs.models, loads);
+  setup.cluster = LalbCluster(inputs.models, variant.loads, variant.nodes);
   setup.workload = LalbWorkload(inputs, working_set, seed);
   setup.policies = policies;
   setup.seed = seed;
   setup.profiled = true;
   TROUPE_ASSIGN_OR_RETURN(auto outcome, Simulate(setup));
   if (const auto status = outcome.Conserved(); !status.ok())
-    return absl::InternalError(absl::StrCat(status.message(), " (preset ", name, ", working set ",
+    return absl::InternalError(absl::StrCat(status.message(), " (", variant.name, ", working set ",
                                             working_set, ", seed ", seed, ")"));
   return outcome;
 }

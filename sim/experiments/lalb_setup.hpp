@@ -22,15 +22,22 @@ struct LalbInputs {
 // NotFound when a file of `options.data` is not there.
 [[nodiscard]] absl::StatusOr<LalbInputs> ReadLalbInputs(const ExperimentOptions& options);
 
-// 12 GPUs of 8 GiB behind one scheduler; every model has a copy in the host's memory, and nothing expires.
-[[nodiscard]] ClusterSpec LalbCluster(const std::vector<ModelSpec>& models, LoadMode loads);
+// 12 GPUs of 8 GiB on so many nodes, which divide 12; every model has a copy in the memory of each host, and nothing
+// expires.
+[[nodiscard]] ClusterSpec LalbCluster(const std::vector<ModelSpec>& models, LoadMode loads,
+                                      std::uint32_t nodes = 1);
 // A seed's requests, anywhere in their minutes.
 [[nodiscard]] Workload LalbWorkload(const LalbInputs& inputs, int working_set, std::uint64_t seed);
 
-// Inference times are known from the begin: 003, IV has them profiled. Internal when a request was lost;
-// `name`: of what is run, for people.
-[[nodiscard]] absl::StatusOr<Outcome> RunLalb(const LalbInputs& inputs, int working_set, LoadMode loads,
-                                              const PolicyNames& policies, std::uint64_t seed,
-                                              const std::string& name);
+// What is run: its name is for people.
+struct LalbVariant {
+  std::string name;
+  LoadMode loads = LoadMode::kAtomic;
+  std::uint32_t nodes = 1;
+};
+// Inference times are known from the begin: 003, IV has them profiled. Internal when a request was lost.
+[[nodiscard]] absl::StatusOr<Outcome> RunLalb(const LalbInputs& inputs, int working_set,
+                                              const LalbVariant& variant, const PolicyNames& policies,
+                                              std::uint64_t seed);
 
 }  // namespace troupe::sim

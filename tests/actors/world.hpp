@@ -101,7 +101,9 @@ class World : public sim::World {
   std::vector<Answered> answers;
   std::vector<std::pair<std::string, std::string>> events;  // events of the nodes: kind and message
 
-  [[nodiscard]] RouterActor router() { return gateway(0).router; }
+  std::size_t asked = 0;  // the gateway that requests go to
+
+  [[nodiscard]] RouterActor router() { return gateway(asked).router; }
   [[nodiscard]] const std::shared_ptr<RouterInbox>& router_inbox() { return gateway(0).inbox; }
   [[nodiscard]] const std::shared_ptr<ViewCell>& view() { return gateway(0).view; }
 

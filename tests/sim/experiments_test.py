@@ -233,6 +233,7 @@ ORDERS = {
     "lalb-duplicates": (["--seeds", "2"], {"15/{}/gpus": ["lalb", "load-balance"]}),
     "lalb": (["--seeds", "1"], {"lalb-latency/35/{}/mean_s": ["lalb-o3", "lalb", "load-balance"]}),
     "lalb-o3-sweep": (["--seeds", "2"], {"{}/mean_s": ["45", "5", "0"]}),
+    "lalb-nodes": (["--seeds", "2"], {f"35/{{}}@{nodes}/mean_s": ["lalb-o3", "lalb", "load-balance"] for nodes in (1, 4, 12)}),
     "lalb-placement": (["--seeds", "1"], {"15/{}/mean_s": ["fixed", "troupe+overlap"]}),
     "torpor-node": (["--seeds", "1", "--minutes", "2"],
                     {"160/poisson/{}/executed_functions": ["native", "infless-ka", "torpor"],
