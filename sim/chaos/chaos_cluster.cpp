@@ -55,7 +55,9 @@ SimulatedDisk::Events ChaosCluster::DiskEvents() {
 void ChaosCluster::Start() {
   TROUPE_CHECK(StartManager().ok(), "a manager with an empty disk starts");
   for (std::size_t i = 0; i < shape_.gateways; ++i) {
-    world_.StartGateway();
+    actors::RouterOptions router;
+    router.policies = shape_.Policies();
+    world_.StartGateway(std::move(router));
     fronts_.Open(i);
   }
   nodes_.StartAll();

@@ -55,7 +55,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   plan.options.executor = ShortLimits();
   plan.options.states.directory = DiskOf(name);
   plan.options.copies.region = plan.host_region;
-  plan.options.policies.batching = shape_.batching;
+  plan.options.policies = shape_.Policies();
   plan.worker.memory = GiB(1);
   plan.worker.prepare = milliseconds(5);
   // Longer than a run, so that a run of another function of the model may end while a state is written back.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.hpp"
 
 namespace troupe::sim {
 
@@ -127,6 +128,13 @@ std::array<FaultKind, kFaultKinds> AllFaultKinds() {
   std::array<FaultKind, kFaultKinds> all{};
   for (std::size_t i = 0; i < kFaultKinds; ++i) all[i] = static_cast<FaultKind>(i);
   return all;
+}
+
+PolicyNames ClusterShape::Policies() const {
+  auto policies = FindPreset(preset);
+  TROUPE_CHECK(policies.ok(), "a shape names a preset");
+  policies->batching = batching;
+  return *std::move(policies);
 }
 
 std::vector<std::string> ClusterShape::NodeNames() const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/policy.hpp"
 #include "base/random.hpp"
 #include "base/units.hpp"
 
@@ -39,8 +40,10 @@ struct ClusterShape {
   std::uint32_t gpus = 2;  // of each node
   std::uint32_t gateways = 2;
   std::uint32_t operators = 2;
-  std::string batching = "off";    // the nodes' policy of that slot
+  std::string preset = "troupe";   // of the policies of nodes and gateways
+  std::string batching = "off";    // instead of the preset's policy of that slot
   std::string owning = "by-cost";  // the manager's policy of that slot
+  [[nodiscard]] PolicyNames Policies() const;
   [[nodiscard]] std::vector<std::string> NodeNames() const;
   [[nodiscard]] std::vector<std::string> GatewayNames() const;
   [[nodiscard]] std::vector<std::string> OperatorNames() const;

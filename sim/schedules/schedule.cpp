@@ -1,6 +1,7 @@
 #include "sim/schedules/schedule.hpp"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <set>
 #include <utility>
@@ -35,7 +36,7 @@ class ScheduleRun {
   explicit ScheduleRun(const ScheduleOptions& options)
       : options_(options),
         random_(options.seed),
-        shape_(WithPolicies(DrawShape(random_), options.seed)),
+        shape_(WithNamedGpus(WithPolicies(DrawShape(random_), options.seed), options.seed)),
         workload_(WithUpdates(
             WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
                       options.seed),
@@ -81,6 +82,14 @@ class ScheduleRun {
     return shape;
   }
 
+  // In one world of four gateways name the GPU of each request. Drawn by itself, too.
+  static ClusterShape WithNamedGpus(ClusterShape shape, std::uint64_t seed) {
+    constexpr std::array<const char*, 3> kPresets = {"load-balance", "lalb", "lalb-o3"};
+    Random random(seed ^ 0x1a1bULL);
+    if (random.Below(4) == 0) shape.preset = kPresets[random.Below(kPresets.size())];
+    return shape;
+  }
+
   // Long runs are drawn by themselves, so that all else of a seed's schedule is the same without them.
   [[nodiscard]] std::vector<PlannedFault> Faults() {
     auto faults = DrawFaults(shape_, kWindow, random_);
@@ -90,9 +99,10 @@ class ScheduleRun {
 
   void Describe() {
     result_.seed = options_.seed;
-    result_.what = absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, " GPUs, ", shape_.gateways,
-                                " gateways, batching ", shape_.batching, ", owning ", shape_.owning, "; ",
-                                ToString(workload_), "; ", faults_.size(), " faults");
+    result_.what =
+        absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, " GPUs, ", shape_.gateways,
+                     " gateways, preset ", shape_.preset, ", batching ", shape_.batching, ", owning ",
+                     shape_.owning, "; ", ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
   }
 
