@@ -29,10 +29,11 @@ SchedulerView::OthersWork SchedulerView::OthersOn(GpuIndex index, std::uint64_t 
 SchedulerView::ModelEstimate SchedulerView::EstimateOf(const ModelNumber& name, KindId kind) const {
   const ModelEntry* const model = parts_.tables.Adopted(parts_.tables.Find(name));
   if (model == nullptr) return {};
-  return {.load = parts_.tables.LoadTimeOn(*model, kind),
-          .run = parts_.tables.costs.RunTime(model->cost, kind),
-          .weights = model->weights,
-          .activation = model->activation};
+  const Duration load = parts_.tables.LoadTimeOn(*model, kind);
+  Duration run = parts_.tables.costs.RunTime(model->cost, kind);
+  // As long as no run has found its model there, all that is known is a run with its load.
+  if (!parts_.tables.costs.Ran(model->cost) && run > load) run -= load;
+  return {.load = load, .run = run, .weights = model->weights, .activation = model->activation};
 }
 
 std::uint32_t SchedulerView::HolderCount(const ModelNumber& model) const {

@@ -69,11 +69,11 @@ class Lalb(E2eTest):
         self.lose_what_can_be_lost("lalb-o3")
 
     def hot_model(self, preset):
-        """A load takes a second and a run some milliseconds: more requests for one model than one GPU has idle moments."""
-        self.cluster(preset, link="4MB")
+        """A load takes four seconds and a run some milliseconds: more requests for one model than one GPU has idle moments."""
+        self.cluster(preset, link="1MB")
         self.deploy(1)
         self.ask(0)
-        return Load(lambda: self.ask(0), threads=5)
+        return Load(lambda: self.ask(0), threads=3)
 
     def wait_for_the_holder(self, preset):
         load = self.hot_model(preset)

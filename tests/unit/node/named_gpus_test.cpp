@@ -145,12 +145,18 @@ TEST_F(NamedGpus, WhatARunTookIsToldWithTheNextGrant) {
   swapped.set_bytes(MiB(100).count());
   swapped.set_end_ns(std::chrono::nanoseconds(milliseconds(400)).count());
   Answered(0, "swap-in", swapped);
-  Answered(0, "run");
+  proto::WorkerOutcome ran;
+  ran.set_begin_ns(std::chrono::nanoseconds(milliseconds(400)).count());
+  ran.set_end_ns(std::chrono::nanoseconds(milliseconds(430)).count());
+  ran.mutable_run()->set_last_group_ns(1);  // it waited for weights
+  Answered(0, "run", ran);
   GpusToldTo(7);
   ASSERT_EQ(grants_[7].costs_size(), 1);
   EXPECT_EQ(grants_[7].costs(0).digest(), "model-f");
   EXPECT_EQ(grants_[7].costs(0).load_ns(), std::chrono::nanoseconds(milliseconds(400)).count());
   EXPECT_EQ(grants_[7].costs(0).bytes(), MiB(100).count());
+  // The run with its load took 430 ms: a run that finds its model is thought to take what is left of that.
+  EXPECT_EQ(grants_[7].costs(0).run_ns(), std::chrono::nanoseconds(milliseconds(30)).count());
   GpusToldTo(7);
   EXPECT_EQ(grants_[7].costs_size(), 0);
 }
