@@ -71,7 +71,7 @@ class FunctionTable {
   [[nodiscard]] const std::set<FunctionVersion>& profile_followers() const { return profile_followers_; }
   // Records whose instances follow their load (proto::IsScaled).
   [[nodiscard]] const std::set<FunctionVersion>& scaled() const { return scaled_; }
-  // Of them those that have instances without a load, too.
+  // The scaled records that declare min_instances: they have instances without a load, too.
   [[nodiscard]] const std::set<FunctionVersion>& with_minimum() const { return with_minimum_; }
 
  private:

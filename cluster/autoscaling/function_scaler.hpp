@@ -73,7 +73,7 @@ class FunctionScaler {
 
   void Observe(const FunctionLoad& load, const ScalingTick& tick);
   [[nodiscard]] const ScalingNeed& need() const { return need_; }
-  // Whether it is to have instances at all. When it is not any more, those that it has drain.
+  // Whether the function is to have instances at all. If it is not, the instances that serve begin to drain.
   bool DecideOwning(bool may_change, const ScalingTick& tick);
   [[nodiscard]] const OwningChoice& owning() const { return owning_; }
   // It is bound late, since no request came for long.

@@ -6,10 +6,10 @@
 // Costs are in GPUs, that is in seconds of a GPU for each second:
 //   owning   the parts of GPUs that its load asks for, whether it uses them or not
 //   late     the time that its runs have a GPU, the time that its requests wait for swaps, and a price for late requests:
-//            each costs as many runs as the SLO has requests for one that may be late (50 at the 98th percentile), so that a
-//            function that is as late as it may be costs twice its runs
-// What binding late would cost cannot be seen while the function owns: then it is what it was, and that is forgotten by
-// and by, sooner or later as the latest trials went.
+//            if the SLO lets one of N requests be late (N is 50 at the 98th percentile), a late request costs N runs, so that
+//            a function that is as late as its SLO allows costs twice its runs
+// While the function owns, the cost of binding it late cannot be seen. The latest known cost counts instead, and fades; it
+// fades more slowly after each trial of late binding that failed.
 #pragma once
 
 #include <optional>
@@ -67,8 +67,8 @@ class OwningChoice {
 
   explicit OwningChoice(OwningRule rule);
 
-  // The function is found to own: after a restart of the manager, or as it was declared before. What binding late would cost is not known, and is taken
-  // to be as much again as its runs.
+  // The function is found to own: after a restart of the manager, or as it was declared before. What binding late would
+  // cost is not known then: the overhead is taken to be as much as its runs.
   void TakeOver(Time now);
   // No request came for long: the next ones are bound late, unless the rule says otherwise.
   void Rested();

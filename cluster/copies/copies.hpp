@@ -37,7 +37,7 @@ class Copies {
   void NodeGone(const std::string& node) { table_.NodeGone(node); }
   // What a node had to do for this model since its last heartbeat.
   void Asked(const proto::ModelDemand& demand);
-  // The autoscaler wants instances of the model on so many nodes, and those that have a copy have no room for them.
+  // The autoscaler wants instances of the model on so many nodes, since the nodes that hold a copy have no room for all.
   void Foreseen(const std::string& digest, std::uint32_t nodes) { table_.Foreseen(digest, nodes); }
   // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
   void UsersChanged(const std::string& digest) { table_.UsersChanged(digest); }

@@ -35,7 +35,7 @@ class Scaling {
   void Hear(const proto::Heartbeat& heartbeat);
   // There is a function to look at, and the latest look is long enough ago.
   [[nodiscard]] bool Due();
-  // The functions of which a load was told since the latest look, and those that have instances without one.
+  // The functions of which a load was told since the latest look, and the functions that declare min_instances.
   [[nodiscard]] std::vector<FunctionVersion> Asked() const;
   // A look.
   void Rescale(RectangleTable& table, InstanceId& last_id, ScaledOwners& owners);

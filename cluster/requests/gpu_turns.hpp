@@ -1,7 +1,8 @@
 // GPU TURNS: a router's decision GPU by GPU: each idle GPU of the cluster takes a waiting request. With a limit this is
 // locality-aware load balancing (LALB, 003, Algorithms 1 and 2): a GPU takes the first request whose model it has; else the
-// first one that has no better place. Such a place is an idle GPU that has the model, or a busy one that will have run the
-// request sooner than it could be loaded and run here. Without a limit each GPU takes the most urgent request.
+// first request that has no better place. A better place is an idle GPU that has the model, or a busy GPU that will have run
+// the request sooner than the model could be loaded and the request run here. Without a limit each GPU takes the most
+// urgent request.
 //
 // By index (003, section VI): a turn looks at models that the GPU has, at GPUs that have a model, and at the first request
 // of each model; what was passed too often is kept apart. A request counts as passed only where a GPU could have taken it,
@@ -90,7 +91,7 @@ class GpuTurns {
   const EligibleQueue& waiting_;
   const CreditTable& credits_;
   ClusterGpus gpus_;
-  EligibleQueue overdue_;  // of those that wait: passed more often than the limit
+  EligibleQueue overdue_;  // the waiting requests that were passed more often than the limit
   std::map<std::string, std::set<OrderingKey>> young_;  // the others, by model
 };
 

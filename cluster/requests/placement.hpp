@@ -41,8 +41,8 @@ class Placement {
 
   void Decide(Time now, SendTo send);
 
-  // What happens to GPUs, where requests name them: a node has told of its own; a request was sent, and its reply has come;
-  // a node had no such GPU for it.
+  // What happens to GPUs, where requests name them: a node has told of its GPUs; a request was sent; its reply has come; the
+  // node had no worker on the GPU that the request named.
   void Told(const proto::CreditGrant& grant);
   void Sent(std::uint64_t ticket, const RequestEntry& entry, const Target& target, Time now);
   void Returned(std::uint64_t ticket, const Sendings::Sending& sending, Time now);
