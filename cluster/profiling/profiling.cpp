@@ -154,7 +154,8 @@ void Profiling::Cancel(Ask ask, const proto::CancelProfiling& wish) {
     if (!wish.key().version().empty() && wish.key().version() != experiment.key().version()) continue;
     proto::StopTrial stop;
     stop.set_experiment(number);
-    if (course.asked && parts_.members.HasNode(experiment.node()))
+    // The node may have a trial of it that an earlier manager asked for.
+    if (parts_.members.HasNode(experiment.node()))
       parts_.out.Add(TellTrialStopped{experiment.node(), std::move(stop)});
     course.end = proto::EXPERIMENT_CANCELLED;
     course.message = "an operator cancelled it";

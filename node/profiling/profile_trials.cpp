@@ -54,10 +54,6 @@ absl::StatusOr<ProfileTrials::Trial> ProfileTrials::Prepare(const proto::RunTria
     return absl::FailedPreconditionError(
         absl::StrCat("GPU ", wish.gpu(), " of node '", settings.name, "' is of the kind '", kind,
                      "', and the experiment is about '", wish.gpu_kind(), "'"));
-  if (const auto it = trials_.find(wish.gpu());
-      it != trials_.end() && it->second.wish.experiment() != wish.experiment())
-    return absl::FailedPreconditionError(
-        absl::StrCat("GPU ", wish.gpu(), " of node '", settings.name, "' has a trial of another experiment"));
   proto::SubmitRequest request;
   *request.mutable_function() = wish.key();
   request.set_model_digest(wish.model_digest());
@@ -94,9 +90,10 @@ void ProfileTrials::On(const TrialAsked& event) {
   if (!trial.ok()) return Refuse(event.ask, trial.status());
   const auto device = event.trial.gpu();
   if (trials_.contains(device)) {
-    // The manager has asked anew, so that it does not hear the old answer: it was started again.
-    Refuse(event.ask, absl::UnavailableError("the experiment's last trial is ending; ask again"));
-    return Fail(trials_.at(device), "the manager was started again");
+    // The manager asks for one trial of a GPU at a time, so that it does not wait for this one any more: it was
+    // started again, and may have cancelled this one's experiment before it asked for its next trial.
+    Refuse(event.ask, absl::UnavailableError("the GPU's last trial is ending; ask again"));
+    return Fail(trials_.at(device), "the manager has asked for another trial on its GPU");
   }
   trial->ask = event.ask;
   trials_.emplace(device, *std::move(trial));

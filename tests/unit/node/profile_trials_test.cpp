@@ -194,11 +194,23 @@ TEST_F(ProfileTrialsTest, AManagerThatAsksAnewGetsItsTrialWhenTheOldOneHasEnded)
   Ask(TrialOf("f"));
   EXPECT_THAT(
       Ask(TrialOf("f"), 51),
-      ElementsAre("trial 51 refused: the experiment's last trial is ending; ask again", "order 1 cancel"));
+      ElementsAre("trial 51 refused: the GPU's last trial is ending; ask again", "order 1 cancel"));
   Answered(1, "swap-in");
   EXPECT_THAT(Answered(1, "run", Failed(absl::StatusCode::kCancelled)),
               ElementsAre(HasSubstr("trial 50 failed")));
   EXPECT_THAT(Ask(TrialOf("f"), 52), ElementsAre("order 1 run packed-f"));
+}
+
+TEST_F(ProfileTrialsTest, ATrialOfACancelledExperimentMakesRoomForTheNextExperiments) {
+  AdoptReady(Function("f"));
+  Ask(TrialOf("f"));
+  auto next = TrialOf("f");
+  next.set_experiment(6);
+  EXPECT_THAT(Ask(next, 51), Contains(HasSubstr("trial 51 refused: the GPU's last trial is ending")));
+  Answered(1, "swap-in");
+  EXPECT_THAT(Answered(1, "run", Failed(absl::StatusCode::kCancelled)),
+              ElementsAre("trial 50 failed: the manager has asked for another trial on its GPU"));
+  EXPECT_THAT(Ask(next, 52), ElementsAre("order 1 run packed-f"));
 }
 
 // --- what a node cannot try ---
@@ -216,10 +228,6 @@ TEST_F(ProfileTrialsTest, WhatItCannotTryIsRefusedByName) {
               ElementsAre(HasSubstr("is of the kind 'virtual', and the experiment is about 'NVIDIA")));
   EXPECT_THAT(Ask(TrialOf("other")), ElementsAre(HasSubstr("does not have the model of function 'other'")));
   EXPECT_THAT(Ask(TrialOf("s")), ElementsAre(HasSubstr("keeps state on the device")));
-  Ask(TrialOf("f"));
-  trial = TrialOf("f");
-  trial.set_experiment(6);
-  EXPECT_THAT(Ask(trial), ElementsAre(HasSubstr("has a trial of another experiment")));
 }
 
 TEST_F(ProfileTrialsTest, AFixedDimensionHasNoBatch) {
