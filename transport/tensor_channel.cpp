@@ -41,6 +41,11 @@ Reservation InlineReservation(Bytes size) {
 }
 
 absl::StatusOr<TensorData> InlineData(const proto::TensorRef& ref) {
+  if (ref.has_kept()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tensor of ", ref.kept().length(), " bytes is kept by a worker of node '",
+                     ref.kept().node(), "': it has to be exported before other processes can read it"));
+  }
   if (Bytes(ref.inlined().size()) > kInlineLimit) {
     return absl::InvalidArgumentError(absl::StrCat("an inline tensor of ", ref.inlined().size(),
                                                    " bytes: at most ", kInlineLimit.count(),
@@ -79,6 +84,7 @@ absl::StatusOr<TensorData> TensorChannel::Fetch(const proto::TensorRef& ref, Dur
 
 Bytes SizeOf(const proto::TensorRef& ref) {
   if (ref.has_arena()) return Bytes(ref.arena().length());
+  if (ref.has_kept()) return Bytes(ref.kept().length());
   return Bytes(ref.inlined().size());
 }
 

@@ -263,6 +263,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "passes what does not), time-sharing (quotas, one run at a time), exclusive (one function at a time), "
        "racing (no limits)",
        false, Policy(&PolicyNames::sharing, gpu::FindSharingPolicy)},
+      {OptionGroup::kAdvanced, "intermediates",
+       "where outputs of a workflow's steps wait for their readers: elastic (on the GPU, while its memory is idle), "
+       "no-movement (on the GPU, whatever else needs the memory) or host-only",
+       false, Text({&C::worker, &W::intermediates})},
       {OptionGroup::kAdvanced, "quota-window", "the time of which functions have their quotas", false,
        Time({&C::worker, &W::quota_window}, gpu::kShortestWindow, gpu::kLongestWindow)},
       {OptionGroup::kAdvanced, "memory-policy",

@@ -14,6 +14,7 @@
 #include "base/units.hpp"
 #include "cluster/membership_table.hpp"
 #include "cluster/provisioning.hpp"
+#include "gpu/memory/intermediates.hpp"
 #include "gpu/swap/swap_policy.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "node/settings.hpp"
@@ -130,6 +131,7 @@ struct DaemonConfig {
                              .cuda_graphs = "on",
                              .cuda_kernels = "whole",
                              .link_sharing = std::string(gpu::kDefaultLinkSharing),
+                             .intermediates = std::string(gpu::kDefaultIntermediates),
                              .quota_window = std::chrono::seconds(1)};
   node::NodeTuning node{.isolation = {.runtimes = 0},  // 0: one when all functions share it, else three
                         .scheduler = {.swap_ahead = node::kDefaultSwapAhead},

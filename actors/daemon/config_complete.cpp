@@ -23,6 +23,7 @@
 #include "cluster/provisioning.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
+#include "gpu/memory/intermediates.hpp"
 #include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
 #include "node/scheduling/topology.hpp"
@@ -52,6 +53,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(config.policies.chosen).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSwapPolicy(config.policies.chosen.swap).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindLinkSharing(config.worker.link_sharing).status());
+  TROUPE_RETURN_IF_ERROR(gpu::FindIntermediates(config.worker.intermediates).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.chosen.memory).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSharingPolicy(config.policies.chosen.sharing).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(config.policies.chosen.replicas).status());

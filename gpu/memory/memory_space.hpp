@@ -13,9 +13,10 @@ namespace troupe::gpu {
 
 // What a range is for. Ranges of one model are kept together, so that its eviction frees whole partitions.
 struct MemoryUser {
+  // kState: what functions leave on the device behind their runs, states and tensors that later runs read.
   enum class Kind { kWeights, kRun, kState };
   Kind kind = Kind::kWeights;
-  std::string_view digest;  // the model; for a run its model, for a state its function's model
+  std::string_view digest;  // the model; for a run its model, for a state or a kept tensor that of its function
 };
 
 // Ranges do not overlap, never leave [0, capacity), begin at multiples of kUnit. Not thread-safe.

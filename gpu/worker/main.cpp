@@ -58,6 +58,7 @@ Flags DefaultFlags() {
   flags.swap = kDefaultSwap;
   flags.link_sharing = kDefaultLinkSharing;
   flags.sharing = kDefaultSharing;
+  flags.intermediates = kDefaultIntermediates;
   flags.batch = 6;
   return flags;
 }
@@ -107,6 +108,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--sharing", flags.sharing,
                  "how runs share the GPU: fast, fast-bypass, time-sharing, exclusive or racing")
+      ->capture_default_str();
+  app.add_option("--intermediates", flags.intermediates,
+                 "where runs leave tensors for later runs: elastic, no-movement or host-only")
       ->capture_default_str();
   app.add_option("--quota-window", flags.window, "time of which functions have their quotas")
       ->capture_default_str();
@@ -291,6 +295,8 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
   }
   TROUPE_ASSIGN_OR_RETURN(options.swap, SwapOptionsOf(flags));
   TROUPE_ASSIGN_OR_RETURN(options.sharing, SharingOptionsOf(flags));
+  options.intermediates.name = flags.intermediates;
+  TROUPE_RETURN_IF_ERROR(FindIntermediates(flags.intermediates).status());
   options.virtual_device = IsVirtual(flags);
   if (options.virtual_device) {
     TROUPE_ASSIGN_OR_RETURN(options.open_device, VirtualOpener(flags));

@@ -61,6 +61,14 @@ void DescribeMemory(const DeviceMemory& memory, proto::WorkerDescription& descri
   description.set_fragmentation(memory.fragmentation());
 }
 
+void DescribeTensors(const TensorStore& tensors, proto::WorkerDescription& description) {
+  description.set_intermediates(tensors.policy());
+  description.set_kept_tensors(tensors.size());
+  description.set_kept_bytes(tensors.kept().count());
+  description.set_kept_device_bytes(tensors.on_device().count());
+  description.set_moved_tensor_bytes(tensors.moved().count());
+}
+
 void AddResident(const std::string& digest, Bytes size, proto::WorkerDescription& description) {
   proto::ResidentModel& resident = *description.add_resident();
   resident.set_digest(digest);
@@ -81,7 +89,8 @@ proto::WorkerOutcome PreparedOutcomeOf(const DevicePlan& plan) {
 OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lanes lanes, Options options)
     : lanes_(lanes),
       options_(std::move(options)),
-      device_(std::move(device), options_.swap, options_.memory, options_.sharing, options_.gate),
+      device_(std::move(device), queue,
+              {options_.swap, options_.memory, options_.sharing, options_.intermediates}, options_.gate),
       residency_(device_.memory, queue, device_.links, options_.limits,
                  {options_.meetings, Bytes(), options_.refusals}, options_.weights),
       states_(device_.memory, queue, device_.links, residency_, options_.limits),
@@ -92,7 +101,11 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
   residency_.Connect({[this](const std::string& digest, const absl::Status& status) {
                         runner_.ModelChanged(digest, status);
                       },
-                      [this](const std::string& digest) { return runner_.Wants(digest); }});
+                      [this](const std::string& digest) { return runner_.Wants(digest); },
+                      [this](Bytes size) {
+                        const Bytes free = device_.memory.memory().free;
+                        return size > free && device_.tensors.MakeRoom(size - free) > Bytes(0);
+                      }});
   states_.Connect([this] { runner_.StatesChanged(); });
 }
 
@@ -142,6 +155,7 @@ void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::Worke
         *ref.mutable_arena() = slice;
         session->channel()->Release(ref).IgnoreError();  // released before, or never ours: nothing to free
       }
+      for (const std::uint64_t number : order.release().kept()) device_.tensors.Drop(number);
       return;
     case proto::WorkerOrder::kDescribe: {
       proto::WorkerOutcome outcome;
@@ -158,6 +172,8 @@ void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::Worke
       return Fault(order.fault(), std::move(reply));
     case proto::WorkerOrder::kWriteBack:
       return states_.WriteBack(session->channel(), order.write_back(), std::move(reply));
+    case proto::WorkerOrder::kExportTensor:
+      return Export(order.export_tensor(), std::move(reply));
     case proto::WorkerOrder::kPin:
       return pins_.Pin(session->channel(), order.pin().digest(), std::move(reply));
     case proto::WorkerOrder::kUnpin:
@@ -228,6 +244,19 @@ void OrderHandler::Run(const std::shared_ptr<Session>& session, proto::RunOrder 
   runner_.Submit(std::move(request), std::move(reply));
 }
 
+void OrderHandler::Export(const proto::ExportOrder& order, Reply reply) {
+  const proto::KeptTensor& tensor = order.tensor();
+  auto answer = std::make_shared<Reply>(std::move(reply));
+  device_.tensors.Export(
+      {.number = tensor.number(), .offset = Bytes(tensor.offset()), .length = Bytes(tensor.length())},
+      [answer](const absl::StatusOr<proto::ArenaRef>& place) {
+        proto::WorkerOutcome outcome;
+        if (!place.ok()) return answer->Fail(place.status());
+        *outcome.mutable_exported()->mutable_place() = *place;
+        answer->Done(std::move(outcome));
+      });
+}
+
 void OrderHandler::Fault(const proto::FaultOrder& order, Reply reply) {
   if (!options_.allow_faults) {
     return reply.Fail(
@@ -254,6 +283,7 @@ void OrderHandler::Abandon() {
   pins_.UnpinAll();
   runner_.FailAll(absl::UnavailableError("the daemon is gone"));
   states_.Abandon();
+  device_.tensors.DropAll();
 }
 
 void OrderHandler::Tick(Time now) {
@@ -308,7 +338,8 @@ proto::WorkerDescription OrderHandler::Describe() const {
   description.set_link_bytes_per_second(device_.device->info().link.value);
   description.set_copy_in_bytes(
       (residency_.swapped().bytes + runner_.bytes_in() + states_.bytes_in()).count());
-  description.set_copy_out_bytes((runner_.bytes_out() + states_.bytes_out()).count());
+  description.set_copy_out_bytes(
+      (runner_.bytes_out() + states_.bytes_out() + device_.tensors.bytes_out()).count());
   description.set_copy_in_busy_ns(device_.device->engine(Engine::kCopyIn).busy_time.count());
   description.set_copy_out_busy_ns(device_.device->engine(Engine::kCopyOut).busy_time.count());
   description.set_generation(options_.generation);
@@ -317,6 +348,7 @@ proto::WorkerDescription OrderHandler::Describe() const {
   description.set_sms(device_.device->info().shares.sms());
   for (const std::uint32_t sms : device_.device->info().shares.shares()) description.add_share_sms(sms);
   DescribeMemory(device_.memory, description);
+  DescribeTensors(device_.tensors, description);
   description.set_swap(device_.links.options().swap);
   description.set_sharing(options_.sharing.name);
   description.set_link_sharing(device_.links.options().sharing);

@@ -18,6 +18,7 @@
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/state_handler.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/tensor_store.hpp"
 #include "gpu/worker/weight_record.hpp"
 #include "gpu/worker/worker_device.hpp"
 #include "gpu/worker/worker_meter.hpp"
@@ -35,6 +36,7 @@ class OrderHandler {
     MemoryOptions memory;
     SwapOptions swap;
     SharingOptions sharing{};
+    IntermediatesOptions intermediates{};
     std::shared_ptr<GatePage> gate{};
     std::uint32_t gpu = 0;  // index in its node
     std::string meetings;   // socket at which others meet for what this worker broadcasts; empty: it does not
@@ -79,6 +81,7 @@ class OrderHandler {
   void Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply);
   void SwapIn(const std::shared_ptr<Session>& session, const proto::SwapInOrder& order, Reply reply);
   void Run(const std::shared_ptr<Session>& session, proto::RunOrder order, Reply reply);
+  void Export(const proto::ExportOrder& order, Reply reply);
   void ShowLinks();
   void Fault(const proto::FaultOrder& order, Reply reply);
 

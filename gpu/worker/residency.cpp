@@ -97,6 +97,7 @@ absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool who
   }
   const MemoryUser user{MemoryUser::Kind::kWeights, host.digest};
   absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size, address);
+  if (!range.ok() && runs_.make_room && runs_.make_room(size)) range = memory_.Allocate(user, size, address);
   if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size, address);
   if (absl::IsResourceExhausted(range.status())) no_fit = NoFitOutcome(memory_);
   if (range.ok()) EnterLoad(host, *range, model, whole);

@@ -6,6 +6,7 @@
 #include "base/status.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/worker/limits.hpp"
+#include "gpu/worker/run_kept.hpp"
 
 namespace troupe::gpu {
 
@@ -46,6 +47,10 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
       return absl::InvalidArgumentError(absl::StrCat("input ", tensor.spec().name(), " was given twice"));
     }
   }
+  bool kept = !order.keep().empty();
+  for (const proto::Tensor& tensor : order.inputs()) kept |= tensor.data().has_kept();
+  if (kept && !order.members().empty())
+    return absl::InvalidArgumentError("a run of a batch reads kept tensors, or keeps outputs: it cannot");
   for (const proto::BatchMember& member : order.members())
     for (const proto::Tensor& tensor : member.inputs()) TROUPE_RETURN_IF_ERROR(CheckSize(tensor));
   if (order.sharing().sm_partition() > 100) {
@@ -75,13 +80,14 @@ std::vector<proto::TensorSpec> InputSpecs(const Run& run) {
 
 absl::Status ReserveOutputs(Run& run, Bytes inline_limit) {
   TROUPE_RETURN_IF_ERROR(PlaceState(run));
+  PlaceKept(run);
   TROUPE_RETURN_IF_ERROR(run.batch.CheckDivisible(run.plan->outputs()));
   const std::size_t outputs = run.plan->outputs().size();
   Bytes inlined;
   for (std::size_t at = 0; at < outputs * run.batch.size(); ++at) {
     const std::size_t i = at % outputs;
     const Bytes size = run.batch.PartOf(at / outputs, run.plan->output_bytes(i)).size;
-    if (IsStateOutput(run, run.plan->outputs()[i].name())) {
+    if (StaysOnDevice(run, i)) {
       run.rooms.emplace_back();
       continue;
     }
@@ -120,7 +126,7 @@ absl::Status MeasureOutputs(Run& run) {
                                               run.plan->output_bytes(i).count(), " bytes it had"));
     }
     run.output_sizes.push_back(size);
-    run.bytes += stays ? 0 : size.count();
+    run.bytes += StaysOnDevice(run, i) ? 0 : size.count();
   }
   return absl::OkStatus();
 }
@@ -133,6 +139,11 @@ void AddOutputs(Run& run, std::size_t request, google::protobuf::RepeatedPtrFiel
     const std::uint64_t size = run.batch.PartOf(request, run.output_sizes[i]).size.count();
     proto::Tensor& tensor = *outputs.Add();
     *tensor.mutable_spec() = run.batch.SpecOf(request, run.outputs[i]);
+    if (const Run::KeptOutput* const kept = FindKeptOutput(run, i)) {
+      tensor.mutable_data()->mutable_kept()->set_number(kept->number);
+      tensor.mutable_data()->mutable_kept()->set_length(size);
+      continue;
+    }
     *tensor.mutable_data() = run.rooms[request * run.outputs.size() + i].Commit();
     // A room is as large as the output may become.
     if (tensor.data().has_arena()) {
@@ -164,18 +175,18 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
 }
 
 RunLayout::RunLayout(const DevicePlan& plan, const Run* run) {
-  const auto place = [this](Bytes size, bool state) {
-    const std::pair<Bytes, Bytes> range(total, state ? Bytes(0) : size);
+  const auto place = [this](Bytes size, bool elsewhere) {
+    const std::pair<Bytes, Bytes> range(total, elsewhere ? Bytes(0) : size);
     total = AlignUp(total + range.second, kAlignment);
     return range;
   };
   for (std::size_t i = 0; i < plan.inputs().size(); ++i) {
-    const bool state = run != nullptr && IsStateInput(*run, plan.inputs()[i].name());
-    inputs_.push_back(place(plan.input_bytes(i), state));
+    const std::string& name = plan.inputs()[i].name();
+    const bool elsewhere = run != nullptr && (IsStateInput(*run, name) || IsReadInPlace(*run, name));
+    inputs_.push_back(place(plan.input_bytes(i), elsewhere));
   }
   for (std::size_t i = 0; i < plan.outputs().size(); ++i) {
-    const bool state = run != nullptr && IsStateOutput(*run, plan.outputs()[i].name());
-    outputs_.push_back(place(plan.output_bytes(i), state));
+    outputs_.push_back(place(plan.output_bytes(i), run != nullptr && StaysOnDevice(*run, i)));
   }
 }
 

@@ -17,6 +17,7 @@
 #include "gpu/worker/reply.hpp"
 #include "gpu/worker/run_batch.hpp"
 #include "gpu/worker/state_table.hpp"
+#include "gpu/worker/tensor_store.hpp"
 #include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
 
@@ -48,6 +49,16 @@ struct RunRequest {
 // A run that was cancelled leaves at the next arrow.
 struct Run {
   enum class Stage { kWaiting, kStaging, kReady, kComputing, kLeaving };
+  struct KeptInput {
+    std::string name;
+    std::uint64_t number = 0;
+    TensorStore::Input input;
+  };
+  struct KeptOutput {
+    std::size_t output = 0;  // of the plan
+    std::uint64_t number = 0;
+    DeviceRange range;
+  };
   Run(RunRequest given, Reply reply)
       : request(std::move(given)), batch(request.order), reply(std::move(reply)) {}
 
@@ -73,6 +84,8 @@ struct Run {
   std::shared_ptr<std::vector<Time>> trace;  // when each step was reached; null: no trace was asked for
   StateTable::StatePtr state;                // of its function; null: it has none
   bool unheard = false;                      // its daemon is gone: it advances no state
+  std::vector<KeptInput> kept_inputs;        // tensors of this worker's that it reads
+  std::vector<KeptOutput> kept_outputs;      // what it leaves on the device, once it is staged
 
   DeviceRange block;                       // inputs and outputs, until the outputs have left
   std::optional<DeviceRange> activations;  // while it computes, the end of them for less
@@ -121,7 +134,7 @@ absl::Status MeasureOutputs(Run& run);
 // Lays out inputs and outputs in one block of device memory.
 struct RunLayout {
   explicit RunLayout(const DevicePlan& plan) : RunLayout(plan, nullptr) {}
-  // State has its own place.
+  // State has its own place, and what is kept on the device.
   explicit RunLayout(const Run& run) : RunLayout(*run.plan, &run) {}
   void Bind(DeviceRange block, LaunchArguments& arguments) const;
   Bytes total;

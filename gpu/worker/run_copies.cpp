@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/worker/run_kept.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -59,8 +60,8 @@ void RunCopies::Fetch(RunId id, const Run& run) {
         return;
       }
       // NOT_FOUND would say that the model is not here.
-      const bool gone = absl::IsNotFound(data.status());
-      failed = absl::Status(gone ? absl::StatusCode::kFailedPrecondition : data.status().code(),
+      const bool gone = absl::IsNotFound(data.status()) || absl::IsUnavailable(data.status());
+      failed = absl::Status(gone ? absl::StatusCode::kDataLoss : data.status().code(),
                             absl::StrCat("input ", tensor.spec().name(), ": ", data.status().message()));
     });
     if (!failed.ok()) return failed;
@@ -87,10 +88,18 @@ void RunCopies::CopyIn(RunId id, Run& run) {
   run.copy_in_begin = SteadyNow();
   const proto::RunOrder& order = run.request.order;
   std::vector<InputBytes> bytes;
-  std::uint64_t total = 0;
+  std::vector<std::pair<DeviceRange, DeviceRange>> within;  // to, from
   for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
     const std::string& name = run.plan->inputs()[i].name();
-    if (IsStateInput(run, name)) continue;
+    if (IsStateInput(run, name) || IsReadInPlace(run, name)) continue;
+    if (const Run::KeptInput* const kept = FindKeptInput(run, name)) {
+      if (kept->input.on_device) {
+        within.emplace_back(run.arguments.inputs[i], *kept->input.on_device);
+      } else {
+        bytes.push_back({run.arguments.inputs[i], kept->input.in_arena});
+      }
+      continue;
+    }
     std::size_t from = 0;
     while (order.inputs(static_cast<int>(from)).spec().name() != name) ++from;
     for (std::size_t request = 0; request < run.batch.size(); ++request) {
@@ -100,9 +109,27 @@ void RunCopies::CopyIn(RunId id, Run& run) {
       const std::size_t at = request * static_cast<std::size_t>(order.inputs_size()) + from;
       bytes.push_back({run.arguments.inputs[i].Part(offset, size),
                        ref.has_arena() ? run.inputs[at].bytes() : std::as_bytes(std::span(ref.inlined()))});
-      total += bytes.back().from.size();
     }
   }
+  if (within.empty()) return CopyBytesIn(id, run, bytes);
+  // The run waits for nothing else meanwhile, and is there until it is staged.
+  auto failed = std::make_shared<absl::Status>();
+  for (std::size_t i = 0; i < within.size(); ++i) {
+    const bool last = i + 1 == within.size();
+    in_->CopyWithin(within[i].first, within[i].second,
+                    [this, id, &run, bytes, failed, last](const Completion& completion) {
+                      if (failed->ok()) *failed = completion.status;
+                      if (!last) return;
+                      queue_.Post([this, id, &run, bytes, failed] {
+                        failed->ok() ? CopyBytesIn(id, run, bytes) : calls_.staged(id, *failed);
+                      });
+                    });
+  }
+}
+
+void RunCopies::CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& bytes) {
+  std::uint64_t total = 0;
+  for (const InputBytes& input : bytes) total += input.from.size();
   run.bytes += total;
   bytes_in_ += Bytes(total);
   // A tensor that is no larger than a block is not cut into blocks, and its run waits for nothing else: it
@@ -161,7 +188,7 @@ std::vector<RunCopies::OutputBytes> RunCopies::OutputsOf(const Run& run) {
   std::vector<OutputBytes> leaving;
   for (std::size_t at = 0; at < run.rooms.size(); ++at) {
     const std::size_t i = at % run.outputs.size();
-    if (IsStateOutput(run, run.plan->outputs()[i].name())) continue;
+    if (StaysOnDevice(run, i)) continue;
     const auto [offset, size] = run.batch.PartOf(at / run.outputs.size(), run.output_sizes[i]);
     leaving.push_back(
         {run.rooms[at].bytes().first(size.count()), run.arguments.outputs[i].Part(offset, size)});

@@ -65,6 +65,7 @@ class RunCopies {
     DeviceRange from;
   };
   static std::vector<OutputBytes> OutputsOf(const Run& run);
+  void CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& leaving);
 

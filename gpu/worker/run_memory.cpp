@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/worker/residency.hpp"
+#include "gpu/worker/run_kept.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -96,13 +97,27 @@ void RunMemory::Promise(Wish candidate) {
   memory_.Promise(most > held ? most - held : Bytes(0), longest > longest_held ? longest : Bytes(0));
 }
 
+absl::StatusOr<DeviceRange> RunMemory::Allocate(const Run& run, Bytes size) {
+  const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
+  absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size);
+  // What is given back need not lie together.
+  while (!range.ok() && tensors_.MakeRoom(size) > Bytes(0)) range = memory_.Allocate(user, size);
+  return range;
+}
+
 absl::Status RunMemory::Take(Run& run) {
+  ReserveKept(tensors_, run, transport::kInlineLimit);
+  const absl::Status taken = TakeBlock(run);
+  if (!taken.ok()) SettleKept(tensors_, run, false);
+  return taken;
+}
+
+absl::Status RunMemory::TakeBlock(Run& run) {
   const RunLayout layout(run);
   const Bytes activations = run.plan->activation_bytes();
-  const MemoryUser user{MemoryUser::Kind::kRun, run.request.order.digest()};
-  TROUPE_ASSIGN_OR_RETURN(run.block, memory_.Allocate(user, layout.total));
+  TROUPE_ASSIGN_OR_RETURN(run.block, Allocate(run, layout.total));
   if (run.by_layer) {
-    const absl::StatusOr<DeviceRange> window = memory_.Allocate(user, WindowOf(run)->size);
+    const absl::StatusOr<DeviceRange> window = Allocate(run, WindowOf(run)->size);
     if (!window.ok()) {
       memory_.Free(run.block);
       return window.status();
@@ -110,13 +125,17 @@ absl::Status RunMemory::Take(Run& run) {
     run.window = *window;
   }
   Promise(WishOf(run));
+  while (!memory_.KeepsPromise() && tensors_.MakeRoom(activations) > Bytes(0)) {
+  }
   if (!memory_.KeepsPromise()) {
-    GiveBack(run);
+    FreeWindow(run);
+    memory_.Free(run.block);
+    Promise();
     return absl::ResourceExhaustedError(
         absl::StrCat(FormatBytes(layout.total), " for inputs and outputs would leave no range of ",
                      FormatBytes(activations), " for what the run computes between"));
   }
-  memory_.pool().Planned(user.digest, layout.total + activations);
+  memory_.pool().Planned(run.request.order.digest(), layout.total + activations);
   layout.Bind(run.block, run.arguments);
   return absl::OkStatus();
 }
@@ -124,13 +143,12 @@ absl::Status RunMemory::Take(Run& run) {
 void RunMemory::GiveBack(Run& run) {
   FreeWindow(run);
   memory_.Free(run.block);
+  SettleKept(tensors_, run, false);
   Promise();
 }
 
 absl::Status RunMemory::TakeActivations(Run& run) {
-  TROUPE_ASSIGN_OR_RETURN(
-      run.activations,
-      memory_.Allocate({MemoryUser::Kind::kRun, run.request.order.digest()}, run.plan->activation_bytes()));
+  TROUPE_ASSIGN_OR_RETURN(run.activations, Allocate(run, run.plan->activation_bytes()));
   run.arguments.activations = *run.activations;
   computing_.push_back(&run);
   const RunNeeds::Needs& needs = needs_.Of(run.plan);
@@ -166,7 +184,7 @@ void RunMemory::FreeWindow(Run& run) {
   if (run.window) memory_.Free(*std::exchange(run.window, std::nullopt));
 }
 
-void RunMemory::Free(Run& run) {
+void RunMemory::Free(Run& run, bool keeps) {
   if (const auto used = of_functions_.find(run.request.order.function());
       used != of_functions_.end() && run.request.order.sharing().gpu_mem() > 0) {
     used->second -= BytesOf(run);
@@ -175,6 +193,7 @@ void RunMemory::Free(Run& run) {
   FreeActivations(run);
   FreeWindow(run);
   memory_.Free(run.block);
+  SettleKept(tensors_, run, keeps);
   --on_device_;
 }
 

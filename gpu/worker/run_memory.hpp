@@ -1,5 +1,6 @@
 // RUN MEMORY: what runs take of the device's memory: room for inputs and outputs when they are staged, for
-// activations when they are launched. A staged run can always be launched: its memory is reserved.
+// activations when they are launched. A staged run can always be launched: its memory is reserved. Tensors that are kept
+// on the device make room for runs.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "gpu/memory/device_memory.hpp"
 #include "gpu/worker/run.hpp"
 #include "gpu/worker/run_needs.hpp"
+#include "gpu/worker/tensor_store.hpp"
 
 namespace troupe::gpu {
 
@@ -25,8 +27,8 @@ class RunMemory {
   // `percent`: what the runs that compute at a time take of the SMs together, at most. `plans`: how many plans
   // there are at a time, about. `group`: what the link carries well at a time. The device's memory outlives
   // this one.
-  RunMemory(DeviceMemory& memory, std::uint32_t percent, std::size_t plans, Bytes group)
-      : memory_(memory), percent_(percent), group_(group), needs_(plans) {}
+  RunMemory(DeviceMemory& memory, TensorStore& tensors, std::uint32_t percent, std::size_t plans, Bytes group)
+      : memory_(memory), tensors_(tensors), percent_(percent), group_(group), needs_(plans) {}
 
   // Whether its function's `gpu_mem` leaves room for the run beside the weights and the function's other runs.
   // FailedPrecondition: not even for this one alone.
@@ -44,7 +46,8 @@ class RunMemory {
   void FreeActivations(Run& run);
   // Where the weights came and went.
   void FreeWindow(Run& run);
-  void Free(Run& run);
+  // `keeps`: the outputs that it was to leave on the device are there for others now.
+  void Free(Run& run, bool keeps = false);
 
   // What staged runs will take of the SMs, in percent.
   [[nodiscard]] std::uint32_t staged_percent(bool ahead) const {
@@ -75,10 +78,13 @@ class RunMemory {
   };
   [[nodiscard]] static Wish WishOf(const Run& run);
   [[nodiscard]] static Bytes BytesOf(const Run& run);
+  [[nodiscard]] absl::StatusOr<DeviceRange> Allocate(const Run& run, Bytes size);
+  absl::Status TakeBlock(Run& run);
   void Promise() { Promise(Wish()); }
   void Promise(Wish candidate);
 
   DeviceMemory& memory_;
+  TensorStore& tensors_;
   const std::uint32_t percent_;
   const Bytes group_;
   RunNeeds needs_;

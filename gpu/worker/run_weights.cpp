@@ -13,6 +13,9 @@ using transport::SteadyNow;
 
 absl::Status CheckByLayer(const RunRequest& request) {
   const proto::RunOrder& order = request.order;
+  if (!order.by_layer())
+    return absl::NotFoundError(
+        absl::StrCat("model ", order.digest(), " is not on this device: swap it in first"));
   if (!request.host) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a run of model ", order.digest(), " by layer has to name the host copy that its weights come from"));

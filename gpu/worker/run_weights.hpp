@@ -9,8 +9,8 @@
 
 namespace troupe::gpu {
 
-// Whether a run can have its weights by layer. InvalidArgument when its order names no host copy; NotFound
-// when its function has a state, for which the node brings the model.
+// Whether a run whose model is not on the device can have its weights by layer. NotFound when its order does not say
+// so, or its function has a state: the node brings the model. InvalidArgument when the order names no host copy.
 [[nodiscard]] absl::Status CheckByLayer(const RunRequest& request);
 
 // What each step of the launch waits for; also writes down when it is reached, if the order asks for that.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/worker/run_kept.hpp"
 #include "gpu/worker/run_state.hpp"
 #include "gpu/worker/run_weights.hpp"
 #include "transport/steady_clock.hpp"
@@ -18,7 +19,9 @@ Runner::Runner(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const Worker
       sharing_(FindLinkSharing(device.links.options().sharing).value_or(LinkSharing::kDeadline)),
       residency_(residency),
       preparer_(preparer),
-      memory_(device.memory, 100 * device.sharing.concurrency, limits.plans, device.links.curve().elbow),
+      tensors_(device.tensors),
+      memory_(device.memory, device.tensors, 100 * device.sharing.concurrency, limits.plans,
+              device.links.curve().elbow),
       gate_(device.sharing, device.device->info().shares, device.gate, queue, [this] { Advance(); }),
       slots_(
           *device.device, queue, lanes,
@@ -48,6 +51,7 @@ std::unique_ptr<Run> Runner::Take(RunId id) {
   std::unique_ptr<Run> run = runs_.Take(id);
   gate_.Leave(*run);
   LeaveState(residency_.states(), id, *run);
+  LeaveKept(tensors_, *run);
   return run;
 }
 
@@ -67,24 +71,20 @@ void Runner::Submit(RunRequest request, Reply reply) {
   Run& run = *runs_.Find(*id);
   run.sm_percent = gate_.PercentOf(run, slots_.size());
   gate_.Join(run);
-  if (const absl::Status status = Accept(*id, run); !status.ok()) {
-    GiveUp(*id, status);
-    return;
-  }
+  if (const absl::Status status = Accept(*id, run); !status.ok()) return GiveUp(*id, status);
   Advance();
 }
 
 absl::Status Runner::Accept(RunId id, Run& run) {
   const std::string& digest = run.request.order.digest();
   if (run.request.host) residency_.Claim(*run.request.host, run.request.deadline);
-  if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent && run.request.order.by_layer()) {
+  if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
     TROUPE_RETURN_IF_ERROR(CheckByLayer(run.request));
     runs_.MarkByLayer(run);
-  } else if (residency_.table().StateOf(digest) == ModelTable::State::kAbsent) {
-    return absl::NotFoundError(absl::StrCat("model ", digest, " is not on this device: swap it in first"));
   }
   if (run.request.deadline) residency_.Hurry(digest, *run.request.deadline);
   TROUPE_RETURN_IF_ERROR(JoinState(residency_.states(), id, run));
+  TROUPE_RETURN_IF_ERROR(UseKept(tensors_, run));
   TROUPE_RETURN_IF_ERROR(FindPlan(id, run));
   // Preparation may have been refused, and the run with it.
   if (runs_.Find(id) != nullptr) copies_.Fetch(id, run);
@@ -201,10 +201,7 @@ void Runner::Staged(RunId id, const absl::Status& status) {
   run.copy_in = SteadyNow() - run.copy_in_begin;
   run.stage = Run::Stage::kReady;
   if (run.failed.ok()) run.failed = status;
-  if (!run.failed.ok()) {
-    GiveUp(id, absl::Status(run.failed));
-    return;
-  }
+  if (!run.failed.ok()) return GiveUp(id, absl::Status(run.failed));
   runs_.Ready(id);
   Advance();
 }
@@ -293,7 +290,7 @@ void Runner::Left(RunId id, const absl::Status& status) {
   const Duration pause = gate_.PauseAfter(*runs_.Find(id), SteadyNow());
   std::unique_ptr<Run> run = Take(id);
   ReleaseModel(*run);
-  memory_.Free(*run);
+  memory_.Free(*run, status.ok() && !run->unheard);
   runs_.NoteDone();
   proto::WorkerOutcome outcome;
   if (status.ok()) outcome = OutcomeOf(*run, SteadyNow());

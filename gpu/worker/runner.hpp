@@ -21,6 +21,7 @@
 #include "gpu/worker/run_memory.hpp"
 #include "gpu/worker/run_table.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/tensor_store.hpp"
 #include "gpu/worker/worker_device.hpp"
 
 namespace troupe::gpu {
@@ -87,6 +88,7 @@ class Runner {
   const LinkSharing sharing_;  // orders the runs, too
   Residency& residency_;
   Preparer& preparer_;
+  TensorStore& tensors_;
   RunTable runs_;
   RunMemory memory_;
   LaunchGate gate_;

@@ -136,6 +136,7 @@ absl::Status Worker::OpenOrKeepDevice(const proto::AdoptHello& hello,
     handling.swap.known.elbow = kUsualGroup;
   handling.weights = std::move(weights);
   handling.sharing = options_.sharing;
+  handling.intermediates = options_.intermediates;
   handling.gate = options_.gate;
   handling.gpu = options_.gpu;
   handling.meetings = absl::StrCat(options_.socket, ".b");

@@ -1,4 +1,4 @@
-// The device of a worker, with its memory and its links.
+// The device of a worker, with its memory, what lies there between runs, and its links.
 #pragma once
 
 #include <memory>
@@ -9,23 +9,33 @@
 #include "gpu/sharing/gate_page.hpp"
 #include "gpu/sharing/token_scheduler.hpp"
 #include "gpu/swap/device_links.hpp"
+#include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/tensor_store.hpp"
 
 namespace troupe::gpu {
 
 struct WorkerDevice {
+  struct Options {
+    SwapOptions swap{};
+    MemoryOptions memory{};
+    SharingOptions sharing{};
+    IntermediatesOptions intermediates{};
+  };
   // Probes the device's link while the device is empty, unless the size of groups is given: takes up to
   // DeviceLinks::kProbeBudget.
-  WorkerDevice(std::unique_ptr<Device> d, const SwapOptions& swap, const MemoryOptions& options,
-               const SharingOptions& shared, std::shared_ptr<GatePage> page)
+  WorkerDevice(std::unique_ptr<Device> d, TaskQueue& queue, const Options& options,
+               std::shared_ptr<GatePage> page)
       : device(std::move(d)),
-        links(*device, swap),
-        memory(*device, options),
-        sharing(shared),
+        links(*device, options.swap),
+        memory(*device, options.memory),
+        tensors(memory, queue, links, options.intermediates),
+        sharing(options.sharing),
         gate(std::move(page)) {}
 
   std::unique_ptr<Device> device;  // ends last
   DeviceLinks links;
   DeviceMemory memory;
+  TensorStore tensors;  // that runs have left on it for later ones
   SharingOptions sharing;
   std::shared_ptr<GatePage> gate;  // null: this worker has the device alone
 };

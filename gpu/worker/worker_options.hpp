@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/memory/intermediates.hpp"
 #include "gpu/sharing/gate_page.hpp"
 #include "gpu/sharing/token_scheduler.hpp"
 #include "gpu/swap/device_links.hpp"
@@ -43,7 +44,8 @@ struct WorkerOptions {
   std::shared_ptr<MeterWriter> meter;  // null: the worker counts nothing
   SwapOptions swap;                    // its names have been checked
   SharingOptions sharing;
-  std::shared_ptr<GatePage> gate;  // null: this worker has the device alone
+  IntermediatesOptions intermediates;  // its name has been checked
+  std::shared_ptr<GatePage> gate;      // null: this worker has the device alone
 };
 
 }  // namespace troupe::gpu

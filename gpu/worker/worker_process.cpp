@@ -40,6 +40,7 @@ std::vector<std::string> WorkerCommand::Arguments() const {
   if (!gate.empty())
     arguments.insert(arguments.end(), {"--gate", gate, "--gate-slot", absl::StrCat(gate_slot)});
   if (!sharing.empty()) arguments.insert(arguments.end(), {"--sharing", sharing});
+  if (!intermediates.empty()) arguments.insert(arguments.end(), {"--intermediates", intermediates});
   if (quota_window > Duration(0))
     arguments.insert(arguments.end(), {"--quota-window", absl::StrCat(quota_window.count(), "ns")});
   if (group > Bytes(0)) arguments.insert(arguments.end(), {"--group", absl::StrCat(group.count())});

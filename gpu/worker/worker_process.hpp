@@ -23,13 +23,14 @@ struct WorkerSettings {
   Duration lease = std::chrono::seconds(30);
   bool allow_faults = false;
   // When one of these is empty or zero, the worker has its own default.
-  std::string memory{};        // gpu/memory/memory_policy.hpp has the names
-  std::string addresses{};     // of weights: adjacent, mapped
-  std::string cuda_graphs{};   // on, off
-  std::string cuda_kernels{};  // whole, persistent
-  std::string swap{};          // gpu/swap/swap_policy.hpp has the names
-  std::string link_sharing{};  // and these
-  std::string sharing{};       // gpu/sharing/sharing_policy.hpp has the names
+  std::string memory{};         // gpu/memory/memory_policy.hpp has the names
+  std::string addresses{};      // of weights: adjacent, mapped
+  std::string cuda_graphs{};    // on, off
+  std::string cuda_kernels{};   // whole, persistent
+  std::string swap{};           // gpu/swap/swap_policy.hpp has the names
+  std::string link_sharing{};   // and these
+  std::string sharing{};        // gpu/sharing/sharing_policy.hpp has the names
+  std::string intermediates{};  // gpu/memory/intermediates.hpp has the names
   Duration quota_window{};
   Bytes group{};            // of the swap pipeline, instead of what the probe finds
   Bytes block{};            // of link sharing

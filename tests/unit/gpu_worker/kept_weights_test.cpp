@@ -62,12 +62,13 @@ class KeptWeightsTest : public RunnerTest {
                                      int) -> absl::StatusOr<std::unique_ptr<Plan>> {
       return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
     };
-    worker_device_ = std::make_unique<WorkerDevice>(MakeKept(std::move(options)),
-                                                    SwapOptions{.group = KiB(256), .block = KiB(64)}, memory,
-                                                    SharingOptions{}, nullptr);
+    worker_device_ = std::make_unique<WorkerDevice>(
+        MakeKept(std::move(options)), *queue_,
+        WorkerDevice::Options{.swap = {.group = KiB(256), .block = KiB(64)}, .memory = memory}, nullptr);
     device_ = worker_device_->device.get();
     links_ = &worker_device_->links;
     memory_ = &worker_device_->memory;
+    tensors_ = &worker_device_->tensors;
     residency_ =
         std::make_unique<Residency>(*memory_, *queue_, *links_, limits_, BroadcastHandler::Setup{}, Record());
     preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
@@ -75,7 +76,8 @@ class KeptWeightsTest : public RunnerTest {
                                        *preparer_);
     residency_->Connect(
         {[this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
-         [this](const auto& digest) { return runner_->Wants(digest); }});
+         [this](const auto& digest) { return runner_->Wants(digest); },
+         {}});
   }
   proto::HostCopy Place(const std::string& digest, float first = 1) {
     return PlaceSmall(*host_, digest, first, kKeptModel.count(), kKeptModel.count() - 64);

@@ -66,7 +66,8 @@ class RunnerTest : public testing::Test {
   }
   explicit RunnerTest(const MakeDevice& make = MakePlain,
                       SwapOptions swap = {.group = KiB(256), .block = KiB(64)},
-                      const MemoryOptions& memory = {}, const SharingOptions& sharing = {}) {
+                      const MemoryOptions& memory = {}, const SharingOptions& sharing = {},
+                      const IntermediatesOptions& intermediates = {}) {
     VirtualDeviceOptions options;
     options.builder = [gate = gate_](const proto::Model& model, std::span<const std::byte>,
                                      std::span<const proto::TensorSpec> inputs,
@@ -74,17 +75,21 @@ class RunnerTest : public testing::Test {
       if (model.name() == "broken") return absl::UnimplementedError("no such operator");
       return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
     };
-    worker_device_ = std::make_unique<WorkerDevice>(make(std::move(options)), swap, memory, sharing, nullptr);
+    worker_device_ =
+        std::make_unique<WorkerDevice>(make(std::move(options)), *queue_,
+                                       WorkerDevice::Options{swap, memory, sharing, intermediates}, nullptr);
     device_ = worker_device_->device.get();
     links_ = &worker_device_->links;
     memory_ = &worker_device_->memory;
+    tensors_ = &worker_device_->tensors;
     residency_ = std::make_unique<Residency>(*memory_, *queue_, *links_, limits_);
     preparer_ = std::make_unique<Preparer>(*device_, *queue_, Lanes(PageOf(page_)), limits_);
     runner_ = std::make_unique<Runner>(*worker_device_, *queue_, Lanes(PageOf(page_)), limits_, *residency_,
                                        *preparer_);
     residency_->Connect(
         {[this](const auto& digest, const auto& status) { runner_->ModelChanged(digest, status); },
-         [this](const auto& digest) { return runner_->Wants(digest); }});
+         [this](const auto& digest) { return runner_->Wants(digest); },
+         [this](Bytes size) { return tensors_->MakeRoom(size) > Bytes(0); }});
     transport::LocalChannel::Options channel;
     channel.socket = directory_ / "arena";
     channel.capacity = MiB(4);
@@ -153,7 +158,11 @@ class RunnerTest : public testing::Test {
     *request.order.mutable_sharing() = sharing_;
     request.order.mutable_sharing()->set_sm_partition(share_);
     request.order.set_run_limit_ns(run_limit_.count());
-    *request.order.add_inputs() = SmallInput(rows);
+    *request.order.add_inputs() = input_ ? *input_ : SmallInput(rows);
+    if (keep_ != 0) {
+      request.order.add_keep()->set_output("y");
+      request.order.mutable_keep(0)->set_number(keep_);
+    }
     if (copy != nullptr) request.host = Host(*copy);
     request.channel = channel_;
     request.received = transport::SteadyNow();
@@ -180,7 +189,9 @@ class RunnerTest : public testing::Test {
   std::uint32_t share_ = 0;         // percent of the SMs, of runs from now on
   std::string function_;            // of runs from now on, as the next line
   proto::GpuSharing sharing_;
-  Duration run_limit_{};  // the limit of runs from now on
+  Duration run_limit_{};                  // the limit of runs from now on
+  std::optional<proto::Tensor> input_{};  // of runs from now on, instead of rows of counting numbers
+  std::uint64_t keep_ = 0;  // under which number runs from now on keep their output; 0: they do not
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);
   std::unique_ptr<TaskQueue> queue_ = *TaskQueue::Create();
@@ -193,6 +204,7 @@ class RunnerTest : public testing::Test {
   Device* device_ = nullptr;
   DeviceLinks* links_ = nullptr;
   DeviceMemory* memory_ = nullptr;
+  TensorStore* tensors_ = nullptr;
   std::unique_ptr<Residency> residency_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Runner> runner_;
