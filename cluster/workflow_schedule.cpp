@@ -38,7 +38,8 @@ void WorkflowProgress::Commit(const std::string& step) {
   for (const std::string& next : feeds_[step]) {
     std::set<std::string>& waits = waits_for_.at(next);
     waits.erase(step);
-    if (waits.empty() && !committed_.contains(next)) ready_.insert(index_.at(next));
+    if (waits.empty() && !committed_.contains(next) && !started_.contains(next))
+      ready_.insert(index_.at(next));
   }
 }
 
@@ -71,10 +72,44 @@ void WorkflowProgress::Retry(const std::string& step) {
   if (started_.erase(step) == 1) ready_.insert(index_.at(step));
 }
 
+void WorkflowProgress::Reopen(const std::set<std::string>& steps) {
+  for (const std::string& step : steps) {
+    committed_.erase(step);
+    started_.erase(step);
+  }
+  ready_.clear();
+  for (const proto::WorkflowStep& step : spec_.steps()) {
+    std::set<std::string>& waits = waits_for_.at(step.name());
+    waits.clear();
+    for (const proto::Binding& binding : step.inputs()) {
+      const std::string from = ParseValue(binding.value()).step;
+      if (!from.empty() && !committed_.contains(from)) waits.insert(from);
+    }
+    const bool open = !committed_.contains(step.name()) && !started_.contains(step.name());
+    if (open && waits.empty()) ready_.insert(index_.at(step.name()));
+  }
+}
+
 proto::RunState WorkflowProgress::state() const {
   if (cancelled_) return proto::RUN_CANCELLED;
   if (!status_.ok()) return proto::RUN_FAILED;
   return committed_.size() == index_.size() ? proto::RUN_SUCCEEDED : proto::RUN_RUNNING;
+}
+
+std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec, const std::string& step) {
+  std::set<std::string> keep;
+  for (const proto::WorkflowStep& other : spec.steps()) {
+    if (other.name() == step && other.has_fan_out()) return {};
+    for (const proto::Binding& binding : other.inputs()) {
+      const ValueRef value = ParseValue(binding.value());
+      if (value.step == step) keep.insert(value.name);
+    }
+  }
+  for (const proto::Binding& binding : spec.outputs()) {
+    const ValueRef value = ParseValue(binding.value());
+    if (value.step == step) keep.erase(value.name);
+  }
+  return {keep.begin(), keep.end()};
 }
 
 std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec,

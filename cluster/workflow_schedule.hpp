@@ -35,11 +35,15 @@ class WorkflowProgress {
   void Cancel();
   // The call is to be made again.
   void Retry(const std::string& step);
+  // These steps, started or committed before, are to be run again, since results are lost; those among them that read
+  // others wait for them.
+  void Reopen(const std::set<std::string>& steps);
 
   [[nodiscard]] proto::RunState state() const;
   // OK while running and when succeeded.
   [[nodiscard]] const absl::Status& status() const { return status_; }
   [[nodiscard]] std::size_t running() const { return started_.size(); }
+  [[nodiscard]] const std::set<std::string>& committed() const { return committed_; }
   [[nodiscard]] const proto::WorkflowStep& Step(const std::string& name) const;
   [[nodiscard]] const proto::WorkflowSpec& spec() const { return spec_; }
 
@@ -60,6 +64,11 @@ class WorkflowProgress {
 [[nodiscard]] std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec,
                                                      const std::set<std::string>& committed,
                                                      const std::set<std::string>& lost);
+
+// The outputs of a step that other steps read and the workflow does not give: they may stay where they are computed. None of
+// a step that makes several calls, whose outputs are put together.
+[[nodiscard]] std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec,
+                                                     const std::string& step);
 
 // Splitting a tensor along `dimension` into slices of size 1, each part one call of the step. For row-major
 // bytes: part i is made of `outer` pieces of `piece` bytes, the first at i * piece, then every `stride`

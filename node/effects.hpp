@@ -116,10 +116,10 @@ struct AskSince {  // for what changed in the cluster since this revision
 using Effect =
     std::variant<Answer<proto::SubmitReply>, Answer<proto::CreditGrant>, Answer<proto::AdoptModelReply>,
                  Answer<proto::MemberReport>, Answer<proto::DrainReply>, Answer<proto::TrialEnded>,
-                 Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime, AssignRuntime, FetchCopy,
-                 PlaceCopy, DropCopy, BringInputs, ForgetInputs, PlaceZeros, FreeZeros, LoadImage, SaveImage,
-                 KeepImage, RestoreImage, ForgetImage, SaveProfiles, SaveAdopted, ReadMeters, SaveUsage,
-                 DropMeter, Log, WakeMe, AskSince>;
+                 Answer<proto::ExportedTensors>, Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime,
+                 AssignRuntime, FetchCopy, PlaceCopy, DropCopy, BringInputs, ForgetInputs, PlaceZeros,
+                 FreeZeros, LoadImage, SaveImage, KeepImage, RestoreImage, ForgetImage, SaveProfiles,
+                 SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log, WakeMe, AskSince>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::node

@@ -78,6 +78,10 @@ struct RequestCancelled {
 struct OutputsRead {
   RequestId id{};
 };
+struct ExportAsked {
+  Ask ask = 0;
+  proto::ExportTensors wish{};
+};
 
 // --- models ---
 struct AdoptionAsked {
@@ -168,10 +172,10 @@ struct FaultAsked {
   proto::FaultOrder::Kind kind{};
 };
 
-using Event =
-    std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived, InputsArrived,
-                 RequestCancelled, OutputsRead, AdoptionAsked, ModelDisowned, CopyFetched, CopyPlaced,
-                 WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, MetersRead, UsageSaved, TrialAsked,
-                 TrialStopped, ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+using Event = std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived,
+                           InputsArrived, RequestCancelled, OutputsRead, ExportAsked, AdoptionAsked,
+                           ModelDisowned, CopyFetched, CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded,
+                           ImageSaved, MetersRead, UsageSaved, TrialAsked, TrialStopped, ClusterChanged,
+                           Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

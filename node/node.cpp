@@ -49,12 +49,16 @@ struct Router {
         return parts.decisions.Decide();
     }
   }
-  void operator()(const RouterSaidHello& event) const { parts.routers.On(event); }
+  void operator()(const RouterSaidHello& event) const {
+    parts.requests.On(event);
+    parts.routers.On(event);
+  }
   void operator()(const RouterLost& event) const { parts.Hear(event); }
   void operator()(RequestArrived& event) const { parts.requests.On(event); }
   void operator()(InputsArrived& event) const { parts.requests.On(event); }
   void operator()(const RequestCancelled& event) const { parts.requests.On(event); }
   void operator()(const OutputsRead& event) const { parts.requests.On(event); }
+  void operator()(const ExportAsked& event) const { parts.kept_tensors.On(event); }
   void operator()(const AdoptionAsked& event) const { parts.models.On(event); }
   void operator()(const ModelDisowned& event) const { parts.models.On(event); }
   void operator()(const CopyFetched& event) const { parts.copies.On(event); }
@@ -80,6 +84,7 @@ struct Router {
 void Parts::Hear(const RuntimeLost& event) {
   refill.On(event);
   states.On(event);
+  kept_tensors.On(event);
   requests.On(event);
   evictions.On(event);
   peer_copies.On(event);
@@ -88,6 +93,7 @@ void Parts::Hear(const RuntimeLost& event) {
 }
 
 void Parts::Hear(const RuntimeReassigned& event) {
+  kept_tensors.On(event);
   requests.On(event);
   evictions.On(event);
   preparation.On(event);

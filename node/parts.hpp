@@ -32,6 +32,7 @@
 #include "node/settings.hpp"
 #include "node/state/states.hpp"
 #include "node/state/write_backs.hpp"
+#include "node/tensors/kept_tensors.hpp"
 #include "node/usage/metering.hpp"
 #include "node/view.hpp"
 
@@ -87,6 +88,8 @@ struct Parts {
   // state/
   States states{*this, runtimes.size(), settings.state_memory};
   WriteBacks write_backs{*this};
+  // tensors/
+  KeptTensors kept_tensors{*this};
   // usage/
   Metering metering{*this, settings};
 

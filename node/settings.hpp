@@ -68,6 +68,7 @@ struct NodeTuning {
 
 struct NodeSettings : NodeTuning {
   std::string name;
+  std::uint64_t incarnation = 0;  // of its daemon: another one has another
   std::vector<GpuSetup> gpus;
   PolicyNames policies;
   CacheLimits copies;            // of the host region

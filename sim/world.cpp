@@ -95,7 +95,7 @@ void World::RestartGateway(std::size_t index) {
 
 void World::Bear(Gateway& gateway, const std::string& name) {
   auto options = *std::ranges::find(gateway_options_, name, &actors::RouterOptions::gateway);
-  options.id = next_router_++;
+  options.id = hosts_.next_router++;
   options.inbox = gateway.inbox;
   options.view = gateway.view;
   actors::MemberOptions member;
@@ -110,11 +110,10 @@ void World::Bear(Gateway& gateway, const std::string& name) {
   actors::FrontOptions front;
   front.gateway = name;
   front.manager = "manager";
-  front.incarnation = next_router_;
+  front.incarnation = hosts_.next_router;
   front.view = gateway.view;
   front.router_inbox = gateway.inbox;
-  gateway.channel =
-      std::make_unique<transport::FakeTensorChannel>(transport::FakeTensorChannel::NewWorld(), MiB(64));
+  gateway.channel = std::make_unique<transport::FakeTensorChannel>(hosts_.memory, MiB(64), name);
   gateway.front = actors::MakeFrontClient(system(), std::move(front), gateway.router, DirectoryOf(name),
                                           *gateway.channel);
   gateway.member = actors::SpawnGatewayMember(system(), std::move(member), gateway.router,
@@ -155,6 +154,7 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
     };
   }
   auto profile = plan.worker;
+  profile.channel = node.channel;
   profile.memory = Bytes(profile.memory.count() / runtimes);
   plan.options.make_link = [this, profile, make_gpu = plan.make_gpu, memories = plan.memories, runtimes,
                             workers = node.workers](std::uint32_t i) mutable {
@@ -179,6 +179,7 @@ void World::RestartNode(const std::string& name, Kept kept) {
   TROUPE_CHECK(!node.running, "a node is killed before it is started again");
   node.running = true;
   if (kept != Kept::kWorkers) {
+    for (const auto& worker : node.workers) worker->life.tensors.Clear();  // others may hold it still
     node.workers.clear();
     node.repository.LoseRegion();
   }
@@ -188,6 +189,10 @@ void World::RestartNode(const std::string& name, Kept kept) {
 
 void World::Bear(Node& node, NodePlan plan) {
   const auto name = plan.options.name;
+  if (node.channel == nullptr)
+    node.channel = std::make_shared<transport::FakeTensorChannel>(hosts_.memory, MiB(256), name);
+  if (plan.options.channel == nullptr) plan.options.channel = node.channel.get();
+  plan.options.incarnation = hosts_.next_daemon++;
   node.cache = actors::SpawnCache(system(), {"manager"}, node.repository, DirectoryOf(name));
   MakeWorkers(node, plan);
   actors::MemberOptions member;

@@ -36,6 +36,7 @@ class World : public VirtualSystem {
     actors::CacheActor cache;
     actors::MemberActor member;
     actors::FakeModelRepository repository;
+    std::shared_ptr<transport::FakeTensorChannel> channel;            // of its host, whatever process has it
     std::vector<std::shared_ptr<actors::FakeWorkerControl>> workers;  // by runtime
     bool running = true;
   };
@@ -140,6 +141,10 @@ class World : public VirtualSystem {
   [[nodiscard]] std::size_t gateways() const { return gateways_.size(); }
   [[nodiscard]] storage::FakeMetadataStore& store() { return store_; }
   [[nodiscard]] actors::ClusterManagerActor manager() const { return manager_; }
+  // Of all hosts: what lies in one member's channel can be fetched from every other's.
+  [[nodiscard]] const std::shared_ptr<transport::FakeTensorChannel::World>& memory() const {
+    return hosts_.memory;
+  }
   [[nodiscard]] actors::FakeModelRepository& manager_repository() { return manager_repository_; }
   // Where that member finds its peers.
   [[nodiscard]] actors::PeerDirectory& DirectoryOf(const std::string& member);
@@ -164,7 +169,11 @@ class World : public VirtualSystem {
   actors::ClusterManagerActor manager_;
   std::vector<std::unique_ptr<Gateway>> gateways_;
   std::vector<actors::RouterOptions> gateway_options_;  // as they were asked for
-  std::uint64_t next_router_ = 7;
+  struct {
+    std::shared_ptr<transport::FakeTensorChannel::World> memory = transport::FakeTensorChannel::NewWorld();
+    std::uint64_t next_daemon = 1;
+    std::uint64_t next_router = 7;
+  } hosts_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;
   std::map<std::string, NodePlan> plans_;  // by node
 };

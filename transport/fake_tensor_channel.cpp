@@ -84,6 +84,12 @@ absl::StatusOr<Reservation> FakeTensorChannel::ReserveSlice(Bytes size) {
   return Reservation(std::move(room));
 }
 
+absl::StatusOr<proto::TensorRef> FakeTensorChannel::PutSlice(std::span<const std::byte> bytes) {
+  TROUPE_ASSIGN_OR_RETURN(Reservation room, ReserveSlice(Bytes(bytes.size())));
+  std::copy(bytes.begin(), bytes.end(), room.bytes().begin());
+  return room.Commit();
+}
+
 absl::StatusOr<TensorData> FakeTensorChannel::FetchHere(const proto::TensorRef& ref) {
   const std::lock_guard lock(world_->mutex);
   TROUPE_ASSIGN_OR_RETURN(FakeSlice* const slice, world_->Find(ref.arena()));

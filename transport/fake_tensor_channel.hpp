@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "transport/tensor_channel.hpp"
@@ -22,6 +23,8 @@ class FakeTensorChannel : public TensorChannel {
   [[nodiscard]] bool Near(const proto::TensorRef& ref) const override;
   absl::StatusOr<Reservation> Reserve(Bytes size) override;
   void FetchAsync(const proto::TensorRef& ref, Duration timeout, Done done) override;
+  // A slice with these bytes, however few they are.
+  absl::StatusOr<proto::TensorRef> PutSlice(std::span<const std::byte> bytes);
   absl::Status Release(const proto::TensorRef& ref) override;
   absl::Status Retain(const proto::TensorRef& ref) override;
   [[nodiscard]] Bytes used() const override;

@@ -28,16 +28,16 @@ struct MessageList {
 
 // Whatever one actor may say to another in a different process.
 using Messages = MessageList<
-    proto::InferRequest, proto::InferReply, proto::CancelInfer, proto::ReleaseOutputs, proto::SubmitRequest,
-    proto::SubmitReply, proto::CancelSubmit, proto::ReleaseRequest, proto::RouterHello, proto::CreditGrant,
-    proto::JoinRequest, proto::JoinReply, proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest,
-    proto::ClusterUpdate, proto::AdoptModel, proto::AdoptModelReply, proto::DisownModel, proto::DrainNode,
-    proto::DrainReply, proto::DescribeNode, proto::NodeDescription, proto::DescribeGateway,
-    proto::GatewayDescription, proto::RunTrial, proto::TrialEnded, proto::StopTrial, proto::KillGpu,
-    proto::InjectFault, proto::FetchObject, proto::FetchReply, proto::FetchModel, proto::ReleaseFetched,
-    proto::UploadChunk, proto::UploadReply, proto::AdminRequest, proto::AdminReply, proto::StartRun,
-    proto::CommitStep, proto::FinishRun, proto::RunReply, proto::StoreBlob, proto::StoreBlobReply,
-    proto::ContinueRun, proto::RunTaken,
+    proto::InferRequest, proto::InferReply, proto::CancelInfer, proto::ReleaseOutputs, proto::ExportTensors,
+    proto::ExportedTensors, proto::SubmitRequest, proto::SubmitReply, proto::CancelSubmit,
+    proto::ReleaseRequest, proto::RouterHello, proto::CreditGrant, proto::JoinRequest, proto::JoinReply,
+    proto::Heartbeat, proto::HeartbeatReply, proto::LeaveRequest, proto::ClusterUpdate, proto::AdoptModel,
+    proto::AdoptModelReply, proto::DisownModel, proto::DrainNode, proto::DrainReply, proto::DescribeNode,
+    proto::NodeDescription, proto::DescribeGateway, proto::GatewayDescription, proto::RunTrial,
+    proto::TrialEnded, proto::StopTrial, proto::KillGpu, proto::InjectFault, proto::FetchObject,
+    proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::UploadChunk, proto::UploadReply,
+    proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
+    proto::RunReply, proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun, proto::RunTaken,
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,

@@ -177,6 +177,7 @@ class NodeRole final : public Role {
     };
     static_cast<node::NodeTuning&>(options) = config.node;
     if (!KeepsWeights()) options.keep_weights = node::KeepWeights::kOff;
+    options.incarnation = common_.incarnation;
     options.copies.region = host_->usage().capacity;
     options.topology = topology_;
     options.costs.link = config.gpus.link;

@@ -8,6 +8,7 @@
 #include "actors/core/deliver.hpp"
 #include "actors/core/inbox.hpp"
 #include "actors/core/time.hpp"
+#include "actors/gateway/kept_inputs.hpp"
 #include "actors/gateway/workflow_run.hpp"
 #include "base/random.hpp"
 #include "base/wire_status.hpp"
@@ -102,7 +103,12 @@ class Front : public FrontSelf::base {
 
   // A router and a run answer every request, within its timeout; the error is their own end.
   void Infer(proto::InferRequest message, FrontClient::Done done) {
-    message.clear_workflow();  // only runs say by which workflow they call
+    message
+        .clear_workflow();  // only runs say by which workflow they call, and have tensors kept between their steps
+    message.clear_keep();
+    if (!HolderOf(message).empty())
+      return done(Failed(
+          absl::InvalidArgumentError("a request brings its inputs: it cannot name what a node keeps")));
     const auto view = options_.view->Get();
     const auto& key = message.function();
     const auto* workflow = view->FindWorkflow(key.name(), key.version());

@@ -10,6 +10,7 @@ RoutedRequest RoutedFor(const proto::FunctionRecord& function, proto::InferReque
                         RouterClient::Done done, Time now) {
   return {.message = std::move(message),
           .done = std::move(done),
+          .caller = {},
           .model = function.model_digest(),
           .has_state = !function.state().empty(),
           .is_scaled = proto::IsScaled(function.sharing()),
@@ -27,6 +28,7 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   // The inputs stay here too: the request may have to be sent again.
   *submit.mutable_inputs() = message.inputs();
   *submit.mutable_outputs() = message.outputs();
+  *submit.mutable_keep() = message.keep();
   submit.set_deadline_in_ns(send.deadline_in.count());
   submit.set_slo_percentile(send.percentile);
   submit.set_timeout_in_ns(send.timeout_in.count());
@@ -42,6 +44,22 @@ proto::RouterHello HelloOf(const cluster::RequestTable& table) {
   hello.set_queued(table.waiting());
   hello.set_names_gpus(table.names_gpus());
   return hello;
+}
+
+proto::MemberReport ReportOf(const cluster::RequestTable& table, cluster::FunctionArrivals& arrivals,
+                             bool joining) {
+  const auto& counts = table.counts();
+  proto::MemberReport report;
+  auto& load = *report.mutable_load();
+  load.set_queued(table.waiting());
+  load.set_running(table.sent());
+  load.set_served(counts.served);
+  load.set_failed(counts.failed + counts.rejected + counts.expired);
+  load.set_retried(counts.retried);
+  // What came while the manager heard nothing is of no known time.
+  auto demand = arrivals.Take(table);
+  if (!joining) *report.mutable_function_demand() = std::move(demand);
+  return report;
 }
 
 cluster::EndedRequest EndedFor(const RoutedRequest& request, const proto::InferReply& reply, Time now,

@@ -1,12 +1,15 @@
 // A request as the router keeps it until its caller has the answer.
 #pragma once
 
+#include <caf/actor_addr.hpp>
 #include <cstdint>
 #include <string>
 
 #include "actors/gateway/router.hpp"
 #include "base/units.hpp"
 #include "cluster/request_table.hpp"
+#include "cluster/requests/function_arrivals.hpp"
+#include "proto/cluster.pb.h"
 #include "proto/request.pb.h"
 
 namespace troupe::actors {
@@ -14,9 +17,10 @@ namespace troupe::actors {
 struct RoutedRequest {
   proto::InferRequest message;
   RouterClient::Done done;
-  std::string model;       // digest of its function's model
-  bool has_state = false;  // its function keeps state from run to run
-  bool is_scaled = false;  // its function's instances follow their load
+  caf::actor_addr caller{};  // null: a thread
+  std::string model;         // digest of its function's model
+  bool has_state = false;    // its function keeps state from run to run
+  bool is_scaled = false;    // its function's instances follow their load
   Time arrived{};
   Duration deadline{};        // of its function's SLO; zero: none
   double percentile = 0;      // of the SLO; 0: the default
@@ -33,6 +37,10 @@ struct RoutedRequest {
 
 // What the router tells nodes of its queue, but for its id.
 [[nodiscard]] proto::RouterHello HelloOf(const cluster::RequestTable& table);
+
+// What the manager is told of the router's load, and of the demand since it last asked.
+[[nodiscard]] proto::MemberReport ReportOf(const cluster::RequestTable& table,
+                                           cluster::FunctionArrivals& arrivals, bool joining);
 
 // How it ended, with `reply`, which outlives what is returned, as the request does; but for the Unix time.
 [[nodiscard]] cluster::EndedRequest EndedFor(const RoutedRequest& request, const proto::InferReply& reply,

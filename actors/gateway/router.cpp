@@ -1,13 +1,16 @@
 #include "actors/gateway/router.hpp"
 
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/time.hpp"
+#include "actors/gateway/kept_inputs.hpp"
+#include "actors/gateway/known_nodes.hpp"
 #include "actors/gateway/routed_request.hpp"
-#include "actors/interfaces/node_controller.hpp"
+#include "actors/gateway/unread_replies.hpp"
 #include "actors/member/member_session.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
@@ -27,11 +30,6 @@ using Done = RouterClient::Done;
 enum : std::uint32_t { kExpire = 1, kHello = 2 };
 constexpr Duration kLeaseRetry = std::chrono::seconds(1);
 
-struct KnownNode {
-  std::string name;
-  NodeControllerActor controller;
-};
-
 Bytes InlineBytes(const proto::InferRequest& request) {
   std::uint64_t sum = 0;
   for (const auto& input : request.inputs()) sum += input.data().inlined().size();
@@ -44,26 +42,30 @@ class Router : public RouterSelf::base, public RouterClient {
          OrderingPolicy ordering, PeerDirectory& directory)
       : RouterSelf::base(config),
         options_(std::move(options)),
-        directory_(directory),
+        nodes_(directory),
         table_(options_.limits, routing, ordering) {}
 
   const char* name() const override { return "router"; }
 
   behavior_type make_behavior() override {
-    set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
+    set_down_handler([this](caf::down_msg& down) {
+      calls_.PeerDown(down.source);
+      for (const auto& [ticket, node] : unread_.TakeOf(down.source)) ReleaseAt(node, ticket);
+    });
     After(this, options_.hello_every, MakeTick(kHello));
     return {
         [this](proto::InferRequest& request) {
-          const auto caller = Caller();  // a promise takes the sender away
+          const auto caller = current_sender();  // a promise takes the sender away
           auto promise = make_response_promise<proto::InferReply>();
           Admit(caller, request,
                 [promise](proto::InferReply reply) mutable { promise.deliver(std::move(reply)); });
           return promise;
         },
         [this](const proto::CancelInfer& cancel) {
-          Finish(table_.Cancel({Caller(), cancel.call()}));
+          Finish(table_.Cancel({current_sender() ? current_sender()->id() : 0, cancel.call()}));
         },
         [this](const proto::ReleaseOutputs& release) { Release(release.release()); },
+        [this](proto::ExportTensors& wish) { return Export(wish); },
         [this](const proto::CreditGrant& grant) { Granted(grant); },
         [this](const proto::ClusterUpdate& update) { Update(update); },
         [this](const proto::MemberJoined& joined) { Update(joined.state()); },
@@ -79,20 +81,18 @@ class Router : public RouterSelf::base, public RouterClient {
     calls_.Clear();
     options_.inbox->Close();
     requests_.clear();
-    nodes_.clear();
+    nodes_.Clear();
     options_.on_answer = nullptr;
   }
 
-  void Infer(proto::InferRequest request, Done done) override { Admit(0, request, std::move(done)); }
+  void Infer(proto::InferRequest request, Done done) override { Admit(nullptr, request, std::move(done)); }
   void Cancel(std::uint64_t call) override { Finish(table_.Cancel({0, call})); }
 
  private:
   // --- requests ---
 
-  [[nodiscard]] std::uint64_t Caller() { return current_sender() ? current_sender()->id() : 0; }
-
-  // `caller`: the actor that asks, 0 for threads.
-  void Admit(std::uint64_t caller, proto::InferRequest& message, Done done) {
+  // `caller`: the actor that asks, null for threads.
+  void Admit(const caf::strong_actor_ptr& caller, proto::InferRequest& message, Done done) {
     if (options_.lease->Over(Now(this)))
       return Refuse(done, message, absl::UnavailableError(options_.lease->Why(options_.gateway, Now(this))),
                     kLeaseRetry);
@@ -113,7 +113,7 @@ class Router : public RouterSelf::base, public RouterClient {
           absl::UnavailableError(absl::StrCat(cluster::Describe(record.key()), " ", record.problem())), {});
     cluster::RouterRequest request;
     request.sequence = next_sequence_++;
-    request.call = {caller, message.call()};
+    request.call = {caller ? caller->id() : 0, message.call()};
     request.function = record.key().name();
     request.version = record.key().version();
     request.model = record.model_digest();
@@ -122,13 +122,16 @@ class Router : public RouterSelf::base, public RouterClient {
     request.percentile = record.slo().percentile();
     request.timeout = Duration(message.timeout_ns());
     request.bytes = InlineBytes(message);
+    request.holder = HolderOf(message);
+    if (!record.state().empty()) message.clear_keep();  // it is not run again when they are lost
     request.profiled_run = view_->ProfiledRun(record, cluster::BatchOf(record, message.inputs()));
     const auto now = Now(this);
     arrivals_.Arrived(record);
     if (const auto admission = table_.Admit(request, now); !admission.status.ok())
       return Refuse(done, message, admission.status, admission.retry_after);
     *message.mutable_function() = record.key();
-    requests_[request.sequence] = RoutedFor(record, std::move(message), std::move(done), now);
+    auto& routed = requests_[request.sequence] = RoutedFor(record, std::move(message), std::move(done), now);
+    routed.caller = caf::actor_cast<caf::actor_addr>(caller);
     Pump();
   }
 
@@ -154,17 +157,39 @@ class Router : public RouterSelf::base, public RouterClient {
   void Submit(const cluster::Send& send) {
     auto& held = requests_.at(send.sequence);
     held.ticket = send.ticket;
-    auto submit = SubmitFor(held, send);
-    submit.mutable_id()->set_router(options_.id);
+    auto submit = std::make_shared<proto::SubmitRequest>(SubmitFor(held, send));
+    submit->mutable_id()->set_router(options_.id);
+    BringInputs(
+        submit, send.node,
+        [this, timeout = send.timeout_in](const std::string& holder, proto::ExportTensors wish,
+                                          ExportDone done) {
+          Call<proto::ExportedTensors>(this, calls_, nodes_.ControllerOf(holder), timeout, std::move(wish),
+                                       done);
+        },
+        [this, send, submit](const absl::Status& lost, const std::string& holder) {
+          SubmitTo(send, *submit, lost, holder);
+        });
+  }
+
+  // `lost`: why the inputs that `holder` kept cannot come. Unless it has ended meanwhile, or waits to be sent elsewhere.
+  void SubmitTo(const cluster::Send& send, const proto::SubmitRequest& submit, const absl::Status& lost,
+                const std::string& holder) {
+    const auto it = requests_.find(send.sequence);
+    if (it == requests_.end() || it->second.ticket != send.ticket) return;
+    proto::SubmitReply failed;
+    if (!lost.ok()) *failed.mutable_served() = LostInputs(it->second.message, holder, lost);
+    if (!lost.ok()) return Replied(send, std::move(failed));
     Call<proto::SubmitReply>(
-        this, calls_, ControllerOf(send.node), send.timeout_in + options_.call_slack, std::move(submit),
+        this, calls_, nodes_.ControllerOf(send.node), send.timeout_in + options_.call_slack, submit,
         [this, send](absl::StatusOr<proto::SubmitReply> reply) { Replied(send, std::move(reply)); });
   }
 
   void Replied(const cluster::Send& send, absl::StatusOr<proto::SubmitReply> reply) {
     const auto now = Now(this);
-    if (!reply.ok())
+    if (!reply.ok()) {
+      ReleaseAt(send.node, send.ticket);  // the node may have answered all the same
       return Finish(table_.CallFailed(send.ticket, std::string(reply.status().message()), now));
+    }
     if (reply->has_bounced()) return Bounced(send, reply->bounced());
     auto& served = *reply->mutable_served();
     const absl::Status status = StatusIn(served);
@@ -173,11 +198,12 @@ class Router : public RouterSelf::base, public RouterClient {
     const auto it = requests_.find(send.sequence);
     if (it != requests_.end() && it->second.ticket == send.ticket) {
       served.mutable_times()->set_router_queue_ns(send.queued.count());
+      NameLost(it->second.message, send.node, served);
       it->second.reply = std::move(served);
     }
     Finish(table_.Served(send.ticket, status, now, run));
     // The request was answered before: the outputs that came too late are released.
-    if (unread && !unread_.contains(send.ticket)) ReleaseAt(send.node, send.ticket);
+    if (unread && !unread_.Has(send.ticket)) ReleaseAt(send.node, send.ticket);
   }
 
   void Bounced(const cluster::Send& send, const proto::Bounced& bounced) {
@@ -214,7 +240,7 @@ class Router : public RouterSelf::base, public RouterClient {
     reply.set_attempts(std::max(reply.attempts(), finished.attempts));
     if (reply.release() != 0) {
       reply.set_release(held.ticket);
-      unread_[held.ticket] = finished.node;
+      if (unread_.Add(held.ticket, finished.node, held.caller)) monitor(held.caller);
     }
     const auto now = Now(this);
     const auto ended = EndedFor(held, reply, now, table_.alpha());
@@ -227,28 +253,33 @@ class Router : public RouterSelf::base, public RouterClient {
     proto::CancelSubmit cancel;
     cancel.mutable_id()->set_router(options_.id);
     cancel.mutable_id()->set_sequence(ticket);
-    if (const auto controller = ControllerOf(node)) send(controller, std::move(cancel));
+    if (const auto controller = nodes_.ControllerOf(node)) send(controller, std::move(cancel));
   }
 
   void Release(std::uint64_t ticket) {
-    const auto unread = unread_.extract(ticket);
-    if (!unread.empty()) ReleaseAt(unread.mapped(), ticket);
+    if (const auto node = unread_.Take(ticket)) ReleaseAt(*node, ticket);
   }
 
   void ReleaseAt(const std::string& node, std::uint64_t ticket) {
+    unread_.Released(node, ticket);
     proto::ReleaseRequest release;
     release.mutable_id()->set_router(options_.id);
     release.mutable_id()->set_sequence(ticket);
-    if (const auto controller = ControllerOf(node)) send(controller, std::move(release));
+    if (const auto controller = nodes_.ControllerOf(node)) send(controller, std::move(release));
+  }
+
+  caf::typed_response_promise<proto::ExportedTensors> Export(proto::ExportTensors& wish) {
+    auto promise = make_response_promise<proto::ExportedTensors>();
+    const auto holder = wish.tensors().empty() ? std::string() : wish.tensors(0).node();
+    Call<proto::ExportedTensors>(
+        this, calls_, nodes_.ControllerOf(holder), options_.limits.default_timeout, std::move(wish),
+        [promise, holder](absl::StatusOr<proto::ExportedTensors> reply) mutable {
+          promise.deliver(reply.ok() ? *std::move(reply) : HolderAway(holder, reply.status()));
+        });
+    return promise;
   }
 
   // --- nodes and functions ---
-
-  [[nodiscard]] NodeControllerActor ControllerOf(const std::string& name) const {
-    for (const auto& [address, node] : nodes_)
-      if (node.name == name) return node.controller;
-    return {};
-  }
 
   void Update(const proto::ClusterUpdate& update) {
     const auto before = view_->revision();
@@ -269,60 +300,43 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void WatchNodes() {
-    std::map<std::string, std::string> wanted;  // address -> name
-    for (const auto& [name, member] : view_->members()) {
-      const bool gone = member.state() == proto::MEMBER_DEAD || member.state() == proto::MEMBER_LEFT;
-      if (member.kind() == proto::MEMBER_NODE && !gone) wanted[member.address()] = name;
-    }
-    const auto self = caf::actor_cast<PeerWatcherActor>(this);
-    for (auto it = nodes_.begin(); it != nodes_.end();) {
-      const auto same = wanted.find(it->first);
-      if (same != wanted.end() ? same->second == it->second.name : AwaitsManager(it->second)) {
-        ++it;
-        continue;
-      }
-      directory_.Forget(it->first, self);
-      const auto gone = nodes_.extract(it++);
-      LoseNode(gone.mapped().name, "the manager says that it is gone");
-    }
-    for (const auto& [address, name] : wanted) {
-      if (!nodes_.try_emplace(address, KnownNode{name, {}}).second) continue;
-      directory_.Watch(address, system().message_types<NodeControllerActor>(), self);
-    }
-  }
-
-  // A manager that restarted says nothing of a node that has not joined it again yet. While we are connected
-  // with it, it serves on what it has.
-  [[nodiscard]] bool AwaitsManager(const KnownNode& node) const {
-    return node.controller && !view_->members().contains(node.name);
+    const auto gone = nodes_.Update(*view_, system().message_types<NodeControllerActor>(),
+                                    caf::actor_cast<PeerWatcherActor>(this));
+    for (const auto& name : gone) LoseNode(name, "the manager says that it is gone");
   }
 
   void NodeUp(const std::string& address, const caf::strong_actor_ptr& peer) {
-    const auto it = nodes_.find(address);
-    if (it == nodes_.end()) return;
-    it->second.controller = caf::actor_cast<NodeControllerActor>(peer);
-    monitor(it->second.controller);
-    Hello(it->second);
+    auto* node = nodes_.At(address);
+    if (node == nullptr) return;
+    node->controller = caf::actor_cast<NodeControllerActor>(peer);
+    monitor(node->controller);
+    Hello(*node);
   }
 
   void NodeLost(const std::string& address, const std::string& reason) {
-    const auto it = nodes_.find(address);
-    if (it == nodes_.end()) return;
-    it->second.controller = nullptr;
-    LoseNode(std::string(it->second.name), reason);
+    auto* node = nodes_.At(address);
+    if (node == nullptr) return;
+    node->controller = nullptr;
+    LoseNode(std::string(node->name), reason);
   }
 
   void Hello(const KnownNode& node) {
     auto hello = HelloOf(table_);
     hello.set_router(options_.id);
+    const auto& released = unread_.ReleasedAt(node.name);
+    hello.mutable_released()->Assign(released.begin(), released.end());
     request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
-        .then([this](const proto::CreditGrant& grant) { Granted(grant); },
-              [](const caf::error&) { /* the next hello asks again */ });
+        .then(
+            [this, name = node.name, told = std::ssize(released)](const proto::CreditGrant& grant) {
+              unread_.Heard(name, told);
+              Granted(grant);
+            },
+            [](const caf::error&) { /* the next hello asks again */ });
   }
 
   void Granted(const proto::CreditGrant& grant) {
     // A node that the manager counts as dead may well go on granting, and nothing can be sent there.
-    if (!ControllerOf(grant.node())) return;
+    if (!nodes_.ControllerOf(grant.node())) return;
     const auto models = ModelsTouchedBy(table_.credits(), grant);
     table_.Apply(grant);
     Publish(models);
@@ -332,6 +346,7 @@ class Router : public RouterSelf::base, public RouterClient {
   void LoseNode(const std::string& name, const std::string& reason) {
     const auto models = ModelsOf(table_.credits(), name);
     Finish(table_.NodeLost(name, reason));
+    unread_.Forget(name);
     Publish(models);
   }
 
@@ -342,24 +357,13 @@ class Router : public RouterSelf::base, public RouterClient {
 
   proto::MemberReport Report(const proto::DescribeMember& ask) {
     if (ask.joining()) session_.AskedBy(current_sender());
-    const auto& counts = table_.counts();
-    proto::MemberReport report;
-    auto& load = *report.mutable_load();
-    load.set_queued(table_.waiting());
-    load.set_running(table_.sent());
-    load.set_served(counts.served);
-    load.set_failed(counts.failed + counts.rejected + counts.expired);
-    load.set_retried(counts.retried);
-    // What came while the manager heard nothing is of no known time.
-    auto demand = arrivals_.Take(table_);
-    if (!ask.joining()) *report.mutable_function_demand() = std::move(demand);
-    return report;
+    return ReportOf(table_, arrivals_, ask.joining());
   }
 
   void OnTick(const proto::Tick& tick) {
     if (tick.what() == kHello) {
       // Tells every node how much waits here; a node that lost us (restart, partition) learns of us again.
-      for (const auto& [address, node] : nodes_)
+      for (const auto& [address, node] : nodes_.all())
         if (node.controller) Hello(node);
       return After(this, options_.hello_every, tick);
     }
@@ -368,7 +372,7 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   RouterOptions options_;
-  PeerDirectory& directory_;
+  KnownNodes nodes_;
   cluster::RequestTable table_;
   ViewSnapshot view_ = options_.view->Get();
   cluster::VersionRotation rotation_;
@@ -376,8 +380,7 @@ class Router : public RouterSelf::base, public RouterClient {
   MemberSession session_;
   PendingCalls calls_;
   std::map<std::uint64_t, RoutedRequest> requests_;
-  std::map<std::uint64_t, std::string> unread_;  // ticket -> node whose arenas hold the outputs
-  std::map<std::string, KnownNode> nodes_;       // by address
+  UnreadReplies unread_;
   std::uint64_t next_sequence_ = 1;
   Time armed_ = Time::max();
 };

@@ -32,6 +32,12 @@ class TensorGathering {
   std::size_t open_ = 1;
 };
 
+// Of a kept tensor: with its worker or its node its bytes are gone.
+absl::Status LostOr(const absl::Status& status) {
+  const bool lost = absl::IsNotFound(status) || absl::IsUnavailable(status);
+  return lost ? absl::DataLossError(status.message()) : status;
+}
+
 }  // namespace
 
 void RunTensors::Read(const proto::TensorRef& ref, Done<std::string> done) {
@@ -53,11 +59,35 @@ void RunTensors::Fetch(const proto::Tensor& tensor, Done<RunValue> done) {
   });
 }
 
+void RunTensors::FetchKept(const RunValue& value, Done<RunValue> done) {
+  proto::ExportTensors wish;
+  *wish.add_tensors() = *value.kept;
+  Call<proto::ExportedTensors>(
+      self_, calls_, router_, limits_.timeout, std::move(wish),
+      [this, value, done = std::move(done)](const absl::StatusOr<proto::ExportedTensors>& reply) {
+        auto status = LostOr(StatusOf(reply));
+        if (status.ok() && reply->places_size() != 1)
+          status = absl::InternalError("no place of a kept tensor came");
+        if (!status.ok()) return done(status);
+        proto::Tensor tensor;
+        *tensor.mutable_spec() = value.spec;
+        *tensor.mutable_data() = reply->places(0);
+        // It is kept at least until its bytes are here.
+        Fetch(tensor, [done, holder = value.holder](absl::StatusOr<RunValue> bytes) {
+          bytes.ok() ? done(std::move(bytes)) : done(LostOr(bytes.status()));
+        });
+      });
+}
+
 void RunTensors::Store(const std::vector<RunValue>& values, Done<Stored> done) {
   auto gathering = std::make_shared<TensorGathering<Stored>>(Stored(), std::move(done));
   for (const auto& value : values) *gathering->result().Add()->mutable_spec() = value.spec;
   for (std::size_t i = 0; i < values.size(); ++i) {
     auto* stored = gathering->result().Mutable(static_cast<int>(i));
+    if (values[i].kept) {
+      *stored->mutable_kept() = *values[i].kept;
+      continue;
+    }
     if (values[i].bytes->size() <= limits_.inline_bytes) {
       stored->set_inlined(*values[i].bytes);
       continue;
@@ -92,6 +122,12 @@ void RunTensors::Load(const Stored& tensors, Done<std::vector<RunValue>> done) {
   for (int i = 0; i < tensors.size(); ++i) {
     auto& value = gathering->result()[static_cast<std::size_t>(i)];
     value.spec = tensors[i].spec();
+    if (tensors[i].has_kept()) {
+      gathering->Open();
+      gathering->Close(absl::NotFoundError(absl::StrCat("it was kept by node '", tensors[i].kept().node(),
+                                                        "', for the gateway that had the run then")));
+      continue;
+    }
     if (!tensors[i].has_blob()) {
       value.bytes = std::make_shared<const std::string>(tensors[i].inlined());
       continue;

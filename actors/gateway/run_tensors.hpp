@@ -13,6 +13,7 @@
 #include "actors/core/continuations.hpp"
 #include "actors/gateway/run_values.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/interfaces/router.hpp"
 #include "actors/interfaces/workflow_run.hpp"
 #include "base/wire_status.hpp"
 #include "transport/tensor_channel.hpp"
@@ -35,13 +36,22 @@ class RunTensors {
   using Done = std::function<void(absl::StatusOr<T>)>;
 
   // `self` owns it and resumes it on proto::Continue; `channel` outlives both.
-  RunTensors(RunSelf::pointer self, PendingCalls& calls, ClusterManagerActor manager,
+  RunTensors(RunSelf::pointer self, PendingCalls& calls, RouterActor router, ClusterManagerActor manager,
              transport::TensorChannel& channel, Limits limits)
-      : self_(self), calls_(calls), manager_(std::move(manager)), channel_(channel), limits_(limits) {}
+      : self_(self),
+        calls_(calls),
+        router_(std::move(router)),
+        manager_(std::move(manager)),
+        channel_(channel),
+        limits_(limits) {}
 
   void Fetch(const proto::Tensor& tensor, Done<RunValue> done);
-  // Tensors as the run log keeps them: inline, or as blobs that are synced first.
+  // The bytes of a value that a node keeps. DataLoss: it does not keep it any more.
+  void FetchKept(const RunValue& value, Done<RunValue> done);
+  // Tensors as the run log keeps them: inline, or as blobs that are synced first; or only where they were, for what a
+  // node keeps.
   void Store(const std::vector<RunValue>& values, Done<Stored> done);
+  // NotFound: one of them was kept by a node, for the process that committed it.
   void Load(const Stored& tensors, Done<std::vector<RunValue>> done);
 
   // It was lost, or is another; empty: questions fail until it is back.
@@ -49,6 +59,7 @@ class RunTensors {
   void Resume(const proto::Continue& message) { continuations_.Resume(message); }
   void Clear() {
     continuations_.Clear();
+    router_ = RouterActor();
     manager_ = ClusterManagerActor();
   }
 
@@ -59,6 +70,7 @@ class RunTensors {
 
   const RunSelf::pointer self_;
   PendingCalls& calls_;
+  RouterActor router_;
   ClusterManagerActor manager_;
   transport::TensorChannel& channel_;
   const Limits limits_;

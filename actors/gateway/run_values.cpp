@@ -31,6 +31,66 @@ absl::StatusOr<RunValue> RunValues::Find(const std::string& name) const {
   return it->second;
 }
 
+void RunValues::DropOutputs() {
+  std::erase_if(values_, [](const auto& value) { return !cluster::ParseValue(value.first).step.empty(); });
+}
+
+bool RunValues::FallBack(const std::string& name) {
+  const auto it = values_.find(name);
+  if (it == values_.end()) return false;
+  auto& value = it->second;
+  if (!value.kept || !value.stored) {
+    values_.erase(it);
+    return false;
+  }
+  value.kept.reset();
+  value.holder.reset();
+  return true;
+}
+
+void RunValues::DropRead(const proto::WorkflowSpec& spec, const std::set<std::string>& committed) {
+  std::set<std::string> wanted;
+  const auto add = [&](const auto& bindings) {
+    for (const auto& binding : bindings) wanted.insert(binding.value());
+  };
+  for (const auto& step : spec.steps())
+    if (!committed.contains(step.name())) add(step.inputs());
+  add(spec.outputs());
+  std::vector<std::string> read;
+  for (const auto& [name, value] : values_)
+    if (value.kept && !wanted.contains(name)) read.push_back(name);
+  for (const auto& name : read) FallBack(name);
+}
+
+std::set<std::string> RunValues::Missing(const proto::WorkflowSpec& spec,
+                                         const std::set<std::string>& steps) const {
+  std::set<std::string> missing;
+  const auto add = [&](const auto& bindings) {
+    for (const auto& binding : bindings) {
+      const auto step = cluster::ParseValue(binding.value()).step;
+      if (steps.contains(step) && !values_.contains(binding.value())) missing.insert(step);
+    }
+  };
+  for (const auto& step : spec.steps()) add(step.inputs());
+  add(spec.outputs());
+  return missing;
+}
+
+std::vector<std::string> RunValues::NeededAsBytes(const proto::WorkflowStep& step) const {
+  std::vector<std::string> names;
+  for (const auto& binding : step.inputs()) {
+    const auto it = values_.find(binding.value());
+    if (it == values_.end()) continue;
+    bool needed = it->second.OnlyInLog();
+    if (it->second.kept && step.has_fan_out() && binding.tensor() == step.fan_out().input()) {
+      const auto plan = cluster::PlanFanOut(it->second.spec, step.fan_out().dimension());
+      needed = plan.ok() && plan->outer > 1;
+    }
+    if (needed && std::ranges::find(names, binding.value()) == names.end()) names.push_back(binding.value());
+  }
+  return names;
+}
+
 absl::Status RunValues::CheckInputs(const proto::WorkflowSpec& spec, const proto::InferRequest& request) {
   for (const auto& input : spec.inputs()) {
     const auto it = std::find_if(
@@ -68,7 +128,8 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
   if (split == inputs.end())
     return absl::InvalidArgumentError(
         absl::StrCat("step '", step.name(), "' has no input '", step.fan_out().input(), "'"));
-  TROUPE_RETURN_IF_ERROR(cluster::CheckBytes(split->spec, split->bytes->size()));
+  TROUPE_RETURN_IF_ERROR(
+      cluster::CheckBytes(split->spec, split->kept ? split->kept->length() : split->bytes->size()));
   TROUPE_ASSIGN_OR_RETURN(const auto plan, cluster::PlanFanOut(split->spec, step.fan_out().dimension()));
   std::vector<std::vector<RunValue>> calls;
   const auto position = split - inputs.begin();
@@ -76,7 +137,12 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
     auto call = inputs;
     auto& slice = call[static_cast<std::size_t>(position)];
     slice.spec.mutable_shape()->Assign(plan.part_shape.begin(), plan.part_shape.end());
-    slice.bytes = std::make_shared<const std::string>(cluster::SlicePart(*split->bytes, plan, part));
+    if (split->kept) {
+      slice.kept->set_offset(split->kept->offset() + part * plan.piece);
+      slice.kept->set_length(plan.piece);
+    } else {
+      slice.bytes = std::make_shared<const std::string>(cluster::SlicePart(*split->bytes, plan, part));
+    }
     calls.push_back(std::move(call));
   }
   return calls;

@@ -1,9 +1,12 @@
 // RUN VALUES: the tensors that a run has so far: its inputs and the outputs of its steps, by "input" or
-// "step.output". Owned by one workflow run.
+// "step.output". Owned by one workflow run. Of an output that stayed where it was computed the run has only the
+// reference: the bytes go from the worker that has them to those that read them, and never come here.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,14 +16,23 @@
 
 namespace troupe::actors {
 
+//   bytes here, or kept by a node -(read for the last time there, or lost)-> in the log only, when that has it; else gone
 struct RunValue {
   proto::TensorSpec spec;
   std::shared_ptr<const std::string> bytes;
+  // Where a node keeps it, and what has it released there when the last value that refers to it is gone.
+  std::optional<proto::KeptTensor> kept{};
+  std::shared_ptr<const void> holder{};
+  std::optional<proto::StoredTensor> stored{};  // of what is kept: where the log has its bytes too
+
+  [[nodiscard]] bool OnlyInLog() const { return bytes == nullptr && !kept; }
 };
 
 class RunValues {
  public:
   void Set(const std::string& name, RunValue value) { values_[name] = std::move(value); }
+  // The outputs of all steps: another gateway has the run, or it has ended.
+  void DropOutputs();
   // NotFound: a bug of the run, since the workflow was validated; said rather than crashed on.
   [[nodiscard]] absl::StatusOr<RunValue> Find(const std::string& name) const;
 
@@ -28,6 +40,16 @@ class RunValues {
   // expected.
   [[nodiscard]] static absl::Status CheckInputs(const proto::WorkflowSpec& spec,
                                                 const proto::InferRequest& request);
+  // A node has lost it. True: the log has its bytes, and the value is in the log only from now on; false: it is gone.
+  bool FallBack(const std::string& name);
+  // What nodes keep and no step will read any more, once these steps are committed: they keep it no longer.
+  void DropRead(const proto::WorkflowSpec& spec, const std::set<std::string>& committed);
+  // Of these steps, those with outputs that are read somewhere in the workflow and are not here.
+  [[nodiscard]] std::set<std::string> Missing(const proto::WorkflowSpec& spec,
+                                              const std::set<std::string>& steps) const;
+  // The values of a step that are to be brought here: those that are in the log only, and those that its fan-out splits
+  // across their rows.
+  [[nodiscard]] std::vector<std::string> NeededAsBytes(const proto::WorkflowStep& step) const;
   // The calls that one step makes: one, or one per slice of its fan-out.
   [[nodiscard]] absl::StatusOr<std::vector<std::vector<RunValue>>> CallsOf(
       const proto::WorkflowStep& step) const;

@@ -1,11 +1,14 @@
 #include "actors/gateway/step_calls.hpp"
 
+#include <algorithm>
+#include <caf/send.hpp>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/time.hpp"
+#include "base/status.hpp"
 #include "base/wire_status.hpp"
 
 namespace troupe::actors {
@@ -20,11 +23,13 @@ StepCalls::StepCalls(RunSelf::pointer self, PendingCalls& calls, RunTensors& ten
       run_(std::move(run)),
       random_(options_.seed) {}
 
-void StepCalls::Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until) {
+void StepCalls::Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until,
+                      const std::vector<std::string>& keep) {
   auto& under_way = steps_[step.name()];
   under_way.outputs.resize(inputs.size());
   under_way.open = inputs.size();
   under_way.until = until;
+  under_way.keep = keep;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     Invoke(std::make_shared<OneCall>(OneCall{.step = step, .index = i, .inputs = inputs[i]}));
 }
@@ -48,6 +53,7 @@ void StepCalls::Forget() {
 
 void StepCalls::Clear() {
   pauses_.clear();
+  steps_.clear();
   options_.router = RouterActor();
 }
 
@@ -61,17 +67,15 @@ void StepCalls::Invoke(const CallPtr& call) {
   if (remaining <= Duration::zero())
     return CallFailed(call, absl::DeadlineExceededError("the run's timeout has passed"), {}, false);
   request.set_timeout_ns(remaining.count());
+  for (const auto& name : steps_[call->step.name()].keep) request.add_keep(name);
   std::vector<proto::TensorRef> places;
   for (const auto& input : call->inputs) {
-    const auto ref = channel_.Put(std::as_bytes(std::span(*input.bytes)), input.spec.name());
-    if (!ref.ok()) {
+    auto tensor = Place(input, places);
+    if (!tensor.ok()) {
       for (const auto& place : places) static_cast<void>(channel_.Release(place));
-      return CallFailed(call, ref.status(), {}, false);
+      return CallFailed(call, tensor.status(), {}, false);
     }
-    auto& tensor = *request.add_inputs();
-    *tensor.mutable_spec() = input.spec;
-    *tensor.mutable_data() = *ref;
-    places.push_back(*ref);
+    *request.add_inputs() = *std::move(tensor);
   }
   const auto number = request.call();
   open_.insert(number);
@@ -85,29 +89,59 @@ void StepCalls::Invoke(const CallPtr& call) {
         if (life != life_) return;
         // A router that is gone without an answer cannot say how far the call had come.
         if (!reply.ok()) return CallFailed(call, status, {}, true);
+        if (const auto step = steps_.find(call->step.name()); step != steps_.end())
+          step->second.lost.insert(reply->lost_inputs().begin(), reply->lost_inputs().end());
         CallFailed(call, status, Duration(reply->retry_after_ns()), reply->state_advanced());
       });
 }
 
-// Brings the outputs of one call here; they may still lie in a node's arena.
+absl::StatusOr<proto::Tensor> StepCalls::Place(const RunValue& input, std::vector<proto::TensorRef>& places) {
+  proto::Tensor tensor;
+  *tensor.mutable_spec() = input.spec;
+  if (input.kept) {
+    *tensor.mutable_data()->mutable_kept() = *input.kept;
+    return tensor;
+  }
+  TROUPE_ASSIGN_OR_RETURN(*tensor.mutable_data(),
+                          channel_.Put(std::as_bytes(std::span(*input.bytes)), input.spec.name()));
+  places.push_back(tensor.data());
+  return tensor;
+}
+
+std::shared_ptr<const void> StepCalls::Holder(std::uint64_t release) const {
+  return {this, [router = options_.router, release](const void*) {
+            proto::ReleaseOutputs message;
+            message.set_release(release);
+            caf::anon_send(router, std::move(message));
+          }};
+}
+
+// Brings the outputs of one call here; they may still lie in a node's arena. What stays at the node does so until the
+// last value that refers to it is gone.
 void StepCalls::Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life) {
   auto open = std::make_shared<int>(reply.outputs_size());
   auto outputs = std::make_shared<Values>(static_cast<std::size_t>(reply.outputs_size()));
+  const auto holder = reply.release() == 0 ? nullptr : Holder(reply.release());
   const auto done = [this, call, outputs, life, advanced = reply.state_advanced(),
-                     release = reply.release()](const absl::Status& status) {
-    if (release != 0) {
-      proto::ReleaseOutputs message;
-      message.set_release(release);
-      self_->send(options_.router, std::move(message));
-    }
+                     took = Duration(reply.times().swap_ns() + reply.times().compute_ns()),
+                     holder](const absl::Status& status) {
     if (life != life_) return;
     if (!status.ok()) return CallFailed(call, status, {}, advanced);
-    steps_[call->step.name()].outputs[call->index] = std::move(*outputs);
+    auto& under_way = steps_[call->step.name()];
+    under_way.outputs[call->index] = std::move(*outputs);
+    under_way.took = std::max(under_way.took, took);
     Called(call->step, status);
   };
   if (*open == 0 || life != life_) return done(absl::OkStatus());
   auto failure = std::make_shared<absl::Status>();
   for (int i = 0; i < reply.outputs_size(); ++i) {
+    const auto& output = reply.outputs(i);
+    if (output.data().has_kept()) {
+      (*outputs)[static_cast<std::size_t>(i)] = {
+          .spec = output.spec(), .bytes = nullptr, .kept = output.data().kept(), .holder = holder};
+      if (--*open == 0) done(*failure);
+      continue;
+    }
     tensors_.Fetch(reply.outputs(i), [open, outputs, failure, done, i](absl::StatusOr<RunValue> value) {
       if (value.ok()) {
         (*outputs)[static_cast<std::size_t>(i)] = std::move(*value);
@@ -175,8 +209,10 @@ void StepCalls::Called(const proto::WorkflowStep& step, const absl::Status& stat
   }
   auto ended = std::move(under_way);
   steps_.erase(step.name());
-  if (!ended.failure.ok()) return run_.ended(step, ended.failure);
-  run_.ended(step, RunValues::Join(step, ended.outputs));
+  if (!ended.lost.empty()) return run_.lost(step, ended.lost);
+  auto outputs = ended.failure.ok() ? RunValues::Join(step, ended.outputs) : ended.failure;
+  if (!outputs.ok()) return run_.ended(step, outputs.status());
+  run_.ended(step, Outcome{*std::move(outputs), ended.took});
 }
 
 }  // namespace troupe::actors

@@ -35,17 +35,25 @@ class StepCalls {
     std::uint64_t seed;  // of the pauses between calls that are made again
     std::uint32_t tick;  // the kind of the Ticks that its owner hands to Retry
   };
+  struct Outcome {
+    Values outputs;
+    Duration took{};  // by the longest call, for the swap and the run
+  };
   struct Run {
     std::function<bool()> running;  // a call that fails may be made again
     // Once for each step that has begun, unless Forget comes before.
-    std::function<void(const proto::WorkflowStep& step, const absl::StatusOr<Values>& outputs)> ended;
+    std::function<void(const proto::WorkflowStep& step, const absl::StatusOr<Outcome>& outcome)> ended;
+    // Instead, when inputs that nodes kept are lost: their names.
+    std::function<void(const proto::WorkflowStep& step, const std::set<std::string>& inputs)> lost;
   };
   // `self` owns it; all outlive it.
   StepCalls(RunSelf::pointer self, PendingCalls& calls, RunTensors& tensors,
             transport::TensorChannel& channel, Options options, Run run);
 
-  // `inputs`: of each call: of the whole step, or of one slice of its fan-out. No call goes on beyond `until`.
-  void Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until);
+  // `inputs`: of each call: of the whole step, or of one slice of its fan-out. No call goes on beyond `until`. `keep`:
+  // outputs that are to stay where they are computed.
+  void Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until,
+             const std::vector<std::string>& keep);
   // A pause is over.
   void Retry(std::uint64_t pause);
   // The calls end at the router, the node, the GPU's queue; none is made again.
@@ -60,7 +68,10 @@ class StepCalls {
     std::vector<Values> outputs;
     std::size_t open = 0;
     Time until{};
+    std::vector<std::string> keep;
+    Duration took{};
     absl::Status failure;
+    std::set<std::string> lost;  // inputs
   };
   struct OneCall {
     proto::WorkflowStep step;
@@ -71,6 +82,10 @@ class StepCalls {
   };
   using CallPtr = std::shared_ptr<OneCall>;
   void Invoke(const CallPtr& call);
+  // An input of the call, with its bytes in the arena or where a node keeps them.
+  absl::StatusOr<proto::Tensor> Place(const RunValue& input, std::vector<proto::TensorRef>& places);
+  // Whose end releases the outputs of a call at its node.
+  [[nodiscard]] std::shared_ptr<const void> Holder(std::uint64_t release) const;
   void Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life);
   // An answer that is not good: the call is made again after a pause, or the step has failed. `advanced`: the
   // function's state may have gone on, so that the same call again would count twice.

@@ -18,18 +18,21 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
     : RunSelf::base(config),
       options_(std::move(options)),
       progress_(spec),
-      tensors_(this, calls_, manager, channel, {options_.commit_timeout, options_.inline_bytes}),
+      tensors_(this, calls_, router, manager, channel, {options_.commit_timeout, options_.inline_bytes}),
       session_(this, calls_, kTie, {options_.commit_timeout}),
-      step_calls_(this, calls_, tensors_, channel,
-                  {.router = std::move(router),
-                   .workflow = progress_.spec().name(),
-                   .retry = options_.retry,
-                   .patience = options_.commit_timeout,
-                   .seed = options_.seed,
-                   .tick = kRetry},
-                  {.running = [this] { return progress_.state() == proto::RUN_RUNNING; },
-                   .ended = [this](const proto::WorkflowStep& step,
-                                   const absl::StatusOr<Values>& outputs) { StepEnded(step, outputs); }}),
+      step_calls_(
+          this, calls_, tensors_, channel,
+          {.router = std::move(router),
+           .workflow = progress_.spec().name(),
+           .retry = options_.retry,
+           .patience = options_.commit_timeout,
+           .seed = options_.seed,
+           .tick = kRetry},
+          {.running = [this] { return progress_.state() == proto::RUN_RUNNING; },
+           .ended = [this](const proto::WorkflowStep& step,
+                           const absl::StatusOr<StepCalls::Outcome>& outcome) { StepEnded(step, outcome); },
+           .lost = [this](const proto::WorkflowStep& step,
+                          const std::set<std::string>& inputs) { InputsLost(step, inputs); }}),
       manager_(std::move(manager)) {}
 
 WorkflowRun::behavior_type WorkflowRun::make_behavior() {
@@ -64,6 +67,8 @@ void WorkflowRun::on_exit() {
   tensors_.Clear();
   session_.Clear();
   end_.finish = nullptr;
+  end_.outputs.clear();
+  results_.values.DropOutputs();
   step_calls_.Clear();
   client_.promise = {};  // holds this actor
 }
@@ -202,11 +207,15 @@ void WorkflowRun::GoOnWith(const Restored& restored) {
     if (!again.contains(step)) progress_.Commit(step);
   for (const auto& step : again) {
     if (++results_.recomputed[step] <= options_.most_recomputed) continue;
-    progress_.Fail(step, absl::DataLossError(absl::StrCat(
-                             "its committed result was lost again after it had been computed anew ",
-                             options_.most_recomputed, " times (", restored.lost.at(step).message(), ")")));
+    progress_.Fail(step, LostTooOften(std::string(restored.lost.at(step).message())));
   }
   Advance();
+}
+
+absl::Status WorkflowRun::LostTooOften(const std::string& why) const {
+  return absl::DataLossError(
+      absl::StrCat("its committed result was lost again after it had been computed anew ",
+                   options_.most_recomputed, " times (", why, ")"));
 }
 
 bool WorkflowRun::HasStep(const std::string& name) const {
@@ -237,6 +246,7 @@ void WorkflowRun::Forget() {
   ++ownership_.life;
   session_.Drop();  // of an earlier life: it would be told under the claim of this one
   step_calls_.Forget();
+  results_.values.DropOutputs();
   results_.committed.clear();
   results_.recomputed.clear();
   end_.outputs.clear();

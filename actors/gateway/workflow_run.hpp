@@ -27,8 +27,9 @@ struct WorkflowRunOptions {
   // An end that the run log does not take (a full disk) is offered again so often.
   Duration end_retry = std::chrono::seconds(1);
   std::uint32_t end_tries = 60;
-  // A committed result that is lost is computed anew so often, of each step.
-  std::uint32_t most_recomputed = 3;
+  // A committed result that is lost, with its blob or with the worker that kept it, is computed anew so often, of each
+  // step.
+  std::uint32_t most_recomputed = 16;
   // A call of a step that fails for a passing reason is made again within the run's timeout, and the step's.
   cluster::RetryLimits retry{};
   std::uint64_t seed = 0;                 // of the pauses between such calls

@@ -90,13 +90,21 @@ class WorkflowRun : public RunSelf::base {
   void Store(const Values& values, RunTensors::Done<RunTensors::Stored> done);
   void Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done);
   [[nodiscard]] bool HasStep(const std::string& name) const;
+  [[nodiscard]] absl::Status LostTooOften(const std::string& why) const;
 
   // --- steps (workflow_run_steps.cpp) ---
   void Advance();
   void RunStep(const proto::WorkflowStep& step);
-  void StepEnded(const proto::WorkflowStep& step, const absl::StatusOr<Values>& outputs);
+  // The values that a step needs here as bytes have come.
+  void FetchFor(const proto::WorkflowStep& step, const std::vector<std::string>& names);
+  void StepEnded(const proto::WorkflowStep& step, const absl::StatusOr<StepCalls::Outcome>& outcome);
+  // What is kept, and would cost more to compute again than to write, as bytes: then the step is committed.
+  void Write(const proto::WorkflowStep& step, const StepCalls::Outcome& outcome);
+  // Inputs of the step are lost with the worker that kept them: the steps that gave them are run again, and then this one.
+  void InputsLost(const proto::WorkflowStep& step, const std::set<std::string>& inputs);
   void Failed(const proto::WorkflowStep& step, const absl::Status& status);
-  void CommitStep(const proto::WorkflowStep& step, const Values& outputs);
+  // `written`: the outputs as the log is to keep them.
+  void CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written);
   void Committed(const proto::WorkflowStep& step, const Values& outputs, const absl::Status& status);
 
   // --- the end (workflow_run.cpp) ---

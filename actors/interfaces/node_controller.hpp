@@ -1,5 +1,5 @@
 // NODE CONTROLLER: decides which GPU of this node runs a request, and where its weights come from.
-// Asked by:  ROUTER (SubmitRequest, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode,
+// Asked by:  ROUTER (SubmitRequest, ExportTensors, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode,
 //            RunTrial).
 // Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER
 // (MemberReport). Owns THE view of the node's GPUs: one decision gives GPU, source and victims together.
@@ -20,6 +20,7 @@ using CreditSinkActor = Interface<Hears<proto::CreditGrant>>;
 
 using NodeControllerActor = Interface<
     Asks<proto::SubmitRequest, proto::SubmitReply>, Hears<proto::CancelSubmit>, Hears<proto::ReleaseRequest>,
+    Asks<proto::ExportTensors, proto::ExportedTensors>,
     typename caf::replies_to<proto::RouterHello, CreditSinkActor>::template with<proto::CreditGrant>,
     Asks<proto::AdoptModel, proto::AdoptModelReply>, Hears<proto::DisownModel>,
     Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,

@@ -80,6 +80,9 @@ class NodeController : public ControllerSelf::base {
         [this](proto::SubmitRequest& request) { return Submit(request); },
         [this](const proto::CancelSubmit& cancel) { On(node::RequestCancelled{node::IdOf(cancel.id())}); },
         [this](const proto::ReleaseRequest& release) { On(node::OutputsRead{node::IdOf(release.id())}); },
+        [this](proto::ExportTensors& wish) {
+          return Ask<proto::ExportedTensors>(node::ExportAsked{0, std::move(wish)});
+        },
         [this](const proto::RouterHello& hello, const CreditSinkActor& router) {
           return Hello(hello, router);
         },
@@ -322,7 +325,7 @@ class NodeController : public ControllerSelf::base {
   std::vector<ExecutorActor> executors_;  // by runtime
   std::map<std::uint64_t, CreditSinkActor> routers_;
   OpenPromises<proto::SubmitReply, proto::CreditGrant, proto::AdoptModelReply, proto::MemberReport,
-               proto::DrainReply, proto::TrialEnded, proto::AdminReply>
+               proto::DrainReply, proto::TrialEnded, proto::ExportedTensors, proto::AdminReply>
       open_;
 };
 

@@ -71,6 +71,8 @@ constexpr Row kRows[] = {
     {"InferRequest", kAdmin},
     {"InferReply", kGateway},
     {"ReleaseOutputs", kAdmin},
+    {"ExportTensors", kGateway},
+    {"ExportedTensors", kNode},
     {"SubmitRequest", kGateway},
     {"SubmitReply", kNode},
     {"CancelSubmit", kGateway},

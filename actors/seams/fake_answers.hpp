@@ -35,6 +35,14 @@ inline void Spoil(proto::RunOutcome& outcome) {
   for (auto& output : *outcome.mutable_outputs()) output.mutable_data()->set_inlined("spoiled");
 }
 
+// What a worker answers that has no room for a model.
+inline proto::WorkerOutcome NoFitAs(Bytes free) {
+  proto::WorkerOutcome outcome;
+  outcome.mutable_no_fit()->set_free(free.count());
+  outcome.mutable_no_fit()->set_largest(free.count());
+  return outcome;
+}
+
 // What a worker answers that serves this key and has pinned a model of this size.
 inline proto::WorkerOutcome PinnedAs(std::uint64_t pin, const std::string& runtime, Bytes size) {
   proto::WorkerOutcome outcome;

@@ -89,6 +89,7 @@ class Worker : public caf::event_based_actor {
     }
     if (!life.up) return Ready(absl::NotFoundError("no worker listens"), from_before);
     life.linked = true;
+    life.tensors.Clear();  // of the daemon before
     if (life.runtime.empty()) life.runtime = shared_->runtime;
     if (!from_before) shared_->control->TakeOver();
     Ready(absl::OkStatus(), from_before);
@@ -113,6 +114,7 @@ class Worker : public caf::event_based_actor {
     died.set_signal(life.up ? signal : 0);
     died.set_last_words(life.up ? why : "it was gone already");
     if (life.up) shared_->control->kept.Leave(life.runtime, life.resident);
+    life.tensors.Clear();
     life = {};
     Forget();
     shared_->events.on_death(std::move(died));
@@ -137,10 +139,6 @@ class Worker : public caf::event_based_actor {
     return *gpu_;
   }
 
-  void Fill() {
-    shared_->control->fullest = std::max(shared_->control->fullest, shared_->control->used + running_);
-  }
-
   [[nodiscard]] Bytes Free() const { return shared_->profile.memory - shared_->control->used; }
 
   void Take(const proto::WorkerOrder& order) {
@@ -151,6 +149,7 @@ class Worker : public caf::event_based_actor {
       return;
     }
     if (order.has_unpin()) shared_->control->life.pins.erase(order.unpin().pin());
+    if (order.has_release()) shared_->control->Release(order.release());
     if (!HasOutcome(order) || shared_->control->hang) return;
     if (order.has_pin()) return Pin(order);
     if (order.has_prepare()) return Prepare(order);
@@ -158,6 +157,7 @@ class Worker : public caf::event_based_actor {
     if (order.has_evict()) return Evict(order);
     if (order.has_write_back()) return WriteBack(order);
     if (order.has_run()) return Run(order);
+    if (order.has_export_tensor()) return Export(order);
     if (order.has_shutdown()) return Die(0, 0, "shut down");
     if (order.has_fault() && order.fault().kind() == proto::FaultOrder::CRASH)
       return Die(0, SIGSEGV, "a fault was ordered");
@@ -180,12 +180,12 @@ class Worker : public caf::event_based_actor {
     shared_->events.on_outcome(std::move(answer));
   }
 
-  void Touch(const std::string& digest) {
-    shared_->control->touched.emplace(shared_->control->life.runtime, digest);
+  void Refuse(const proto::WorkerOrder& order, const absl::Status& why) {
+    Answer(order.sequence(), why, {}, Now(this));
   }
 
   void Prepare(const proto::WorkerOrder& order) {
-    Touch(order.prepare().model().digest());
+    shared_->control->Touch(order.prepare().model().digest());
     shared_->control->prepared_as.emplace(order.prepare().model().digest(), order.prepare().precision());
     const auto begin = Now(this);
     InTime(begin + shared_->profile.prepare, [this, order, begin] {
@@ -199,7 +199,7 @@ class Worker : public caf::event_based_actor {
 
   void SwapIn(const proto::WorkerOrder& order) {
     const auto& digest = order.swap_in().model().digest();
-    Touch(digest);
+    shared_->control->Touch(digest);
     const Bytes bytes(order.swap_in().model().weights().length());
     auto& life = shared_->control->life;
     if (shared_->control->Whole(digest) || life.loading.contains(digest)) {
@@ -209,13 +209,10 @@ class Worker : public caf::event_based_actor {
     }
     if (bytes > Free()) {
       ++shared_->control->no_fit;
-      proto::WorkerOutcome outcome;
-      outcome.mutable_no_fit()->set_free(Free().count());
-      outcome.mutable_no_fit()->set_largest(Free().count());
-      return Answer(order.sequence(), absl::ResourceExhaustedError("no room"), std::move(outcome), Now(this));
+      return Answer(order.sequence(), absl::ResourceExhaustedError("no room"), NoFitAs(Free()), Now(this));
     }
     shared_->control->used += bytes;
-    Fill();
+    shared_->control->Fill(running_);
     ++shared_->control->swaps;
     life.loading[digest] = bytes;
     const auto& swap = order.swap_in();
@@ -270,7 +267,7 @@ class Worker : public caf::event_based_actor {
   void Pin(const proto::WorkerOrder& order) {
     const auto& digest = order.pin().digest();
     if (!Resident().contains(digest) || shared_->control->kept.Unchecked(digest))
-      return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
+      return Refuse(order, absl::NotFoundError("not resident"));
     const auto pin = ++shared_->control->pinned;
     shared_->control->life.pins[pin] = digest;
     Answer(order.sequence(), absl::OkStatus(),
@@ -279,12 +276,9 @@ class Worker : public caf::event_based_actor {
 
   void Evict(const proto::WorkerOrder& order) {
     const auto it = Resident().find(order.evict().digest());
-    if (it == Resident().end())
-      return Answer(order.sequence(), absl::NotFoundError("not resident"), {}, Now(this));
-    for (const auto& [pin, digest] : shared_->control->life.pins) {
-      if (digest == it->first)
-        return Answer(order.sequence(), absl::FailedPreconditionError("it is pinned"), {}, Now(this));
-    }
+    if (it == Resident().end()) return Refuse(order, absl::NotFoundError("not resident"));
+    if (shared_->control->life.Pinned(it->first))
+      return Refuse(order, absl::FailedPreconditionError("it is pinned"));
     shared_->control->used -= it->second;
     Resident().erase(it);
     Gpu().Evict(order.evict().digest());
@@ -305,20 +299,32 @@ class Worker : public caf::event_based_actor {
     });
   }
 
-  void Run(const proto::WorkerOrder& order) {
+  void Export(const proto::WorkerOrder& order) {
+    auto outcome =
+        shared_->control->life.tensors.Export(order.export_tensor().tensor(), shared_->profile.channel);
+    if (!outcome.ok()) return Refuse(order, outcome.status());
+    Answer(order.sequence(), absl::OkStatus(), *std::move(outcome), Now(this));
+  }
+
+  void Run(const proto::WorkerOrder& given) {
+    auto order = given;
+    if (const auto status =
+            shared_->control->life.tensors.Resolve(*order.mutable_run(), shared_->profile.channel);
+        !status.ok())
+      return Refuse(order, status);
     const auto& digest = order.run().digest();
-    Touch(digest);
+    shared_->control->Touch(digest);
     shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sharing().sm_partition());
     const bool passes = order.run().by_layer();
     if (!shared_->control->Whole(digest) && !passes && !shared_->control->life.loading.contains(digest))
-      return Answer(order.sequence(), absl::NotFoundError("the model is not resident"), {}, Now(this));
+      return Refuse(order, absl::NotFoundError("the model is not resident"));
     Turns().Ask(order, Now(this));
   }
 
   void Compute(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
     running_ += shared_->profile.RunOf(digest);
-    Fill();
+    shared_->control->Fill(running_);
     const auto length = shared_->profile.long_runs->OnGpu(digest, Duration(order.run().run_limit_ns()));
     const auto deadline = DeadlineOf(order.run(), Now(this));
     FakeGpu::Ran ran = [this, order](Time begin, Time last_weights) {
@@ -344,43 +350,37 @@ class Worker : public caf::event_based_actor {
     const bool passes = order.run().by_layer();
     if (cancelled_.erase(order.sequence()) == 1)
       return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
-    if (!passes && !Resident().contains(order.run().digest()))
-      return Answer(order.sequence(), absl::NotFoundError("the model did not come"), {}, begin);
+    if (const auto lacks = shared_->control->life.Lacks(order.run()); !lacks.empty())
+      return Answer(order.sequence(), absl::NotFoundError(lacks), {}, begin);
     const auto& function = order.run().stateful();
-    if (!function.empty() && !States().contains(function))
-      return Answer(order.sequence(), absl::NotFoundError("the state is not here"), {}, begin);
     const Duration limit(order.run().run_limit_ns());
     auto& long_runs = *shared_->profile.long_runs;
     const bool cut = limit > Duration::zero() && last_weights == Time() && Now(this) - begin > limit &&
                      !long_runs.never_cuts;
     if (long_runs.Named(order.run().digest()))
       long_runs.seen.push_back({order.run().inputs(0).data().inlined(), begin, Now(this), cut});
-    if (cut) return Cut(order, begin);
-    ++shared_->control->runs;
-    shared_->control->by_layer += passes && !Resident().contains(order.run().digest()) ? 1 : 0;
     proto::WorkerOutcome outcome;
     auto& run = *outcome.mutable_run();
     run.set_compute_ns((Now(this) - begin).count());
+    if (cut) {  // this worker's runs have one step, so it sees at their end that they were too long
+      shared_->control->CountRun(order.run(), Now(this) - begin);
+      return Answer(order.sequence(), absl::DeadlineExceededError("the run was cut"), std::move(outcome),
+                    begin);
+    }
+    ++shared_->control->runs;
+    shared_->control->by_layer += passes && !Resident().contains(order.run().digest()) ? 1 : 0;
     run.set_next_turn_in_ns(pause_.count());
     run.set_last_group_ns(last_weights.time_since_epoch().count());
     shared_->control->batches += AnswerEach(order.run(), shared_->control->swap_members, run) > 1 ? 1 : 0;
     if (shared_->control->kept.Spoiled(order.run().digest())) Spoil(run);
+    shared_->control->life.tensors.Keep(order.run(), run);
     if (!function.empty()) CountRun(States().at(function), run);
     shared_->control->CountRun(order.run(), Now(this) - begin);
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
-  // This worker's runs have one step, so it sees at their end that they were too long.
-  void Cut(const proto::WorkerOrder& order, Time begin) {
-    proto::WorkerOutcome outcome;
-    outcome.mutable_run()->set_compute_ns((Now(this) - begin).count());
-    shared_->control->CountRun(order.run(), Now(this) - begin);
-    Answer(order.sequence(), absl::DeadlineExceededError("the run was cut"), std::move(outcome), begin);
-  }
-
   FakeStates& States() { return shared_->control->life.states; }
   std::map<std::string, Bytes>& Resident() { return shared_->control->life.resident; }
-
   std::shared_ptr<FakeWorkerShared> shared_;
   std::map<std::uint64_t, Later> later_;
   std::uint64_t next_ = 1;

@@ -3,6 +3,7 @@
 // and made to refuse.
 #pragma once
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "actors/seams/fake_kept.hpp"
 #include "actors/seams/fake_long_runs.hpp"
 #include "actors/seams/fake_meters.hpp"
+#include "actors/seams/fake_tensors.hpp"
 #include "actors/seams/fake_turns.hpp"
 #include "actors/seams/worker_link.hpp"
 #include "base/units.hpp"
@@ -42,6 +44,7 @@ struct FakeWorkerProfile {
   // Of models whose runs take longer now and then; common to all workers that this profile is copied for.
   std::shared_ptr<FakeLongRuns> long_runs = std::make_shared<FakeLongRuns>();
   std::shared_ptr<FakeQuotas> quotas = std::make_shared<FakeQuotas>();  // common to them, too
+  std::shared_ptr<transport::FakeTensorChannel> channel;  // in which it exports tensors; null: it cannot
   // What its loads and runs take; empty: a link of `link` or `peer_link`, and runs of `run`.
   std::function<std::unique_ptr<FakeGpu>(FakeGpu::Timer)> make_gpu;
 
@@ -67,6 +70,17 @@ struct FakeWorkerLife {
     bool changed = false;
   };
   std::map<std::string, State> states;  // by function; what a run leaves says how many there were
+  FakeTensors tensors;                  // that its runs have left for others
+
+  [[nodiscard]] bool Pinned(const std::string& digest) const {
+    return std::ranges::any_of(pins, [&](const auto& pin) { return pin.second == digest; });
+  }
+  // What a run needed that has not come; "": nothing.
+  [[nodiscard]] std::string Lacks(const proto::RunOrder& run) const {
+    if (!run.by_layer() && !resident.contains(run.digest())) return "the model did not come";
+    const bool state = run.stateful().empty() || states.contains(run.stateful());
+    return state ? "" : "the state is not here";
+  }
 };
 
 // What a test sees and does to the worker behind a link. Shared: outlives link and worker.
@@ -99,10 +113,11 @@ class FakeWorkerControl {
   // sibling that has just run finds nothing to write back, is refused, and has been counted all the same.
   bool states_by_model = false;
   bool swap_members =
-      false;            // a mistake on purpose: the first two requests of a batch get each other's outputs
-  bool unfit = false;   // exits at once, with the code of a broken device
-  std::string problem;  // what is told to be wrong with its device
-  std::uint64_t pinned = 0;  // pins that were made, in all lives
+      false;  // a mistake on purpose: the first two requests of a batch get each other's outputs
+  bool never_releases = false;  // a mistake on purpose: tensors that are released stay
+  bool unfit = false;           // exits at once, with the code of a broken device
+  std::string problem;          // what is told to be wrong with its device
+  std::uint64_t pinned = 0;     // pins that were made, in all lives
   // Whether the worker of another GPU that serves `runtime` holds this pin now. If it is empty, this worker copies
   // from the host alone. It is asked when a copy ends.
   std::function<bool(std::uint32_t gpu, const std::string& runtime, std::uint64_t pin)> peer_pins;
@@ -115,6 +130,12 @@ class FakeWorkerControl {
     life.up = true;
     if (meters) life.page = meters->NewPage();
   }
+  // The device's memory with the activations of the runs under way.
+  void Fill(Bytes running) { fullest = std::max(fullest, used + running); }
+  void Release(const proto::ReleaseOrder& order) {
+    if (!never_releases) life.tensors.Drop(order);
+  }
+  void Touch(const std::string& digest) { touched.emplace(life.runtime, digest); }
   // Whom the worker serves is known: what the last one left for this key is on the GPU.
   void TakeOver() {
     life.resident = kept.TakeOver(life.runtime);

@@ -88,6 +88,7 @@ std::string Placement::ChooseNode(const RequestEntry& entry, Time now) const {
   for (const std::string& name : *credits_.Holders(entry.request.model)) {
     const NodeCredit& node = *credits_.Find(name);
     if (!node.Open(now) || entry.refused_by.contains(name) || !HasPlace(node, entry)) continue;
+    if (name == entry.request.holder) return name;  // its inputs need not travel
     options.push_back({.name = name,
                        .resident = node.resident.contains(entry.request.model),
                        .in_flight = node.in_flight,

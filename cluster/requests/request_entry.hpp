@@ -30,6 +30,7 @@ struct RouterRequest {
   double percentile = 0;    // of the SLO; 0: the default
   Duration timeout{};       // the client's expiry, from arrival; zero: the router's default
   Bytes bytes{};            // inline input bytes
+  std::string holder{};     // the node that keeps inputs of it; "": none
   Duration profiled_run{};  // by the profiles of its model; zero: none says, and what was learned counts
 };
 

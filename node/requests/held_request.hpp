@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "node/events.hpp"
@@ -17,12 +19,16 @@ struct HeldRequest {
   proto::SubmitRequest message{};
   Ask ask = 0;
   Time expiry{};
-  bool awaits_inputs = false;  // they come from another host; the scheduler does not know the request yet
-  bool brought = false;        // they came from there, and lie in this daemon's arena
-  std::uint32_t waiting = 0;   // requests that waited at the node when it came
-  bool from_disk = false;      // its model was not in the host region when it came
-  ModelNumber trial{};         // the node's own, of this model: it has no question; none: of a router
-  bool refill = false;         // a trial that brings back what a dead worker held
+  bool awaits_inputs =
+      false;                // they come from another host or GPU; the scheduler does not know the request yet
+  std::size_t exports = 0;  // of its inputs, that are under way
+  std::set<std::string> kept_elsewhere{};  // names of the inputs that were exported for it, or are to be
+  bool elsewhere = false;                  // some lie on another host, and are brought behind those
+  bool brought = false;                    // they came from there, and lie in this daemon's arena
+  std::uint32_t waiting = 0;               // requests that waited at the node when it came
+  bool from_disk = false;                  // its model was not in the host region when it came
+  ModelNumber trial{};  // the node's own, of this model: it has no question; none: of a router
+  bool refill = false;  // a trial that brings back what a dead worker held
   std::optional<proto::GpuSharing>
       profiled{};         // a run of a profile's trial: on this share, whatever its function has
   NodeRequest request{};  // as the scheduler will learn of it, while it awaits its inputs
@@ -33,6 +39,7 @@ struct HeldRequest {
   std::vector<RequestId> members{};  // that its run answers besides
   std::uint32_t batch = 0;           // requests that its last run answered; 0: it has not run
   std::uint64_t run_sequence = 0;    // 0: its run was not ordered yet
+  bool unwanted = false;             // its router does not wait for it any more
   bool cancelled = false;            // its run goes on as long as another request of it wants an answer
   Time dispatched{};
   std::uint32_t attempt = 0;

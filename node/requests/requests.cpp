@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "node/parts.hpp"
 #include "node/requests/batch_terms.hpp"
@@ -99,13 +100,57 @@ void Requests::On(RequestArrived& event) {
   held.expiry = request.expiry;
   if (state != nullptr && !state->failed.ok())
     return Finish({.id = id, .kind = FinishKind::kFailed, .status = state->failed});
+  held.elsewhere = event.inputs_elsewhere;
+  Enter(held, std::move(request));
+}
+
+// Its inputs come to where it can read them, before the scheduler hears of it.
+void Requests::Enter(HeldRequest& held, NodeRequest request) {
+  const bool keeps = KeptTensors::Some(held.message.inputs());
+  // Such a run has inputs or outputs of its own, that no batch joins.
+  if (keeps || !held.message.keep().empty()) request.batch = {};
   // What the scheduler would refuse is not worth a transfer.
   const bool welcome = parts_.scheduler.Knows(request.model) && !parts_.scheduler.draining();
-  if (!welcome || !event.inputs_elsewhere) return Schedule(request);
+  if (!welcome) return Schedule(request);
+  if (!keeps) return BringOrSchedule(held, request);
+  if (const auto lost = parts_.kept_tensors.Lost(held.message.inputs()); !lost.empty())
+    return Finish({.id = request.id, .kind = FinishKind::kFailed, .status = absl::DataLossError("")});
+  const auto device = parts_.kept_tensors.Place(held.message.inputs(), request);
+  if (device) request.named = *device;
+  held.exports = parts_.kept_tensors.ExportInputs(request.id, held.message.inputs(), device);
+  if (held.exports == 0) return BringOrSchedule(held, request);
+  for (const auto& input : held.message.inputs())
+    if (input.data().has_kept() && !parts_.kept_tensors.IsOn(input.data().kept(), device))
+      held.kept_elsewhere.insert(input.spec().name());
   held.request = std::move(request);
+  held.awaits_inputs = true;
+  ++awaiting_inputs_;
+}
+
+void Requests::BringOrSchedule(HeldRequest& held, const NodeRequest& request) {
+  if (!held.elsewhere) return Schedule(request);
+  held.request = request;
   held.awaits_inputs = held.brought = true;
   ++awaiting_inputs_;
-  parts_.out.Add(BringInputs{id, held.message.inputs(), held.expiry});
+  parts_.out.Add(BringInputs{request.id, held.message.inputs(), held.expiry});
+}
+
+void Requests::InputExported(const RequestId& id, int index, const absl::Status& status,
+                             const proto::TensorRef& place) {
+  auto* held = Find(id);
+  if (held == nullptr || held->exports == 0) return;  // it has ended
+  if (!status.ok()) {
+    const bool lost = absl::IsNotFound(status);
+    return Finish({.id = id,
+                   .kind = FinishKind::kFailed,
+                   .status = lost ? absl::DataLossError(status.message()) : status});
+  }
+  *held->message.mutable_inputs(index)->mutable_data() = place;
+  if (--held->exports > 0) return;
+  held->awaits_inputs = false;
+  --awaiting_inputs_;
+  const auto request = std::exchange(held->request, {});
+  BringOrSchedule(*held, request);
 }
 
 void Requests::On(InputsArrived& event) {
@@ -190,18 +235,50 @@ void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::Ru
     if (other.serial != 0 && other.gpu == finished.gpu) story.add_beside(other.message.function().name());
 }
 
-void Requests::Answer(const Finished& finished, HeldRequest& held) {
+// The inputs that a request has lost, which read kept tensors: those that are not kept any more, and those whose copies its
+// worker could not read.
+std::set<std::string> Requests::LostInputs(const Finished& finished, const HeldRequest& held) const {
+  const auto gone = parts_.kept_tensors.Lost(held.message.inputs());
+  std::set<std::string> lost(gone.begin(), gone.end());
+  if (finished.kind == FinishKind::kFailed && absl::IsDataLoss(finished.status))
+    lost.insert(held.kept_elsewhere.begin(), held.kept_elsewhere.end());
+  return lost;
+}
+
+// A request that reads kept tensors ends with them, or was sent to a GPU that does not have them: then it is planned anew.
+Finished Requests::Judge(const Finished& finished, const HeldRequest& held) const {
+  const bool no_gpu = finished.kind == FinishKind::kBounced && finished.bounce == proto::BOUNCE_NO_GPU;
+  const bool no_input = finished.kind == FinishKind::kFailed && absl::IsDataLoss(finished.status);
+  const bool reads_kept = KeptTensors::Some(held.message.inputs()) || !held.kept_elsewhere.empty();
+  if (!reads_kept || !(no_gpu || no_input)) return finished;
+  auto judged = finished;
+  if (const auto lost = LostInputs(finished, held); !lost.empty()) {
+    judged.kind = FinishKind::kFailed;
+    judged.status = absl::DataLossError(absl::StrCat("input '", *lost.begin(), "' is not kept any more"));
+  } else {
+    judged.kind = FinishKind::kBounced;
+    judged.bounce = proto::BOUNCE_NO_INPUTS;
+  }
+  return judged;
+}
+
+void Requests::Answer(const Finished& ended, HeldRequest& held) {
+  const auto finished = Judge(ended, held);
   auto reply = ReplyFor(finished, held.message, held.swap, held.run, parts_.settings.name);
   if (reply.has_bounced() && held.message.has_gpu()) reply.mutable_bounced()->set_attempts(finished.attempts);
   if (reply.has_served() && finished.gpu != kNoGpu)
     reply.mutable_served()->set_gpu(parts_.settings.DeviceOf(finished.gpu));  // what people call a GPU
   if (finished.gpu != kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));
-  if (auto slices = SentSlices(reply.served()); slices.slices_size() > 0) {
+  if (reply.has_served() && finished.gpu != kNoGpu)
+    parts_.kept_tensors.Enter(finished.gpu, *reply.mutable_served());
+  if (auto slices = SentSlices(reply.served()); slices.slices_size() + slices.kept_size() > 0) {
     reply.mutable_served()->set_release(1);
-    unread_.Add(finished.id, {finished.gpu, std::move(slices)});
-    parts_.scheduler.Unread(finished.gpu, 1);
+    KeepUnread(finished, held, {finished.gpu, std::move(slices)});
   }
   if (reply.has_served()) Tell(finished, held, *reply.mutable_served()->mutable_story());
+  if (reply.has_served() && absl::IsDataLoss(finished.status)) {
+    for (const auto& input : LostInputs(finished, held)) reply.mutable_served()->add_lost_inputs(input);
+  }
   // The run went well and its state is kept, whatever becomes of its outputs.
   const auto* function = parts_.models.FunctionOf(held.message);
   if (finished.kind == FinishKind::kServed && function != nullptr && !function->state().empty())
@@ -211,6 +288,16 @@ void Requests::Answer(const Finished& finished, HeldRequest& held) {
   if (finished.kind == FinishKind::kFailed && finished.attempts >= parts_.settings.scheduler.max_attempts)
     parts_.out.Note("request-given-up", std::string(finished.status.message()));
   parts_.out.Add(node::Answer<proto::SubmitReply>{held.ask, std::move(reply)});
+}
+
+void Requests::KeepUnread(const Finished& finished, const HeldRequest& held, UnreadSlices unread) {
+  if (parts_.routers.Knows(finished.id.router) && !held.unwanted) {
+    unread_.Add(finished.id, std::move(unread));
+    return parts_.scheduler.Unread(finished.gpu, 1);
+  }
+  // The answer is not heard, or comes too late.
+  parts_.kept_tensors.Forget(unread.slices);
+  ReleaseSlices(unread.gpu, unread.slices);
 }
 
 void Requests::On(const RequestCancelled& event) {
@@ -244,16 +331,22 @@ bool Requests::AllCancelled(const HeldRequest& leader) const {
          });
 }
 
-void Requests::On(const OutputsRead& event) {
-  const auto unread = unread_.Take(event.id);
+void Requests::On(const RouterSaidHello& event) {
+  for (const auto sequence : event.hello.released()) Released({event.hello.router(), sequence});
+}
+
+void Requests::Released(const RequestId& id) {
+  if (auto* held = Find(id)) held->unwanted = true;
+  const auto unread = unread_.Take(id);
   if (!unread) return;
+  parts_.kept_tensors.Forget(unread->slices);
   ReleaseSlices(unread->gpu, unread->slices);
   parts_.scheduler.Unread(unread->gpu, -1);
   if (parts_.scheduler.waiting() > 0) parts_.decisions.Decide();  // its worker may be free for another key
 }
 
 void Requests::ReleaseSlices(GpuIndex gpu, const proto::ReleaseOrder& slices) {
-  if (slices.slices_size() == 0 || !parts_.runtimes.Up(gpu)) return;
+  if (slices.slices_size() + slices.kept_size() == 0 || !parts_.runtimes.Up(gpu)) return;
   proto::WorkerOrder order;
   *order.mutable_release() = slices;
   parts_.orders.Give(gpu, std::move(order));
@@ -268,6 +361,7 @@ void Requests::On(const RouterLost& event) {
     Finish({.id = id, .kind = FinishKind::kCancelled, .status = absl::CancelledError("its router is gone")});
   parts_.decisions.CarryOut(parts_.scheduler.ForgetRouter(event.router));
   for (const auto& unread : unread_.TakeOfRouter(event.router)) {
+    parts_.kept_tensors.Forget(unread.slices);
     ReleaseSlices(unread.gpu, unread.slices);
     parts_.scheduler.Unread(unread.gpu, -1);
   }

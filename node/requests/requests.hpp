@@ -2,6 +2,7 @@
 //
 //   arrived -(its inputs are on this host)-> scheduled -> finished: exactly one answer
 //   arrived -(its inputs are elsewhere)-> awaits inputs -> scheduled, or finished
+//   arrived -(its inputs were kept, and are lost)-> finished: DATA_LOSS, with their names
 //
 // The scheduler orders them (node/scheduling/swap_scheduler.hpp); this part keeps what only the answer needs.
 #pragma once
@@ -9,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 
 #include "node/events.hpp"
 #include "node/models/demand_count.hpp"
@@ -27,12 +30,16 @@ class Requests {
   void On(RequestArrived& event);
   void On(InputsArrived& event);
   void On(const RequestCancelled& event);
-  void On(const OutputsRead& event);
+  void On(const OutputsRead& event) { Released(event.id); }
+  void On(const RouterSaidHello& event);
   void On(const RouterLost& event);
   // Outcomes of the worker that is gone come later: they find no dispatch any more.
   void On(const RuntimeLost& event) { Void(event.gpu); }
   void On(const RuntimeReassigned& event) { Void(event.gpu); }
 
+  // An input that another GPU of this node, or another worker, keeps has come to an arena; or why it has not.
+  void InputExported(const RequestId& id, int index, const absl::Status& status,
+                     const proto::TensorRef& place);
   // The node's own request, which has no question: it is scheduled at once, or when its zeros lie in the
   // arena.
   HeldRequest& HoldTrial(const RequestId& id, const ModelNumber& copy);
@@ -60,7 +67,15 @@ class Requests {
   [[nodiscard]] BatchTerms TermsOf(const proto::FunctionRecord& function, const proto::SubmitRequest& message,
                                    const ModelNumber& copy) const;
   [[nodiscard]] bool MayEnter(const RequestArrived& event, const RequestId& id, bool has_state);
+  void Enter(HeldRequest& held, NodeRequest request);
+  void BringOrSchedule(HeldRequest& held, const NodeRequest& request);
+  [[nodiscard]] std::set<std::string> LostInputs(const Finished& finished, const HeldRequest& held) const;
+  [[nodiscard]] Finished Judge(const Finished& finished, const HeldRequest& held) const;
   void Answer(const Finished& finished, HeldRequest& held);
+  // The outputs of the request are read, or are not wanted: those that it has given, or will give.
+  void Released(const RequestId& id);
+  // Outputs that the answer refers to, until its router has read them.
+  void KeepUnread(const Finished& finished, const HeldRequest& held, UnreadSlices unread);
   // What happened to the request beside its times.
   void Tell(const Finished& finished, const HeldRequest& held, proto::RunStory& story) const;
   void Void(GpuIndex gpu);

@@ -38,6 +38,8 @@ class Routers {
   // What is known of the model's runs or loads has changed: routers that name GPUs learn of it.
   void CostChanged(const ModelNumber& model) { gpu_reports_.CostChanged(model); }
 
+  // It has said hello, and is not lost.
+  [[nodiscard]] bool Knows(std::uint64_t router) const { return routers_.contains(router); }
   [[nodiscard]] CreditLedger& ledger() { return ledger_; }
   [[nodiscard]] ServedModels& served() { return served_; }
   [[nodiscard]] const ServedModels& served() const { return served_; }

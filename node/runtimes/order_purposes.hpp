@@ -50,6 +50,11 @@ struct OrphanEvicted {
 struct FaultOrdered {
   GpuIndex gpu = 0;
 };
+struct TensorExported {  // for an input of a request, or (not 0) for a question of a router's
+  RequestId request{};
+  std::uint64_t question = 0;
+  int index = 0;  // of the input, or among the question's tensors
+};
 
 // --- states that are written back ---
 struct RecoveryOrdered {  // of a state that a worker has since before this daemon began
@@ -73,7 +78,8 @@ struct RunWrittenBack {
 using WriteBackPurpose =
     std::variant<RecoveryOrdered, OrphanWrittenBack, EvictionWrittenBack, RunWrittenBack>;
 
-using OrderPurpose = std::variant<NoPurpose, RunOrdered, SwapInOrdered, PinOrdered, EvictionOrdered,
-                                  PrepareOrdered, OrphanEvicted, FaultOrdered, WriteBackPurpose>;
+using OrderPurpose =
+    std::variant<NoPurpose, RunOrdered, SwapInOrdered, PinOrdered, EvictionOrdered, PrepareOrdered,
+                 OrphanEvicted, FaultOrdered, TensorExported, WriteBackPurpose>;
 
 }  // namespace troupe::node

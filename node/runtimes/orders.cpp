@@ -22,6 +22,7 @@ struct Teller {
   void operator()(const PrepareOrdered& purpose) const { parts.preparation.On(purpose, outcome); }
   void operator()(const OrphanEvicted& purpose) const { parts.orphans.On(purpose, outcome); }
   void operator()(const FaultOrdered& purpose) const { parts.runtimes.On(purpose, outcome); }
+  void operator()(const TensorExported& purpose) const { parts.kept_tensors.On(purpose, outcome); }
   void operator()(const WriteBackPurpose& purpose) const { parts.write_backs.On(purpose, outcome); }
 };
 

@@ -195,20 +195,26 @@ proto::SubmitReply ReplyFor(const Finished& finished, const proto::SubmitRequest
 
 proto::ReleaseOrder SentSlices(const proto::InferReply& reply) {
   proto::ReleaseOrder release;
-  for (const auto& output : reply.outputs())
+  for (const auto& output : reply.outputs()) {
     if (output.data().has_arena()) *release.add_slices() = output.data().arena();
+    if (output.data().has_kept()) release.add_kept(output.data().kept().number());
+  }
   return release;
 }
 
 proto::ReleaseOrder UnsentSlices(const proto::WorkerOutcome& run, const proto::InferReply& reply) {
   std::set<std::uint64_t> sent;
-  for (const auto& output : reply.outputs())
+  std::set<std::uint64_t> kept;
+  for (const auto& output : reply.outputs()) {
     if (output.data().has_arena()) sent.insert(output.data().arena().slice());
+    if (output.data().has_kept()) kept.insert(output.data().kept().number());
+  }
   proto::ReleaseOrder release;
   const auto add = [&](const auto& outputs) {
     for (const auto& output : outputs) {
-      if (output.data().has_arena() && !sent.contains(output.data().arena().slice()))
-        *release.add_slices() = output.data().arena();
+      const auto& data = output.data();
+      if (data.has_arena() && !sent.contains(data.arena().slice())) *release.add_slices() = data.arena();
+      if (data.has_kept() && !kept.contains(data.kept().number())) release.add_kept(data.kept().number());
     }
   };
   add(run.run().outputs());

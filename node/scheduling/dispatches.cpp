@@ -99,6 +99,7 @@ void Dispatches::OrderRun(const HeldStart& start) {
                             order.run().sharing().sm_partition());
   // What is known is about runs of one request.
   held->limit.limit *= static_cast<Duration::rep>(1 + dispatch.members.size());
+  parts_.kept_tensors.Number(held->message, *order.mutable_run());
   if (held->profiled) AsTrial(*held, *order.mutable_run());
   order.mutable_run()->set_run_limit_ns(held->limit.limit.count());
   if (const auto* state = parts_.states.declared().ByKey(dispatch.state))

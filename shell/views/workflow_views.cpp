@@ -33,6 +33,9 @@ std::string Took(const proto::RunRecord& run) {
 }
 
 std::string Where(const proto::StoredTensor& tensor) {
+  if (tensor.has_kept())
+    return Cat(Printable(tensor.spec().name()), " ", Describe(tensor.spec()), " ",
+               FormatBytes(Bytes(tensor.kept().length())), " kept by node ", Printable(tensor.kept().node()));
   return Cat(Printable(tensor.spec().name()), " ", Describe(tensor.spec()), " ",
              tensor.has_blob() ? "as a blob" : FormatBytes(Bytes(tensor.inlined().size())));
 }

@@ -60,6 +60,7 @@ void ChaosCluster::Start() {
     world_.StartGateway(std::move(router));
     fronts_.Open(i);
   }
+  taps_.steps.ReadKept([this](const proto::KeptTensor& tensor) { return nodes_.ReadKept(tensor); });
   nodes_.StartAll();
   for (const auto& name : shape_.OperatorNames()) operators_.Connect(name);
   agenda_.RunTo(world_.Now() + seconds(1));

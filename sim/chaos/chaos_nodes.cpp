@@ -124,4 +124,27 @@ void ChaosNodes::SwapMembers() {
   ForEachWorker([](actors::FakeWorkerControl& worker) { worker.swap_members = true; });
 }
 
+std::string ChaosNodes::ReadKept(const proto::KeptTensor& tensor) {
+  std::string bytes;
+  for (const auto& worker : world_.node(tensor.node()).workers)
+    if (bytes.empty()) bytes = worker->life.tensors.Read(tensor);
+  return bytes;
+}
+
+std::vector<KeptThere> ChaosNodes::KeptTensors() {
+  std::vector<KeptThere> kept;
+  for (const auto& name : shape_.NodeNames()) {
+    const auto& node = world_.node(name);
+    kept.push_back({.where = name, .bytes = node.channel->used().count()});
+    for (std::size_t i = 0; i < node.workers.size(); ++i)
+      kept.push_back(
+          {.where = absl::StrCat(name, " GPU ", i), .tensors = node.workers[i]->life.tensors.size()});
+  }
+  return kept;
+}
+
+void ChaosNodes::NeverRelease() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) { worker.never_releases = true; });
+}
+
 }  // namespace troupe::sim

@@ -8,6 +8,7 @@
 
 #include "actors/seams/fake_worker_link.hpp"
 #include "sim/chaos/node_meters.hpp"
+#include "sim/checkers/tensor_check.hpp"
 #include "sim/faults/fault_plan.hpp"
 #include "sim/world.hpp"
 
@@ -38,6 +39,11 @@ class ChaosNodes {
   // What the GPUs saw of functions with a quota.
   [[nodiscard]] const std::vector<actors::FakeQuotas::Seen>& quota_runs() const { return quotas_->seen; }
 
+  // The bytes of a tensor that some worker keeps; "": none does.
+  [[nodiscard]] std::string ReadKept(const proto::KeptTensor& tensor);
+  // What workers keep of outputs now, and what lies in the arenas of their nodes.
+  [[nodiscard]] std::vector<KeptThere> KeptTensors();
+
   [[nodiscard]] NodeMeters& meters() { return meters_; }
   [[nodiscard]] const NodeMeters& meters() const { return meters_; }
 
@@ -47,6 +53,7 @@ class ChaosNodes {
   void ShareStates();            // workers write back by model, not by function
   void NeverCut() { long_runs_->never_cuts = true; }
   void NeverCharge() { quotas_->never_charges = true; }
+  void NeverRelease();  // what workers keep of outputs, they keep
   void TrustWeights();  // what a dead worker left is used without being compared
   void SwapMembers();   // of each batch that a worker runs, the first two requests get each other's outputs
 

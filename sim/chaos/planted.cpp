@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 19>& AllPlanted() {
-  static constexpr std::array<PlantedName, 19> kAll = {{
+const std::array<PlantedName, 20>& AllPlanted() {
+  static constexpr std::array<PlantedName, 20> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -29,6 +29,7 @@ const std::array<PlantedName, 19>& AllPlanted() {
       {Planted::kTrustedWeights, "trusted-weights", "requests"},
       {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
       {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
+      {Planted::kUnreleased, "unreleased", "tensors"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

@@ -29,6 +29,7 @@ enum class Planted {
   kTrustedWeights,  // weights that a dead worker has spoiled are used as they are
   kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
   kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
+  kUnreleased,       // workers keep the tensors that they are told to release
   kUnmended,         // a fault stays
 };
 struct PlantedName {
@@ -36,7 +37,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 19>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 20>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

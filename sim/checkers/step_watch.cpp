@@ -1,5 +1,6 @@
 #include "sim/checkers/step_watch.hpp"
 
+#include <algorithm>
 #include <caf/message.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -8,11 +9,15 @@
 
 namespace troupe::sim {
 
+bool OnlyKept(const proto::CommitStep& step) {
+  return std::ranges::any_of(step.outputs(), [](const auto& output) { return output.has_kept(); });
+}
+
 void StepWatch::Told(const std::string& gateway, const proto::RunRecord& run) {
   if (run.start().workflow() != workflow_ || run.start().inputs_size() != 1) return;
   for (const auto& step : run.steps()) {
     const auto function = function_of_step_.find(step.step());
-    if (function == function_of_step_.end()) continue;
+    if (function == function_of_step_.end() || OnlyKept(step)) continue;
     told_.try_emplace({gateway, run.start().inputs(0).inlined(), function->second}, now_());
   }
 }
@@ -21,7 +26,8 @@ void StepWatch::Sent(const Passage& passage, const caf::message& content) {
   if (content.empty() || !content.match_element<proto::SubmitRequest>(0)) return;
   const auto& submit = content.get_as<proto::SubmitRequest>(0);
   if (submit.workflow() != workflow_ || submit.inputs_size() != 1) return;
-  const auto& input = submit.inputs(0).data().inlined();
+  const auto& data = submit.inputs(0).data();
+  const auto input = data.has_kept() && read_kept_ ? read_kept_(data.kept()) : data.inlined();
   const auto told = told_.find({passage.from, input, submit.function().name()});
   // What it hears at this moment may yet call back what it had asked before.
   if (told == told_.end() || told->second >= now_()) return;

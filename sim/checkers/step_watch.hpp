@@ -1,6 +1,6 @@
 // STEP WATCH: what the network sees of workflow runs' steps, and what must hold of that: a gateway that has
-// been told that a step is committed asks no node for it again. A run is known by what its input says, which
-// goes through all of its steps; a step by its function.
+// been told that a step is committed asks no node for it again, unless its outputs were only kept: those may be lost. A
+// run is known by what its input says, which goes through all of its steps; a step by its function.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,15 @@
 
 namespace troupe::sim {
 
+// Some output of the step is where it was computed, and nowhere else.
+[[nodiscard]] bool OnlyKept(const proto::CommitStep& step);
+
 class StepWatch final : public NetworkTap {
  public:
   using Now = std::function<Time()>;
   explicit StepWatch(Now now) : now_(std::move(now)) {}
+  // How it learns what an input says that a node keeps.
+  void ReadKept(std::function<std::string(const proto::KeptTensor&)> read) { read_kept_ = std::move(read); }
   // Each step of the workflow calls a function of its own.
   void Know(const std::string& workflow, std::map<std::string, std::string> function_of_step) {
     workflow_ = workflow;
@@ -41,6 +46,7 @@ class StepWatch final : public NetworkTap {
   void Told(const std::string& gateway, const proto::RunRecord& run);
 
   const Now now_;
+  std::function<std::string(const proto::KeptTensor&)> read_kept_;
   std::string workflow_;
   std::map<std::string, std::string> function_of_step_;
   std::map<Step, Time> told_;

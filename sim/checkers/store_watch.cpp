@@ -7,6 +7,7 @@
 #include "cluster/step_retry.hpp"
 #include "proto/function.pb.h"
 #include "proto/workflow.pb.h"
+#include "sim/checkers/step_watch.hpp"
 
 namespace troupe::sim {
 
@@ -50,7 +51,8 @@ void StoreWatch::Look(const storage::Batch::Mutation& mutation, bool acknowledge
   const auto it = kept_.find({mutation.table, mutation.key});
   const bool there = it != kept_.end() && it->second.value && it->second.certain;
   if (there && mutation.value && acknowledged) {
-    if (mutation.table == Table::kSteps)
+    proto::CommitStep before;
+    if (mutation.table == Table::kSteps && before.ParseFromString(*it->second.value) && !OnlyKept(before))
       broken_.push_back(absl::StrCat("step ", mutation.key, " is committed a second time", when));
     if (mutation.table == Table::kFunctions && !Updated(*it->second.value, *mutation.value))
       broken_.push_back(absl::StrCat("function ", mutation.key, " is deployed over itself", when));

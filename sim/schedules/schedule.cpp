@@ -15,6 +15,7 @@
 #include "sim/checkers/run_check.hpp"
 #include "sim/checkers/run_limit_check.hpp"
 #include "sim/checkers/state_check.hpp"
+#include "sim/checkers/tensor_check.hpp"
 
 namespace troupe::sim {
 
@@ -138,6 +139,8 @@ class ScheduleRun {
         return cluster_.nodes().NeverCut();
       case Planted::kUnchargedRun:
         return cluster_.nodes().NeverCharge();
+      case Planted::kUnreleased:
+        return cluster_.nodes().NeverRelease();
       case Planted::kTrustedWeights:
         return cluster_.nodes().TrustWeights();
       case Planted::kSwappedMembers:
@@ -272,6 +275,7 @@ class ScheduleRun {
     BreakAll("quotas", CheckQuotas(QuotaRuns(), actors::FakeTurns::kWindow));
     if (Calm() && cluster_.world().WorkerStarts() != starts_)
       Break("limits", "a worker was started again, though nothing had befallen any");
+    BreakAll("tensors", CheckTensors(cluster_.nodes().KeptTensors()));
     CheckMemory();
     CheckLog();
     CheckCharges();

@@ -136,6 +136,7 @@ RouterActor::behavior_type OutputsRouter(RouterActor::pointer, std::shared_ptr<O
       },
       [](const proto::CancelInfer&) {},
       [outputs](const proto::ReleaseOutputs& release) { outputs->released.push_back(release.release()); },
+      [](const proto::ExportTensors&) { return proto::ExportedTensors(); },
       [](const proto::CreditGrant&) {},
       [](const proto::ClusterUpdate&) {},
       [](const proto::MemberJoined&) {},

@@ -28,6 +28,7 @@ RouterActor::behavior_type Listener(RouterActor::pointer self, std::shared_ptr<H
       [](const proto::InferRequest&) { return proto::InferReply(); },
       [](const proto::CancelInfer&) {},
       [](const proto::ReleaseOutputs&) {},
+      [](const proto::ExportTensors&) { return proto::ExportedTensors(); },
       [](const proto::CreditGrant&) {},
       [heard](const proto::ClusterUpdate& update) { heard->updates.push_back(update); },
       [heard](const proto::MemberJoined&) { ++heard->joins; },

@@ -190,7 +190,7 @@ def class_violations(root):
 # the circles that are still there: a folder that has left its circle is to be taken off.
 CIRCLES = {
     "cluster": {".", "admin", "copies", "members", "ownership", "profiling", "records", "requests", "runs", "usage"},  # as in node/, by parts.hpp
-    "node": {".", "models", "profiling", "requests", "runtimes", "scheduling", "state", "usage"},  # parts.hpp names every part to every part
+    "node": {".", "models", "profiling", "requests", "runtimes", "scheduling", "state", "tensors", "usage"},  # parts.hpp names every part to every part
     "actors": {"core", "interfaces", "seams"},
     "shell": {".", "inputs"},
 }

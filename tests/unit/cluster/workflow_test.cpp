@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/workflow_parser.hpp"
+#include "cluster/step_durability.hpp"
 #include "cluster/workflow_schedule.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -262,6 +263,56 @@ outputs: {z: four.y, early: one.y}
   EXPECT_EQ(StepsToRecompute(*spec, three, {"two", "three"}), Names({"two", "three"}));
   EXPECT_EQ(StepsToRecompute(*spec, three, {"one"}), Names({"one"})) << "the workflow returns the output";
   EXPECT_EQ(StepsToRecompute(*spec, {"one", "two", "three", "four"}, {"four"}), Names({"four"}));
+}
+
+TEST(WorkflowProgress, StepsWhoseResultsAreLostRunAgainBeforeWhatReadsThem) {
+  WorkflowProgress progress(*ParseWorkflow(kEnsemble));
+  (void)progress.TakeReady();
+  progress.Commit("left");
+  progress.Commit("right");
+  EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
+  progress.Reopen({"left", "average"});
+  EXPECT_THAT(progress.TakeReady(), ElementsAre("left"));
+  progress.Reopen({"right"});
+  EXPECT_THAT(progress.TakeReady(), ElementsAre("right"));
+  progress.Commit("left");
+  EXPECT_THAT(progress.TakeReady(), ElementsAre());
+  progress.Commit("right");
+  EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
+  // What is under way goes on with what it has read, though that is computed again beside it.
+  progress.Reopen({"left"});
+  EXPECT_THAT(progress.TakeReady(), ElementsAre("left"));
+  progress.Commit("left");
+  EXPECT_THAT(progress.TakeReady(), ElementsAre());
+  progress.Commit("average");
+  EXPECT_EQ(progress.state(), proto::RUN_SUCCEEDED);
+}
+
+TEST(StepDurability, WhatIsComputedFasterThanItIsWrittenIsNotWritten) {
+  using std::chrono::milliseconds;
+  EXPECT_FALSE(WritesKept(milliseconds(5), 0));
+  EXPECT_TRUE(WritesKept(milliseconds(6), 0));
+  EXPECT_FALSE(WritesKept(milliseconds(100), 10'000'000)) << "0.1 s at 100 MB/s, and the sync";
+  EXPECT_TRUE(WritesKept(milliseconds(106), 10'000'000));
+  EXPECT_FALSE(WritesKept(Duration::max(), ~std::uint64_t{0}));
+}
+
+TEST(OutputsToKeep, AreThoseThatStepsAloneRead) {
+  const auto spec = ParseWorkflow(R"(name: keeps
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net, inputs: {x: image}}
+  - {name: two, function: net, inputs: {x: one.y}}
+  - {name: three, function: net, inputs: {x: one.y, z: two.y}, fan_out: {input: x, dimension: 0}}
+  - {name: four, function: net, inputs: {x: three.y}}
+outputs: {z: four.y, early: two.y}
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(OutputsToKeep(*spec, "one"), ElementsAre("y"));
+  EXPECT_THAT(OutputsToKeep(*spec, "two"), ElementsAre()) << "the workflow gives it";
+  EXPECT_THAT(OutputsToKeep(*spec, "three"), ElementsAre()) << "its calls' outputs are put together";
+  EXPECT_THAT(OutputsToKeep(*spec, "four"), ElementsAre());
 }
 
 TEST(WorkflowProgress, AFailedOrCancelledRunStartsNothing) {

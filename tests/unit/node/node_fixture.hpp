@@ -37,10 +37,13 @@ class NodeTest : public testing::Test {
   Lines On(Event event) {
     Lines lines;
     for (const auto& effect : node_.On(std::move(event), now)) {
-      const auto line = std::visit([this](const auto& wanted) { return Line(wanted); }, effect);
+      const auto line = Show(effect);
       if (!line.empty()) lines.push_back(line);
     }
     return lines;
+  }
+  std::string Show(const Effect& effect) {
+    return std::visit([this](const auto& wanted) { return Line(wanted); }, effect);
   }
 
   // --- workers ---
@@ -174,6 +177,10 @@ class NodeTest : public testing::Test {
   std::string Line(const Answer<absl::Status>& answer) {
     return absl::StrCat("fault ", answer.ask, " ", absl::StatusCodeToString(answer.reply.code()));
   }
+  std::string Line(const Answer<proto::ExportedTensors>& answer) {
+    return absl::StrCat("exported ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
+  }
   static std::string Line(const TellRouter&) { return {}; }
   std::string Line(const GiveOrder& give) {
     const auto& order = give.order;
@@ -201,6 +208,8 @@ class NodeTest : public testing::Test {
         return {"return", ""};
       case proto::WorkerOrder::kWriteBack:
         return {"write-back", order.write_back().digest()};
+      case proto::WorkerOrder::kExportTensor:
+        return {"export", ""};
       default:
         return {"other", ""};
     }

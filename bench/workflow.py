@@ -1,0 +1,177 @@
+#!/usr/bin/python3
+"""What the steps of a workflow cost beyond their runs, by the real daemons, and where their tensors lie.
+
+usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
+
+  noop_chain_p50_over_infer     p50 of a workflow of three no-op models over that of one request of the model: its start, its steps and
+                                its end are durable; noop_chain_p50_ms and infer_p50_ms are the two
+  runs_per_second               runs of that workflow with 32 connections
+  communication_ms/MIB/GPUS/POLICY  a workflow of three steps with MIB of tensors between them, beyond its runs, which take 10 ms each
+                                in timed mode: p50 of its runs, one after the other, less 30 ms
+  communication_over_host_only/MIB/GPUS  `elastic` as a ratio of `host-only`, of the same round
+  copied_mib/MIB/GPUS/POLICY    what left GPUs for it, beside its outputs
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from invoke import BODY, Site
+from report import Report
+
+RUN_MS = 10
+MIB = (8, 32)
+GPUS = (1, 2)
+POLICIES = ("elastic", "host-only")
+CHAIN = """name: {name}
+inputs:
+  x: {{type: FP32, shape: [{shape}]}}
+steps:
+  - {{name: one, function: {one}, inputs: {{x: x}}}}
+  - {{name: two, function: {two}, inputs: {{x: one.y}}}}
+  - {{name: three, function: {three}, inputs: {{x: two.y}}}}
+outputs: {{y: three.y}}
+"""
+
+
+def serialize(nodes, given, made, weights=()):
+    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    graph = helper.make_graph(nodes, "bench", [value("x", given)], [value("y", made)], list(weights))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
+def networks(rows):
+    """From 4 KiB to `rows` times as much, as much again, and back."""
+    node = helper.make_node
+    shape = numpy_helper.from_array(np.array([rows, 1], np.int64), "shape")
+    two = numpy_helper.from_array(np.array([2], np.float32), "two")
+    return {"widen": serialize([node("Tile", ["x", "shape"], ["y"])], [1, 1024], [rows, 1024], [shape]),
+            "keep": serialize([node("Mul", ["x", "two"], ["y"])], [rows, 1024], [rows, 1024], [two]),
+            "narrow": serialize([node("ReduceMax", ["x"], ["y"], axes=[0], keepdims=1)], [rows, 1024], [1, 1024])}
+
+
+class One(Site):
+    def __init__(self, build, *options):
+        super().__init__(build, [])
+        self.extra = options
+
+    def __enter__(self):
+        name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--manager", "127.0.0.1:0", *self.extra)
+        self.url = self._wait(name, r"gateway at http://[0-9.:]+").split()[-1]
+        self.manager = self._wait(name, r"manager at [0-9.:]+").split()[-1]
+        self._wait(name, "worker-ready", "log")
+        return self
+
+    def deploy(self, name, model):
+        urllib.request.urlopen(f"{self.url}/v2/troupe/functions/{name}", model, 60).close()
+
+    def submit(self, workflow):
+        urllib.request.urlopen(f"{self.url}/v2/troupe/workflows", workflow.encode(), 60).close()
+
+    def ask(self, name, body):
+        with urllib.request.urlopen(f"{self.url}/v2/models/{name}/infer", body, 60) as answer:
+            answer.read()
+
+    def p50_ms(self, name, body, seconds):
+        """Of requests that follow each other; the first ones are not counted."""
+        for _ in range(5):
+            self.ask(name, body)
+        times, end = [], time.monotonic() + seconds
+        while time.monotonic() < end or len(times) < 5:
+            began = time.monotonic()
+            self.ask(name, body)
+            times.append(1000 * (time.monotonic() - began))
+        return statistics.median(times)
+
+    def load(self, name, connections, seconds):
+        body = self.home / "body"
+        body.write_text(BODY)
+        done = subprocess.run([str(self.build / "bin" / "http_load"), f"{self.url}/v2/models/{name}/infer", "--body", str(body),
+                               "--connections", str(connections), "--seconds", str(seconds)], capture_output=True, text=True)
+        found = json.loads(done.stdout)
+        if done.returncode or found["failed"]:
+            raise SystemExit(f"workflow.py: requests failed: {found}")
+        return found
+
+    def copied(self):
+        done = subprocess.run([str(self.build / "bin" / "troupe"), "--manager", self.manager, "gpu", "list", "--json"],
+                              capture_output=True, text=True, check=True)
+        return sum(int(gpu["worker"].get("copy_out_bytes", 0)) for gpu in json.loads(done.stdout)["gpus"])
+
+
+def noop(report, arguments):
+    chains, infers, rates = [], [], []
+    for _ in range(arguments.rounds):
+        with One(arguments.build) as site:
+            site.deploy("noop", site.noop_model())
+            site.submit(CHAIN.format(name="chain", shape="1, 16", one="noop", two="noop", three="noop"))
+            infers.append(site.load("noop", 1, arguments.seconds)["latency_us"]["p50"] / 1000)
+            chains.append(site.load("chain", 1, arguments.seconds)["latency_us"]["p50"] / 1000)
+            rates.append(site.load("chain", 32, arguments.seconds)["requests_per_second"])
+    report.add("infer_p50_ms", infers, "ms")
+    report.add("noop_chain_p50_ms", chains, "ms")
+    report.add("noop_chain_p50_over_infer", [chain / infer for chain, infer in zip(chains, infers)], "")
+    report.add("runs_per_second", rates, "runs/s")
+
+
+def communication(report, arguments):
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1024], "data": [0.5] * 1024}]}).encode()
+    found = {}
+    for _ in range(arguments.rounds):
+        for mib in MIB:
+            for gpus in GPUS:
+                for policy in POLICIES:
+                    options = ["--compute", "timed", "--profile", "PROFILE", "--gpus", str(gpus), "--gpu-memory", "512MiB", "--arena",
+                               "512MiB", "--set", f"intermediates={policy}"]
+                    site = One(arguments.build)
+                    profile = site.home / "profile"
+                    profile.write_text(f"default {RUN_MS}ms\n")
+                    site.extra = [str(profile) if option == "PROFILE" else option for option in options]
+                    with site:
+                        for name, model in networks(256 * mib).items():
+                            site.deploy(name, model)
+                        site.submit(CHAIN.format(name="chain", shape="1, 1024", one="widen", two="keep", three="narrow"))
+                        site.ask("chain", body)
+                        before = site.copied()
+                        site.ask("chain", body)
+                        copied = (site.copied() - before) / 2**20
+                        took = site.p50_ms("chain", body, arguments.seconds)
+                    found.setdefault((mib, gpus, policy), []).append((took - 3 * RUN_MS, copied))
+    for mib in MIB:
+        for gpus in GPUS:
+            for policy in POLICIES:
+                report.add(f"communication_ms/{mib}/{gpus}/{policy}", [one[0] for one in found[mib, gpus, policy]], "ms")
+                report.add(f"copied_mib/{mib}/{gpus}/{policy}", [one[1] for one in found[mib, gpus, policy]], "MiB")
+            report.add(f"communication_over_host_only/{mib}/{gpus}",
+                       [ours[0] / theirs[0] for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
+
+
+PARTS = {"noop": noop, "communication": communication}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+    report = Report("workflow", note="virtual GPUs, real daemons; the runs of `communication` are timed: 10 ms each, an input")
+    for part in arguments.only:
+        PARTS[part](report, arguments)
+    report.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+#include "cluster/step_durability.hpp"
+
+namespace troupe::cluster {
+
+namespace {
+
+constexpr Duration kSync = std::chrono::milliseconds(5);
+constexpr std::uint64_t kNanosPerByte = 10;
+
+}  // namespace
+
+bool WritesKept(Duration took, std::uint64_t bytes) {
+  // More bytes than any disk has written by then, and no sum that wraps.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+  if (bytes > kMost) return false;
+  return took > kSync + Duration(static_cast<Duration::rep>(bytes * kNanosPerByte));
+}
+
+}  // namespace troupe::cluster

@@ -1,0 +1,19 @@
+// STEP DURABILITY: whether the outputs of a workflow's step that stayed where they were computed are written to the manager's
+// store as well. Pure; the workflow run asks it.
+//
+// A result that is only kept is lost with its worker, its node or the run's gateway, and is computed anew from the nearest
+// results that are there: its step costs once more what it has cost. A result that is written costs its way to the disk
+// each time, lost or not.
+#pragma once
+
+#include <cstdint>
+
+#include "base/units.hpp"
+
+namespace troupe::cluster {
+
+// True: write them. `took`: by the step's longest call, for the swap and the run; `bytes`: of the outputs that are kept. A disk that takes 100 MB/s, behind a sync of 5 ms, is the measure:
+// what is computed faster than it is written is not written.
+[[nodiscard]] bool WritesKept(Duration took, std::uint64_t bytes);
+
+}  // namespace troupe::cluster

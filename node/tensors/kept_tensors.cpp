@@ -1,0 +1,176 @@
+#include "node/tensors/kept_tensors.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/wire_status.hpp"
+#include "node/parts.hpp"
+#include "node/requests/own_requests.hpp"
+#include "node/runtimes/worker_orders.hpp"
+
+namespace troupe::node {
+
+void KeptTensors::Number(const proto::SubmitRequest& request, proto::RunOrder& order) {
+  for (const auto& name : request.keep()) {
+    auto& keep = *order.add_keep();
+    keep.set_output(name);
+    keep.set_number(next_number_++);
+  }
+}
+
+void KeptTensors::Enter(GpuIndex gpu, proto::InferReply& reply) {
+  for (auto& output : *reply.mutable_outputs()) {
+    if (!output.data().has_kept()) continue;
+    auto& kept = *output.mutable_data()->mutable_kept();
+    kept.set_node(parts_.settings.name);
+    kept.set_daemon(parts_.settings.incarnation);
+    tensors_[kept.number()] = gpu;
+  }
+}
+
+void KeptTensors::Forget(const proto::ReleaseOrder& released) {
+  for (const auto number : released.kept()) tensors_.erase(number);
+}
+
+const GpuIndex* KeptTensors::Find(const proto::KeptTensor& tensor) const {
+  if (tensor.node() != parts_.settings.name || tensor.daemon() != parts_.settings.incarnation) return nullptr;
+  const auto it = tensors_.find(tensor.number());
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+bool KeptTensors::Some(const Tensors& inputs) {
+  return std::ranges::any_of(inputs, [](const proto::Tensor& input) { return input.data().has_kept(); });
+}
+
+std::vector<std::string> KeptTensors::Lost(const Tensors& inputs) const {
+  std::vector<std::string> lost;
+  for (const auto& input : inputs)
+    if (input.data().has_kept() && Find(input.data().kept()) == nullptr) lost.push_back(input.spec().name());
+  return lost;
+}
+
+std::optional<std::uint32_t> KeptTensors::Place(const Tensors& inputs, const NodeRequest& request) const {
+  // Isolated runtimes read nothing of each other's memory, and a state says itself where its function runs.
+  if (parts_.settings.scheduler.isolated || request.state) return std::nullopt;
+  auto offers = Offers(inputs, request);
+  if (request.named != kNoGpu) {
+    // A function that owns parts of GPUs runs there, whatever its router has named.
+    const bool obeys =
+        std::ranges::any_of(offers, [&](const InputOffer& offer) { return offer.device == request.named; });
+    return obeys ? std::optional(request.named) : std::nullopt;
+  }
+  Bytes total;
+  double nanos_per_byte = 0;
+  for (const auto& input : inputs) total += Bytes(input.data().kept().length());
+  for (KindId kind = 0; kind < parts_.scheduler.kinds(); ++kind) {
+    const auto estimate = parts_.scheduler.EstimateOf(request.model, kind);
+    if (estimate.weights > Bytes(0))
+      nanos_per_byte = std::max(nanos_per_byte, static_cast<double>(estimate.load.count()) /
+                                                    static_cast<double>(estimate.weights.count()));
+  }
+  return ChooseForInputs(offers, total, nanos_per_byte);
+}
+
+std::vector<InputOffer> KeptTensors::Offers(const Tensors& inputs, const NodeRequest& request) const {
+  std::vector<InputOffer> offers(parts_.settings.gpus.size());
+  for (const auto& input : inputs) {
+    const auto* holder = input.data().has_kept() ? Find(input.data().kept()) : nullptr;
+    if (holder != nullptr)
+      offers[parts_.settings.DeviceOf(*holder)].kept += Bytes(input.data().kept().length());
+  }
+  bool owns = false;
+  const auto owned = [&](std::uint32_t device) {
+    return parts_.scheduler.OwnedOn(request.function, request.model, device) != nullptr;
+  };
+  for (std::uint32_t device = 0; device < offers.size(); ++device) {
+    const auto& gpu = parts_.scheduler.gpus().at(device);
+    auto& offer = offers[device];
+    offer.device = device;
+    offer.wait = parts_.scheduler.OthersOn(device, kNoRouter, parts_.out.now()).left;
+    if (parts_.scheduler.FindResident(device, request.model) == nullptr)
+      offer.swap = parts_.scheduler.EstimateOf(request.model, gpu.kind).load;
+    owns |= owned(device);
+  }
+  std::erase_if(offers, [&](const InputOffer& offer) {
+    return !parts_.runtimes.Up(offer.device) || (owns && !owned(offer.device));
+  });
+  return offers;
+}
+
+bool KeptTensors::IsOn(const proto::KeptTensor& tensor, std::optional<std::uint32_t> device) const {
+  const auto* holder = Find(tensor);
+  return device && holder != nullptr && parts_.settings.DeviceOf(*holder) == *device;
+}
+
+// --- exports ---
+
+void KeptTensors::Order(const proto::KeptTensor& tensor, GpuIndex gpu, TensorExported purpose) {
+  proto::WorkerOrder order;
+  *order.mutable_export_tensor()->mutable_tensor() = tensor;
+  parts_.orders.Give(gpu, std::move(order), OrderPurpose(purpose));
+}
+
+std::size_t KeptTensors::ExportInputs(const RequestId& id, const Tensors& inputs,
+                                      std::optional<std::uint32_t> device) {
+  std::size_t ordered = 0;
+  for (int i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].data().has_kept() || IsOn(inputs[i].data().kept(), device)) continue;
+    const auto* holder = Find(inputs[i].data().kept());
+    if (holder == nullptr) continue;
+    Order(inputs[i].data().kept(), *holder, {.request = id, .index = i});
+    ++ordered;
+  }
+  return ordered;
+}
+
+void KeptTensors::On(const ExportAsked& event) {
+  const auto number = next_question_++;
+  auto& question = questions_[number];
+  question.ask = event.ask;
+  question.open = 1;
+  for (int i = 0; i < event.wish.tensors_size(); ++i) {
+    const auto& tensor = event.wish.tensors(i);
+    question.answer.add_places();
+    const auto* holder = Find(tensor);
+    if (holder == nullptr) {
+      SetStatus(absl::NotFoundError(absl::StrCat("node '", parts_.settings.name, "' keeps no tensor ",
+                                                 tensor.number(), " of its daemon ", tensor.daemon(),
+                                                 ": it was released, or its worker was lost")),
+                question.answer);
+      break;
+    }
+    ++question.open;
+    Order(tensor, *holder, {.question = number, .index = i});
+  }
+  Close(number);
+}
+
+void KeptTensors::On(const TensorExported& purpose, const proto::WorkerOutcome& outcome) {
+  auto status = StatusOf(outcome);
+  if (status.ok() && !outcome.has_exported())
+    status = absl::DataLossError("the worker does not say where it has put a tensor");
+  // A worker that is gone has taken it along.
+  if (absl::IsUnavailable(status)) status = absl::NotFoundError(status.message());
+  if (purpose.question == 0) {
+    proto::TensorRef place;
+    if (status.ok()) *place.mutable_arena() = outcome.exported().place();
+    return parts_.requests.InputExported(purpose.request, purpose.index, status, place);
+  }
+  auto& question = questions_.at(purpose.question);
+  if (!status.ok()) {
+    SetStatus(status, question.answer);
+  } else {
+    *question.answer.mutable_places(purpose.index)->mutable_arena() = outcome.exported().place();
+  }
+  Close(purpose.question);
+}
+
+void KeptTensors::Close(std::uint64_t number) {
+  const auto it = questions_.find(number);
+  if (--it->second.open > 0) return;
+  parts_.out.Add(Answer<proto::ExportedTensors>{it->second.ask, std::move(it->second.answer)});
+  questions_.erase(it);
+}
+
+}  // namespace troupe::node

@@ -1,0 +1,20 @@
+#include "sim/checkers/tensor_check.hpp"
+
+#include "absl/strings/str_cat.h"
+
+namespace troupe::sim {
+
+std::vector<std::string> CheckTensors(const std::vector<KeptThere>& kept) {
+  std::vector<std::string> broken;
+  for (const auto& there : kept) {
+    if (there.tensors > 0)
+      broken.push_back(
+          absl::StrCat(there.where, " keeps ", there.tensors, " tensors, and every run has ended"));
+    if (there.bytes > 0)
+      broken.push_back(
+          absl::StrCat(there.where, " has ", there.bytes, " bytes in its arena, and no reader is left"));
+  }
+  return broken;
+}
+
+}  // namespace troupe::sim

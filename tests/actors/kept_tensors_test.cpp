@@ -1,0 +1,242 @@
+// Outputs of workflows' steps that stay with the workers that computed them, under virtual time: gateways, nodes and the
+// manager are the production ones.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/actors/world.hpp"
+
+namespace troupe::actors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kChain[] = R"(
+name: chain
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net-a, inputs: {x: image}}
+  - {name: two, function: net-b, inputs: {x: one.out_x}}
+  - {name: three, function: net-c, inputs: {x: two.out_x}}
+outputs: {y: three.out_x}
+)";
+// Every slice of what `first` gives is a call of its own, and `last` reads two tensors that different steps left.
+constexpr char kFan[] = R"(
+name: fan
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: first, function: net-a, inputs: {x: image}}
+  - {name: each, function: net-b, inputs: {x: first.out_x}, fan_out: {input: x, dimension: 0}}
+  - {name: last, function: join, inputs: {a: first.out_x, b: each.out_x}}
+outputs: {y: last.out_a, z: last.out_b}
+)";
+
+class KeptTensors : public ::testing::Test {
+ protected:
+  static FakeWorkerProfile RunsOf(Duration run) {
+    FakeWorkerProfile profile;
+    profile.run = run;
+    return profile;
+  }
+  // By default runs are so short that what they give is not written.
+  explicit KeptTensors(Duration run = milliseconds(1)) : world_(2, 2, RunsOf(run)) {}
+  void SetUp() override {
+    for (const char* name : {"net-a", "net-b", "net-c"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
+    ASSERT_TRUE(world_.Deploy("join", MiB(1), milliseconds(100), {"a", "b"}).ok());
+    for (const char* yaml : {kChain, kFan}) {
+      proto::AdminRequest submit;
+      submit.mutable_submit_workflow()->set_yaml(yaml);
+      const auto submitted = world_.Ask(submit);
+      ASSERT_TRUE(submitted.ok()) << submitted.status();
+    }
+    world_.Run(seconds(2));
+  }
+  static std::string Bytes(std::int64_t rows) {
+    std::string bytes(static_cast<std::size_t>(rows) * 16, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i % 251);
+    return bytes;
+  }
+  // The answer's number.
+  std::size_t Ask(const std::string& workflow, const std::string& key = "", std::uint64_t call = 0) {
+    proto::InferRequest request;
+    request.mutable_function()->set_name(workflow);
+    request.set_run_key(key);
+    request.set_call(call);
+    auto& input = *request.add_inputs();
+    input.mutable_spec()->set_name("image");
+    input.mutable_spec()->set_type(proto::FP32);
+    input.mutable_spec()->add_shape(3);
+    input.mutable_spec()->add_shape(4);
+    input.mutable_data()->set_inlined(Bytes(3));
+    replies_.emplace_back();
+    const auto number = replies_.size() - 1;
+    world_.gateway(0).front->Infer(
+        std::move(request), [this, number](proto::InferReply reply) { replies_[number] = std::move(reply); });
+    return number;
+  }
+  void ExpectRight(std::size_t number) {
+    ASSERT_TRUE(replies_[number].has_value()) << number;
+    ASSERT_EQ(replies_[number]->code(), 0) << replies_[number]->message();
+    for (const auto& output : replies_[number]->outputs())
+      EXPECT_EQ(output.data().inlined(), Bytes(3)) << output.spec().name();
+  }
+  std::size_t Kept() {
+    std::size_t kept = 0;
+    for (const char* name : {"node-1", "node-2"})
+      for (const auto& worker : world_.node(name).workers) kept += worker->life.tensors.size();
+    return kept;
+  }
+  // Bytes of kept tensors that others were to read.
+  std::uint64_t Exported() {
+    return world_.node("node-1").channel->used().count() + world_.node("node-2").channel->used().count();
+  }
+  std::string HolderOfSome() {
+    for (const char* name : {"node-1", "node-2"})
+      for (const auto& worker : world_.node(name).workers)
+        if (worker->life.tensors.size() > 0) return name;
+    return "";
+  }
+  std::uint64_t Runs() {
+    std::uint64_t runs = 0;
+    for (const char* name : {"node-1", "node-2"})
+      for (const auto& worker : world_.node(name).workers) runs += worker->runs;
+    return runs;
+  }
+
+  World world_;
+  std::vector<std::optional<proto::InferReply>> replies_;
+};
+
+TEST_F(KeptTensors, TheStepsOfARunReadThemWhereTheyAre) {
+  const auto run = Ask("chain");
+  std::size_t most = 0;
+  for (int i = 0; i < 1000; ++i) {
+    world_.Run(milliseconds(1));
+    most = std::max(most, Kept());
+  }
+  ExpectRight(run);
+  EXPECT_GT(most, 0u);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_EQ(Exported(), 0u);
+}
+
+TEST_F(KeptTensors, SlicesAreParts) {
+  const auto run = Ask("fan");
+  world_.Run(seconds(5));
+  ExpectRight(run);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_EQ(Exported(), 0u);
+}
+
+TEST_F(KeptTensors, ManyRunsLeaveNothing) {
+  std::vector<std::size_t> runs;
+  for (int i = 0; i < 20; ++i) runs.push_back(Ask(i % 2 == 0 ? "chain" : "fan"));
+  world_.Run(seconds(20));
+  for (const auto run : runs) ExpectRight(run);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_EQ(Exported(), 0u);
+}
+
+TEST_F(KeptTensors, ACancelledRunLeavesNothing) {
+  for (std::uint64_t call = 1; call <= 20; ++call) {
+    Ask(call % 2 == 0 ? "chain" : "fan", "", call);
+    world_.Run(milliseconds(7));
+    world_.gateway(0).front->Cancel(call);
+  }
+  world_.Run(seconds(10));
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_EQ(Exported(), 0u);
+}
+
+TEST_F(KeptTensors, AWorkerThatDiesWithThemMakesTheirStepsRunAgain) {
+  const auto run = Ask("chain");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  const auto before = Runs();
+  for (const auto& worker : world_.node(HolderOfSome()).workers) worker->kill();
+  world_.Run(seconds(10));
+  ExpectRight(run);
+  EXPECT_GE(Runs(), before + 3u);
+  EXPECT_EQ(Kept(), 0u);
+}
+
+TEST_F(KeptTensors, ANodeThatDiesWithThemMakesTheirStepsRunAgain) {
+  const auto run = Ask("chain");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  world_.KillNode(HolderOfSome());
+  world_.Run(seconds(20));
+  ExpectRight(run);
+}
+
+TEST_F(KeptTensors, AGatewayThatGoesOnWithARunComputesThemAnew) {
+  world_.StartGateway();
+  world_.Run(seconds(1));
+  Ask("chain", "key");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  world_.KillGateway(0);
+  world_.asked = 1;
+  world_.Run(seconds(20));
+  EXPECT_EQ(Kept(), 0u);
+  proto::AdminRequest show;
+  show.mutable_show_run()->set_run("key");
+  const auto shown = world_.Ask(show);
+  ASSERT_TRUE(shown.ok()) << shown.status();
+  ASSERT_EQ(shown->runs_size(), 1);
+  EXPECT_EQ(shown->runs(0).state(), proto::RUN_SUCCEEDED) << shown->runs(0).message();
+  EXPECT_EQ(shown->runs(0).outputs(0).inlined(), Bytes(3));
+}
+
+class WrittenTensors : public KeptTensors {
+ protected:
+  WrittenTensors() : KeptTensors(milliseconds(20)) {}
+};
+
+TEST_F(WrittenTensors, WhatCostsMoreToComputeThanToWriteIsReadFromTheStoreWhenItIsLost) {
+  const auto run = Ask("chain");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  world_.Run(milliseconds(5));  // the step is committed, and the next one has begun
+  const auto before = Runs();
+  for (const auto& worker : world_.node(HolderOfSome()).workers) worker->kill();
+  world_.Run(seconds(10));
+  ExpectRight(run);
+  EXPECT_EQ(Runs(), before + 2) << "the first step is not run again";
+  EXPECT_EQ(Kept(), 0u);
+}
+
+TEST_F(WrittenTensors, AnotherGatewayGoesOnBehindThem) {
+  world_.StartGateway();
+  world_.Run(seconds(1));
+  Ask("chain", "key");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  world_.Run(milliseconds(5));
+  const auto before = Runs();
+  world_.KillGateway(0);
+  world_.asked = 1;
+  world_.Run(seconds(20));
+  EXPECT_EQ(Runs(), before + 2);
+  EXPECT_EQ(Kept(), 0u);
+}
+
+TEST_F(KeptTensors, AClientCannotNameThem) {
+  proto::InferRequest request;
+  request.mutable_function()->set_name("net-a");
+  auto& input = *request.add_inputs();
+  input.mutable_spec()->set_name("x");
+  input.mutable_data()->mutable_kept()->set_node("node-1");
+  std::optional<proto::InferReply> reply;
+  world_.system().spawn([&](caf::event_based_actor* self) {
+    self->request(world_.gateway(0).front->actor(), caf::infinite, request)
+        .then([&](proto::InferReply& answer) { reply = std::move(answer); });
+  });
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace troupe::actors

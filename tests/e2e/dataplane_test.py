@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+"""Outputs of workflows' steps stay with the workers that computed them: the next step reads them there, on another GPU or on
+another host, though workers die in between, and nothing of a run is left behind it."""
+import re
+import threading
+
+import numpy as np
+
+from harness import E2eTest, Load, eventually, main
+from harness.client import infer_binary
+from harness.networks import scale
+from harness.shell import Shell
+
+CHAIN = b"""
+name: chain
+inputs:
+  x: {type: FP32, shape: [-1, 1024]}
+steps:
+  - {name: first, function: double, inputs: {x: x}}
+  - {name: second, function: triple, inputs: {x: first.y}}
+  - {name: third, function: double, inputs: {x: second.y}}
+outputs: {y: third.y}
+"""
+FAN = b"""
+name: fan
+inputs:
+  x: {type: FP32, shape: [-1, 1024]}
+steps:
+  - {name: first, function: double, inputs: {x: x}}
+  - {name: each, function: triple, inputs: {x: first.y}, fan_out: {input: x, dimension: 0}}
+outputs: {y: each.y}
+"""
+MIB = 1 << 20
+
+
+def pattern(rows, seed=0):
+    return np.random.default_rng(seed).standard_normal((rows, 1024), dtype=np.float32)
+
+
+class DataPlane(E2eTest):
+    def begin(self, hosts="", **options):
+        self.front = self.start("front", "manager,gateway", replicas=1, arena="256MiB", **({"host_id": f"{hosts}-front"} if hosts else {}))
+        address = self.front.address("manager")
+        self.nodes = [self.start(f"node-{i}", "node", manager=address, gpus=2, **options,
+                                 **({"host_id": f"{hosts}-{i}"} if hosts else {})) for i in range(2)]
+        self.front.wait_serving(gpus=0)
+        self.http = self.front.http
+        self.shell = Shell(address, self.directory)
+        for name, factor in (("double", 2), ("triple", 3)):
+            self.http.deploy(name, scale(factor, 1024)).good()
+        self.homes = {}
+        for name in ("double", "triple"):
+            eventually(lambda: len(self.http.function(name)["adopted_by"]) == 1, "a node holds it")
+            self.homes[name] = self.http.function(name)["adopted_by"][0]
+        for workflow in (CHAIN, FAN):
+            self.http.call("POST", "/v2/troupe/workflows", workflow).good()
+        for name in ("chain", "fan"):
+            eventually(lambda: self.http.get(f"/v2/models/{name}/ready").code == 200, "the workflow can be called")
+
+    def workers(self):
+        return [gpu["worker"] for gpu in self.shell.json("gpu", "list")["gpus"]]
+
+    def total(self, field):
+        return sum(int(worker.get(field, 0)) for worker in self.workers())
+
+    def expect_nothing_left(self):
+        eventually(lambda: self.total("kept_tensors") == 0, "no worker keeps a tensor")
+        self.assertEqual(self.total("kept_device_bytes"), 0)
+        for daemon in (self.front, *self.nodes):
+            eventually(lambda: re.search(rb"^troupe_arena_used_bytes\S* 0(\.0)?$",
+                                         daemon.operations.get("/metrics").body, re.M), "its arena is empty")
+
+    def ask(self, workflow, factor, rows, seed=0):
+        x = pattern(rows, seed)
+        shape, data = infer_binary(self.http, workflow, {"x": x})["y"]
+        self.assertEqual(shape, [rows, 1024])
+        self.assertEqual(data, (factor * x).tobytes())
+
+    def test_a_tensor_leaves_a_gpu_only_for_readers_elsewhere(self):
+        self.begin()
+        before = self.total("copy_out_bytes")
+        self.ask("chain", 12, 2048)  # 8 MiB
+        left = self.total("copy_out_bytes") - before
+        # The models are on one node or on two: then both results between them cross, and in any case the last one leaves.
+        moves = 0 if self.homes["double"] == self.homes["triple"] else 2
+        self.assertEqual(left, (1 + moves) * 8 * MIB)
+        run = self.shell.json("workflow", "runs")["runs"][0]["start"]["run"]
+        self.assertIn("kept by node", self.shell.text("workflow", "status", run))
+        self.ask("fan", 6, 40)
+        self.ask("fan", 6, 1)
+        self.expect_nothing_left()
+
+    def test_workers_that_die_with_them_fail_no_run(self):
+        self.begin()
+        seeds = iter(range(1 << 30))
+        lock = threading.Lock()
+
+        def ask():
+            with lock:
+                seed = next(seeds)
+            self.ask("chain", 12, 64 + seed % 64, seed)
+        load = Load(ask)
+        load.wait(20)
+        for node in (self.nodes[0], self.nodes[1], self.nodes[0]):
+            node.kill_workers()
+            load.wait(20)
+        load.stop()  # raises when a run failed
+        self.expect_nothing_left()
+
+    def test_hosts_of_their_own_and_little_memory(self):
+        self.begin(hosts="host", gpu_memory="24MiB")
+        for seed in range(4):
+            self.ask("chain", 12, 1024, seed)  # 4 MiB
+        threads = [threading.Thread(target=self.ask, args=("chain", 12, 1024, seed)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.expect_nothing_left()
+
+    def test_where_they_lie_is_chosen_by_name(self):
+        self.begin(intermediates="host-only")
+        self.ask("chain", 12, 2048)
+        self.assertEqual({worker["intermediates"] for worker in self.workers()}, {"host-only"})
+        self.expect_nothing_left()
+
+
+if __name__ == "__main__":
+    main()
