@@ -1,13 +1,12 @@
 #include "gpu/cuda/device.hpp"
 
 #include <mutex>
-#include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
 #include "gpu/cuda/fault.hpp"
+#include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/link_rate.hpp"
 #include "gpu/cuda/nccl_broadcast.hpp"
 #include "gpu/cuda/peers.hpp"
@@ -18,57 +17,6 @@
 
 namespace troupe::gpu::cuda {
 namespace {
-
-// Host memory that the GPU knows. Thread-safe.
-class HostPins {
- public:
-  explicit HostPins(Context& context) : context_(context) {}
-
-  // Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any
-  // other may be copied to as well.
-  absl::Status Register(std::span<const std::byte> memory) {
-    context_.Enter();
-    void* const address = const_cast<std::byte*>(memory.data());
-    const std::lock_guard lock(mutex_);
-    if (!ranges_.contains({memory.data(), memory.size()})) {
-      const auto pin = [&](unsigned flags) {
-        return context_.driver().cuMemHostRegister(address, memory.size(),
-                                                   CU_MEMHOSTREGISTER_PORTABLE | flags);
-      };
-      CUresult result = pin(0);
-      if (result != CUDA_SUCCESS &&
-          context_.Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0)
-        result = pin(CU_MEMHOSTREGISTER_READ_ONLY);
-      TROUPE_RETURN_IF_ERROR(context_.Check(
-          result, absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
-    }
-    ranges_.insert({memory.data(), memory.size()});
-    return absl::OkStatus();
-  }
-
-  void Unregister(std::span<const std::byte> memory) {
-    context_.Enter();
-    const std::lock_guard lock(mutex_);
-    const auto found = ranges_.find({memory.data(), memory.size()});
-    if (found == ranges_.end()) return;
-    ranges_.erase(found);
-    if (!ranges_.contains({memory.data(), memory.size()}))
-      (void)context_.driver().cuMemHostUnregister(const_cast<std::byte*>(memory.data()));
-  }
-
-  [[nodiscard]] bool Has(std::span<const std::byte> host) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [begin, size] : ranges_) {
-      if (host.data() >= begin && host.data() + host.size() <= begin + size) return true;
-    }
-    return host.empty();
-  }
-
- private:
-  Context& context_;
-  mutable std::mutex mutex_;
-  std::multiset<std::pair<const std::byte*, std::size_t>> ranges_;  // guarded by mutex_
-};
 
 class CudaDevice final : public Device {
  public:
@@ -116,8 +64,7 @@ class CudaDevice final : public Device {
   }
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {
-    auto stream = CudaStream::Make(*context_, meters_, *shares_,
-                                   [this](std::span<const std::byte> host) { return pins_.Has(host); });
+    auto stream = CudaStream::Make(*context_, meters_, *shares_, pins_);
     TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
     return *std::move(stream);
   }

@@ -94,20 +94,21 @@ absl::Status Submission::Mark(std::function<void()> then) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(Context& context, Meters& meters,
-                                                             const GreenContexts& shares, Pinned pinned) {
+                                                             const GreenContexts& shares,
+                                                             const HostPins& pins) {
   context.Enter();
   CUstream stream = nullptr;
   TROUPE_RETURN_IF_ERROR(
       context.Check(context.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream"));
-  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, shares, std::move(pinned), stream));
+  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, shares, pins, stream));
 }
 
-CudaStream::CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned,
+CudaStream::CudaStream(Context& context, Meters& meters, const GreenContexts& shares, const HostPins& pins,
                        CUstream stream)
     : context_(context),
       meters_(meters),
       shares_(shares),
-      pinned_(std::move(pinned)),
+      pins_(pins),
       stream_(stream),
       pipeline_({.enter = [this] { context_.Enter(); },
                  .submit = [this](Operation operation) { return Submit(std::move(operation)); },
@@ -225,28 +226,31 @@ CudaStream::Operation CudaStream::Copy(Engine engine, bool at_once, OnComplete d
   return operation;
 }
 
+// What is not registered the driver takes before it returns, so it is not put on the stream at once.
 EventPtr CudaStream::CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) {
   TROUPE_CHECK(to.size.count() >= from.size(), "a copy to the device does not fit its destination");
-  Operation operation = Copy(Engine::kCopyIn, pinned_(from), std::move(done));
-  operation.submit = [to, from](Submission& submission) -> absl::Status {
-    if (from.empty()) return absl::OkStatus();
-    const Context& context = submission.context();
-    return context.Check(context.driver().cuMemcpyHtoDAsync(PointerOf(to.address), from.data(), from.size(),
-                                                            submission.stream()),
-                         "copying to the GPU");
+  Operation operation = Copy(Engine::kCopyIn, pins_.Has(from), std::move(done));
+  operation.submit = [this, to, from](Submission& submission) {
+    return pins_.ForEachPart(from, [&](std::size_t offset, std::size_t length) {
+      return context_.Check(
+          context_.driver().cuMemcpyHtoDAsync(PointerOf(to.address + offset), from.data() + offset, length,
+                                              submission.stream()),
+          "copying to the GPU");
+    });
   };
   return Push(std::move(operation));
 }
 
 EventPtr CudaStream::CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) {
   TROUPE_CHECK(to.size() <= from.size.count(), "a copy from the device is longer than its source");
-  Operation operation = Copy(Engine::kCopyOut, pinned_(to), std::move(done));
-  operation.submit = [to, from](Submission& submission) -> absl::Status {
-    if (to.empty()) return absl::OkStatus();
-    const Context& context = submission.context();
-    return context.Check(context.driver().cuMemcpyDtoHAsync(to.data(), PointerOf(from.address), to.size(),
-                                                            submission.stream()),
-                         "copying from the GPU");
+  Operation operation = Copy(Engine::kCopyOut, pins_.Has(to), std::move(done));
+  operation.submit = [this, to, from](Submission& submission) {
+    return pins_.ForEachPart(to, [&](std::size_t offset, std::size_t length) {
+      return context_.Check(
+          context_.driver().cuMemcpyDtoHAsync(to.data() + offset, PointerOf(from.address + offset), length,
+                                              submission.stream()),
+          "copying from the GPU");
+    });
   };
   return Push(std::move(operation));
 }

@@ -13,6 +13,7 @@
 #include "gpu/cuda/context.hpp"
 #include "gpu/cuda/event.hpp"
 #include "gpu/cuda/green_contexts.hpp"
+#include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/meter.hpp"
 #include "gpu/cuda/stream_pipeline.hpp"
 #include "gpu/device/device.hpp"
@@ -94,10 +95,8 @@ class CudaPlan : public DevicePlan {
 // another stream's work waits on the GPU alone.
 class CudaStream final : public Stream {
  public:
-  // Whether a copy of this host memory returns before it is done.
-  using Pinned = std::function<bool(std::span<const std::byte>)>;
   static absl::StatusOr<std::unique_ptr<CudaStream>> Make(Context& context, Meters& meters,
-                                                          const GreenContexts& shares, Pinned pinned);
+                                                          const GreenContexts& shares, const HostPins& pins);
   ~CudaStream() override;
 
   EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) override;
@@ -131,7 +130,8 @@ class CudaStream final : public Stream {
     Duration cut_after{};
     std::function<void(Duration)> measured;
   };
-  CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned, CUstream stream);
+  CudaStream(Context& context, Meters& meters, const GreenContexts& shares, const HostPins& pins,
+             CUstream stream);
   static Operation Copy(Engine engine, bool at_once, OnComplete done);
   EventPtr Push(Operation operation);
   Flying Submit(Operation operation);
@@ -143,7 +143,7 @@ class CudaStream final : public Stream {
   Context& context_;
   Meters& meters_;
   const GreenContexts& shares_;
-  const Pinned pinned_;
+  const HostPins& pins_;
   const CUstream stream_;
   Meter own_;  // of its launches
   std::mutex pushing_;

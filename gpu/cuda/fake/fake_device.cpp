@@ -22,7 +22,11 @@ Config Parse(const char* text) {
                                                        {"sms", &config.sms},
                                                        {"green", &config.green},
                                                        {"no_capture", &config.no_capture},
-                                                       {"moves_addresses", &config.moves_addresses}};
+                                                       {"moves_addresses", &config.moves_addresses},
+                                                       {"unit", &config.unit},
+                                                       {"read_only_register", &config.read_only_register},
+                                                       {"no_register", &config.no_register},
+                                                       {"pins", &config.pins}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
     const auto found = names.find(item.substr(0, item.find('=')));
@@ -120,8 +124,10 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
       *value = static_cast<int>(TheState().config.major);
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
       *value = 1;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
+      *value = static_cast<int>(TheState().config.read_only_register);
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = static_cast<int>(TheState().config.sms);

@@ -32,8 +32,12 @@ struct Config {
   std::uint64_t lost_after = 0;  // copies; then the GPU is lost
   std::uint64_t no_capture = 0;  // streams cannot be captured
   std::uint64_t sms = 132;
-  std::uint64_t green = 1000;         // green contexts there can be; 0: it knows none
-  std::uint64_t moves_addresses = 0;  // reservations are not given where they were asked for
+  std::uint64_t green = 1000;            // green contexts there can be; 0: it knows none
+  std::uint64_t moves_addresses = 0;     // reservations are not given where they were asked for
+  std::uint64_t unit = 2 << 20;          // of physical memory
+  std::uint64_t read_only_register = 0;  // READ_ONLY_HOST_REGISTER_SUPPORTED
+  std::uint64_t no_register = 0;         // no memory of the host can be registered
+  std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };
 
 // Of graphs since the process began; `alive` are executable ones.
@@ -87,6 +91,23 @@ class Queue {
   std::thread thread_;
 };
 
+// The pages of a registered range, held as they were when it was registered: what is mapped there later is not
+// seen, as a GPU does not see it.
+class PinnedPages {
+ public:
+  // Null when the system does not let so many be held.
+  static std::shared_ptr<const PinnedPages> Hold(const void* begin, std::size_t size);
+  ~PinnedPages();
+  PinnedPages(const PinnedPages&) = delete;
+  PinnedPages& operator=(const PinnedPages&) = delete;
+  void Read(std::uintptr_t address, std::size_t size, char* to) const;
+
+ private:
+  explicit PinnedPages(std::uintptr_t begin) : begin_(begin) {}
+  std::uintptr_t begin_;
+  std::vector<std::pair<int, int>> pipes_;  // each holds the next kHeld bytes
+};
+
 inline Queue& QueueOf(CUstream stream) {
   return *reinterpret_cast<Queue*>(stream);
 }
@@ -105,8 +126,10 @@ struct State {
   struct Pinned {
     std::uint64_t size = 0;
     bool read_only = false;
+    std::shared_ptr<const PinnedPages> pages{};  // null: they are read where they are mapped
   };
   std::map<std::uintptr_t, Pinned> registered;  // host memory
+  std::uint64_t registered_bytes = 0;           // of it, by the program
   std::uint64_t splits = 0;                     // of the SMs
   std::uint64_t green_contexts = 0;
   std::map<CUstream, std::set<std::uint32_t>> green_streams;  // SMs
@@ -122,7 +145,13 @@ CUresult NotWhileCapturing();
 void CountLaunch(CUstream stream);
 // Counts towards `lost_after`.
 void CountCopy();
-// Null when it is not registered.
-[[nodiscard]] const State::Pinned* Registered(const void* begin, std::size_t size);
+// What the driver makes of host memory in a copy. A copy that begins in registered memory and leaves it, or
+// reaches it, is refused: a range is either within one registration or in none.
+struct HostMemory {
+  enum class Kind { kPageable, kRegistered, kAcross } kind = Kind::kPageable;
+  bool read_only = false;
+  std::shared_ptr<const PinnedPages> pages{};
+};
+[[nodiscard]] HostMemory HostMemoryAt(const void* begin, std::size_t size);
 
 }  // namespace troupe::gpu::cuda::fake

@@ -144,7 +144,18 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent 
 // From memory that is not registered the driver takes what it copies before it returns, to such memory it
 // returns when the bytes are there.
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
-  if (fake::Registered(from, size) != nullptr) return fake::Copy(stream, fake::Address(to), from, size);
+  const fake::HostMemory host = fake::HostMemoryAt(from, size);
+  if (host.kind == fake::HostMemory::Kind::kAcross) return CUDA_ERROR_INVALID_VALUE;
+  if (host.pages != nullptr) {
+    if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+    fake::QueueOf(stream).Push([to, from, size, pages = host.pages] {
+      pages->Read(reinterpret_cast<std::uintptr_t>(from), size, static_cast<char*>(fake::Address(to)));
+      fake::CountCopy();
+    });
+    return CUDA_SUCCESS;
+  }
+  if (host.kind == fake::HostMemory::Kind::kRegistered)
+    return fake::Copy(stream, fake::Address(to), from, size);
   if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   const auto* const bytes = static_cast<const char*>(from);
@@ -155,13 +166,15 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
-  const auto* const pinned = fake::Registered(to, size);
-  if (pinned != nullptr && pinned->read_only) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (pinned == nullptr) {
+  const fake::HostMemory host = fake::HostMemoryAt(to, size);
+  if (host.kind == fake::HostMemory::Kind::kAcross) return CUDA_ERROR_INVALID_VALUE;
+  if (host.read_only) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const bool registered = host.kind == fake::HostMemory::Kind::kRegistered;
+  if (!registered) {
     if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   }
   const CUresult result = fake::Copy(stream, to, fake::Address(from), size);
-  if (pinned == nullptr) fake::QueueOf(stream).Drain();
+  if (!registered) fake::QueueOf(stream).Drain();
   return result;
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {

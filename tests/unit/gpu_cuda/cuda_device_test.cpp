@@ -35,7 +35,7 @@ TEST_F(CudaStart, EachTroubleHasItsLine) {
            Case{"devices=0", CudaTrouble::kNoDevice, "this machine has no GPU"},
            Case{"major=7", CudaTrouble::kWrongArchitecture, "is of sm_70, there is code for sm_80 and later"},
            Case{"refuse=3", CudaTrouble::kOutOfMemory,
-                "taking 16 MiB of device memory (128 KiB were to be had)"},
+                "taking 16 MiB of device memory (4 MiB were to be had)"},
            Case{"held=260000000", CudaTrouble::kBusy, "free of 256 MiB, 16 MiB is needed; end that process"},
            Case{"held=140000000", CudaTrouble::kBusy, "half is needed", 0},
            Case{"", CudaTrouble::kUsage, "were asked for, which has 256 MiB", GiB(1).count()},
@@ -84,11 +84,12 @@ TEST_F(CudaStart, AWholeGpuLeavesSomeToLibraries) {
 TEST_F(CudaStart, WhatFailedLeavesNothingTaken) {
   for (int round = 0; round < 3; ++round) {
     {
-      const FakeMachine machine("refuse=200");
+      const FakeMachine machine("refuse=30");
       EXPECT_EQ(cuda::Open(SmallOptions()).trouble, CudaTrouble::kOutOfMemory);
     }
-    const FakeMachine machine("memory=17825792");  // 17 MiB
-    EXPECT_EQ(cuda::Open(SmallOptions()).trouble, CudaTrouble::kNone) << cuda::Open(SmallOptions()).why;
+    const FakeMachine machine("memory=68157440");  // 65 MiB
+    const CudaOpened opened = cuda::Open(SmallOptions());
+    EXPECT_EQ(opened.trouble, CudaTrouble::kNone) << opened.why;
   }
 }
 

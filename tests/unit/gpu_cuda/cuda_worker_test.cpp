@@ -45,6 +45,7 @@ class CudaHarness : public WorkerHarness {
   explicit CudaHarness(const char* device = "cuda:0") {
     command.device = device;
     command.quota = MiB(16);
+    host = *transport::HostRegion::Create("host", {.size = MiB(32), .readers_register = true});
   }
 };
 
@@ -175,6 +176,70 @@ TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
     EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
     EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
   }
+}
+
+// Waits until the worker has registered so much of its host region, and nothing is left to register.
+void AwaitRegistered(Link& link, std::uint64_t bytes) {
+  const Time give_up = transport::SteadyNow() + kPatience;
+  for (;;) {
+    const auto described = link.Ask(DescribeOf()).description();
+    if (described.registered_bytes() == bytes && described.registering_bytes() == 0) return;
+    ASSERT_LT(transport::SteadyNow(), give_up) << described.registered_bytes() << " bytes are registered";
+    std::this_thread::yield();
+  }
+}
+
+// The fake driver copies from the pages that it registered, as a GPU does.
+TEST(CudaWorker, AModelInThePlaceOfAnotherIsCopiedFromItsOwnPages) {
+  const WorkerMachine machine("pins=1");
+  CudaHarness harness;
+  harness.host =
+      *transport::HostRegion::Create("host", {.size = MiB(32), .gives_back = true, .readers_register = true});
+  Link link = harness.StartAndAdopt();
+  constexpr std::size_t kBytes = 2 << 20;
+  std::uint64_t place = 0;
+  for (int round = 0; round < 4; ++round) {
+    const auto first = static_cast<float>(1 + 4 * round);
+    const std::string digest = "m" + std::to_string(round);
+    const auto copy = PlaceSmall(*harness.host, digest, first, kBytes, kBytes - 4096);
+    EXPECT_TRUE(round == 0 || copy.weights().offset() == place) << "it takes the place of the one before";
+    place = copy.weights().offset();
+    for (int swap = 0; swap < 2; ++swap) {  // in the second one the model is registered
+      if (swap > 0) AwaitRegistered(link, kBytes);
+      ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+      proto::WorkerOrder run = RunOf(digest, 1);
+      *run.mutable_run()->mutable_model() = copy;
+      EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()),
+                  ElementsAre(first, first + 2, first + 4, 0));
+      ASSERT_EQ(link.Ask(EvictOf(digest)).code(), 0);
+    }
+    ASSERT_TRUE(harness.host->Free(copy.weights()).ok());
+    ASSERT_TRUE(harness.host->Free(copy.model()).ok());
+    harness.host->GiveBack();
+  }
+  AwaitRegistered(link, 0);
+}
+
+TEST(CudaWorker, AHostRegionThatCannotBeRegisteredIsServedBySlowerCopies) {
+  const WorkerMachine machine("no_register=1");
+  CudaHarness harness;
+  const std::string log = harness.directory / "log";
+  harness.command.log = open(log.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  Link link = harness.StartAndAdopt();
+  for (const char* const digest : {"m", "n"}) {
+    const auto copy = PlaceSmall(*harness.host, digest, 1, 1 << 20);
+    ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+    proto::WorkerOrder run = RunOf(digest, 1);
+    *run.mutable_run()->mutable_model() = copy;
+    EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+  }
+  EXPECT_EQ(link.Ask(ShutdownOf()).code(), 0);
+  link.heard->AwaitDeath();
+  close(harness.command.log);
+  std::ostringstream said;
+  said << std::ifstream(log).rdbuf();
+  EXPECT_THAT(said.str(), HasSubstr("models come by slower copies"));
+  EXPECT_EQ(said.str().find("slower copies"), said.str().rfind("slower copies")) << said.str();
 }
 
 TEST(CudaWorker, AnOperatorThatIsNotCoveredIsRefusedByName) {
