@@ -1,5 +1,6 @@
 #include "gpu/cuda/host_pins.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "base/units.hpp"
+#include "transport/memory_file.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
@@ -61,16 +63,20 @@ class WritableMeanwhile {
 
 }  // namespace
 
-CUresult HostPins::Pin(std::span<const std::byte> memory) const {
+CUresult HostPins::Pin(std::span<const std::byte> memory, Way& way) const {
   void* const address = const_cast<std::byte*>(memory.data());
   const auto pin = [&](unsigned flags) {
     return context_.driver().cuMemHostRegister(address, memory.size(), CU_MEMHOSTREGISTER_PORTABLE | flags);
   };
-  CUresult result = pin(0);
+  way = Way::kAsItIs;
+  const CUresult result = pin(0);
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return result;
   if (context_.Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0 &&
-      pin(CU_MEMHOSTREGISTER_READ_ONLY) == CUDA_SUCCESS)
+      pin(CU_MEMHOSTREGISTER_READ_ONLY) == CUDA_SUCCESS) {
+    way = Way::kReadOnly;
     return CUDA_SUCCESS;
+  }
+  way = Way::kOpened;
   const std::lock_guard lock(protecting_);
   if (!IsForReadingAlone(memory)) return result;
   const WritableMeanwhile writable(memory);
@@ -94,8 +100,9 @@ absl::Status HostPins::Register(std::span<const std::byte> memory) {
       return absl::OkStatus();
     }
   }
+  Way way{};
   const absl::Status pinned = context_.Check(
-      Pin(memory), absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory"));
+      Pin(memory, way), absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory"));
   const std::lock_guard lock(mutex_);
   if (pinned.ok()) {
     ranges_[memory.data()].times = 1;
@@ -116,6 +123,43 @@ void HostPins::Unregister(std::span<const std::byte> memory) {
   (void)context_.driver().cuMemHostUnregister(const_cast<std::byte*>(memory.data()));
   const std::lock_guard lock(mutex_);
   ranges_.erase(memory.data());
+}
+
+HostPins::Way HostPins::WayOfRegions(Context& context, std::string& why) {
+  context.Enter();
+  const auto file = transport::MemoryFile::Create("troupe-probe", KiB(64));
+  absl::Status status = file.status();
+  if (file.ok()) {
+    auto view = transport::MemoryFile::Open(transport::UniqueFd(fcntl(file->fd(), F_DUPFD_CLOEXEC, 0)),
+                                            transport::MemoryFile::Access::kReadOnly);
+    status = view.status();
+    if (view.ok()) {
+      Way way{};
+      HostPins pins(context);
+      const CUresult result = pins.Pin(view->bytes(), way);
+      if (result == CUDA_SUCCESS) {
+        (void)context.driver().cuMemHostUnregister(view->data());
+        return way;
+      }
+      status = context.Check(result, "registering memory that is mapped for reading");
+    }
+  }
+  why = std::string(status.message());
+  return Way::kNone;
+}
+
+const char* Describe(HostPins::Way way) {
+  switch (way) {
+    case HostPins::Way::kAsItIs:
+      return "as they are mapped";
+    case HostPins::Way::kReadOnly:
+      return "as memory that the GPU only reads";
+    case HostPins::Way::kOpened:
+      return "by opening their mapping for the time of the call";
+    case HostPins::Way::kNone:
+      return "not at all";
+  }
+  return "";
 }
 
 bool HostPins::Has(std::span<const std::byte> host) const {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "gpu/cuda/context.hpp"
@@ -18,6 +19,11 @@ namespace troupe::gpu::cuda {
 class HostPins {
  public:
   explicit HostPins(Context& context) : context_(context) {}
+
+  // How memory is registered that is mapped for reading alone.
+  enum class Way { kAsItIs, kReadOnly, kOpened, kNone };
+  // Tried on a small file that is mapped as a worker maps the host region. `why`: of kNone, the driver's word.
+  static Way WayOfRegions(Context& context, std::string& why);
 
   // Memory that is mapped for reading alone is made writable for the time of the call, since most drivers
   // register no other; where the system does not allow that, the GPU has to be one that can read such memory.
@@ -34,7 +40,7 @@ class HostPins {
   absl::Status ForEachPart(std::span<const std::byte> host, const Copy& copy) const;
 
  private:
-  CUresult Pin(std::span<const std::byte> memory) const;
+  CUresult Pin(std::span<const std::byte> memory, Way& way) const;
 
   struct Pinned {
     std::size_t size = 0;
@@ -45,5 +51,8 @@ class HostPins {
   mutable std::shared_mutex mutex_;
   std::map<const std::byte*, Pinned> ranges_;  // guarded by mutex_
 };
+
+// "by opening their mapping for the time of the call"
+[[nodiscard]] const char* Describe(HostPins::Way way);
 
 }  // namespace troupe::gpu::cuda

@@ -111,6 +111,7 @@ extern "C" {
 
 // Memory that is mapped for reading alone is refused, unless the device can read such memory and is told so.
 CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int flags) {
+  if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
@@ -142,6 +143,8 @@ CUresult CUDAAPI cuMemHostUnregister(void* address) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemHostAlloc(void** address, std::size_t size, unsigned int) {
+  if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;
   const std::size_t rounded = (std::max<std::size_t>(size, 1) + 255) / 256 * 256;
   *address = std::aligned_alloc(256, rounded);
   if (*address == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -153,6 +156,7 @@ CUresult CUDAAPI cuMemHostAlloc(void** address, std::size_t size, unsigned int) 
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemFreeHost(void* address) {
+  if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   if (state.registered.erase(reinterpret_cast<std::uintptr_t>(address)) == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -10,6 +10,7 @@
 
 using troupe::gpu::cuda::fake::Alive;
 using troupe::gpu::cuda::fake::State;
+using troupe::gpu::cuda::fake::Synchronise;
 using troupe::gpu::cuda::fake::TheState;
 
 namespace troupe::gpu::cuda::fake {
@@ -104,6 +105,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
   return mapped == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, std::size_t size) {
+  if (const CUresult free = Synchronise(); free != CUDA_SUCCESS) return free;
   void* const left =
       mmap(Address(pointer), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == MAP_FAILED ? CUDA_ERROR_UNMAP_FAILED : CUDA_SUCCESS;

@@ -178,6 +178,28 @@ TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
   }
 }
 
+// A large GPU has large units: models lie in whole ones, and at other addresses than it can map them to they go
+// elsewhere.
+TEST(CudaWorker, WeightsAreMappedInTheUnitsOfTheGpu) {
+  const WorkerMachine machine("unit=16777216");
+  CudaHarness harness;
+  harness.command.addresses = "mapped";
+  harness.command.quota = MiB(64);
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 20 << 20);
+  proto::WorkerOrder order = SwapInOf(copy);
+  for (const std::uint64_t address : {std::uint64_t{40} << 40, (std::uint64_t{40} << 40) + (2 << 20)}) {
+    order.mutable_swap_in()->set_address(address);
+    const auto swapped = link.Ask(order);
+    ASSERT_EQ(swapped.code(), 0) << swapped.message();
+    EXPECT_EQ(link.Ask(DescribeOf()).description().free_bytes(), 32u << 20) << "two units of 16 MiB";
+    proto::WorkerOrder run = RunOf("m", 1);
+    *run.mutable_run()->mutable_model() = copy;
+    EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  }
+}
+
 // Waits until the worker has registered so much of its host region, and nothing is left to register.
 void AwaitRegistered(Link& link, std::uint64_t bytes) {
   const Time give_up = transport::SteadyNow() + kPatience;
@@ -267,6 +289,8 @@ TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
         Case{"devices=0", kExitNoDevice, "no device: cuda:0 was asked for"},
         Case{"major=6", kExitWrongArchitecture, "wrong architecture: cuda:0 is of sm_60"},
         Case{"refuse=5", kExitOutOfMemory, "out of memory at start: taking 16 MiB"},
+        Case{"compute_mode=2", kExitKeptOff, "kept off the GPU: cuda:0 lets no process compute"},
+        Case{"no_context=46", kExitMemoryHeld, "cuda:0 is another process's alone"},
         Case{"held=268000000", kExitMemoryHeld, "another process holds the memory: cuda:0"}}) {
     const WorkerMachine machine(c.machine);
     CudaHarness harness;
