@@ -110,16 +110,27 @@ TEST_F(CudaCalls, NoCallOnThePathOfLaunchesWaitsForAllThatTheGpuDoes) {
 
 // What a plan frees is freed on another thread, while other plans compute.
 TEST_F(CudaCalls, APlanThatLeavesWaitsForNothing) {
-  const auto stays = Plan(4);
+  auto stays = Plan(4);
   Lane lane = LaneFor(*stays);
   Run(lane, stays);
-  auto leaves = Plan(20);
+  ModelBuilder builder;  // its taps lie in memory of its own
+  proto::Step& step =
+      builder.Step("Resize", {builder.Input("x", {1, 1, 2, 2}), "", builder.Floats({4}, {1, 1, 2, 2})}, "y");
+  ModelBuilder::SetText(step, "mode", "linear");
+  builder.Output("y", {1, 1, 4, 4});
+  auto leaves = *opened_.device->Prepare(builder.model(), builder.weights(), builder.input_specs(),
+                                         proto::PRECISION_FP32);
   Lane other = LaneFor(*leaves);
   for (int round = 0; round < 3; ++round) Run(other, leaves);
   const auto before = CallCounts();
   leaves.reset();
   EXPECT_EQ(CallCounts().synchronising_here, before.synchronising_here);
   Run(lane, stays);
+  lane.stream.reset();
+  other.stream.reset();
+  stays.reset();
+  opened_.device.reset();  // all is given back before it ends
+  EXPECT_GT(CallCounts().synchronising, before.synchronising);
 }
 
 TEST_F(CudaCalls, UnmappingIsNotTheCallersToWaitFor) {
