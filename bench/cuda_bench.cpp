@@ -61,12 +61,16 @@ void MeasureCopies(Device& device, Bytes largest) {
     for (const auto& [method, host] :
          {std::pair("registered", &registered), std::pair("pageable", &pageable)}) {
       const std::span<const std::byte> from = std::span(*host).first(size.count());
-      const auto in = [&] { return rate(size, Await(stream->CopyIn(room, from, nullptr), SteadyNow())); };
+      const auto in = [&] {
+        const Time begin = SteadyNow();
+        return rate(size, Await(stream->CopyIn(room, from, nullptr), begin));
+      };
       Measure(absl::StrCat("copy_in/", method, at), in, plain);
     }
     const std::span<std::byte> to = std::span(registered).first(size.count());
     const auto out = [&] {
-      return rate(size, Await(stream->CopyOut(to, room.Part(Bytes(0), size), nullptr), SteadyNow()));
+      const Time begin = SteadyNow();
+      return rate(size, Await(stream->CopyOut(to, room.Part(Bytes(0), size), nullptr), begin));
     };
     Measure(absl::StrCat("copy_out/registered", at), out, plain);
   }
@@ -99,8 +103,9 @@ void MeasureMapping(Device& device) {
       const Time there = SteadyNow();
       if (!mapped.ok()) break;
       device.Unmap(*mapped);
+      const Time gone = SteadyNow();
       Say(absl::StrCat("map_and_set_access_us/units=", count), ToSeconds(there - begin) * 1e6);
-      Say(absl::StrCat("unmap_call_us/units=", count), ToSeconds(SteadyNow() - there) * 1e6);
+      Say(absl::StrCat("unmap_call_us/units=", count), ToSeconds(gone - there) * 1e6);
     }
   }
   device.Free(room);
@@ -152,7 +157,10 @@ void MeasureStart(Device& device) {
   arguments.activations = *device.Allocate(plan->activation_bytes());
   arguments.inputs = {*device.Allocate(plan->input_bytes(0))};
   arguments.outputs = {*device.Allocate(plan->output_bytes(0))};
-  const auto resident = [&] { return Await(stream->Launch(plan, arguments, nullptr), SteadyNow()) * 1e3; };
+  const auto resident = [&] {
+    const Time begin = SteadyNow();
+    return Await(stream->Launch(plan, arguments, nullptr), begin) * 1e3;
+  };
   const auto swapped = [&] {
     const Time begin = SteadyNow();
     stream->CopyIn(arguments.weights, weights, nullptr);
@@ -170,6 +178,7 @@ int Main(const std::string& name, Bytes largest) {
   CudaOptions options;
   options.name = name;
   options.memory = largest * 2 + MiB(32);
+  options.mapped = true;
   if (const char* const driver = std::getenv("TROUPE_CUDA_DRIVER")) options.driver = driver;
   if (!absl::SimpleAtoi(absl::StripPrefix(name, "cuda:"), &options.ordinal)) {
     std::fprintf(stderr, "cuda_bench: %s is not a device; write cuda:0\n", name.c_str());

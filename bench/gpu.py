@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """Measures one whole GPU: its memory and link, swaps, shares, memory per function, faults, and daemons on it.
 
-usage: gpu.py [--device cuda:0|virtual:0] [--build DIR] [--out DIR] [--models DIR] [--small] [--limit SECONDS]
-              [--only raw,networks,memory,shares,faults,system]
+usage: gpu.py [--device cuda:0|virtual:0] [--build DIR] [--out DIR] [--models DIR] [--networks NAMES] [--small]
+              [--limit SECONDS] [--only raw,networks,memory,shares,faults,system]
 
-Run by tests/gpu/run.sh; writes OUT/<GPU>-<date>.json and a table, and says of each goal whether it was reached. A virtual
-device only shows that the script works. --small: networks of a few MB and a second or two, for the same reason. What
-fails or is not done within --limit is named, earlier figures are kept, and the exit code is 1.
+Run by tests/gpu/run.sh; writes OUT/<GPU>-<date>.json after each part, and a table, and says of each goal whether it was
+reached. A virtual device only shows that the script works. --small: networks of a few MB and a second or two, for the
+same reason. --limit counts from this process's start. What fails or is not done by then, or when SIGTERM comes, is
+named, earlier figures are kept, and the exit code is 1. A file of the same GPU and day is added to: a figure that is
+measured again takes the place of the earlier one.
 
   plain_pinned_copy, copy_in/..., copy_out/...   GB/s by size and method; baseline: the plain pinned copy (cuda devices only)
   map_and_set_access_us, unmap_call_us           of so many units (cuda devices only)
@@ -32,9 +34,11 @@ fails or is not done within --limit is named, earlier figures are kept, and the 
 """
 import argparse
 import datetime
+import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,12 +60,20 @@ BASELINES = {"copy_in": "plain pinned", "copy_out": "plain pinned", "link_use": 
 
 def make_networks(arguments, directory):
     """{name: file}, in the order in which they are measured; `noop` for the daemons."""
-    names = SMALL if arguments.small else NETWORKS
+    names = arguments.networks or (SMALL if arguments.small else NETWORKS)
     maker = [sys.executable, str(ROOT / "examples" / "make_models.py"), "--output", str(directory), "--batch", "1"]
     for name in [*names, "noop"]:
         if not (directory / f"{name}.onnx").exists():
             subprocess.run([*maker, name], check=True, stdout=subprocess.DEVNULL)
     return {name: directory / f"{name}.onnx" for name in [*names, "noop"]}
+
+
+class Stopped(BaseException):
+    """SIGTERM came."""
+
+
+def stop(*_):
+    raise Stopped("stopped by SIGTERM")
 
 
 class Failed(Exception):
@@ -82,20 +94,28 @@ class Lines:
                               env=environment) as process:
             limit = threading.Timer(max(0, self.deadline - time.monotonic()), process.kill)
             limit.start()
-            for line in process.stdout:
-                word, _, rest = line.rstrip("\n").partition(" ")
-                if word == "sample":
-                    self._sample(rest)
-                    process.stdin.write("\n")
-                    process.stdin.flush()
-                elif word == "note":
-                    self.notes += [] if rest in self.notes else [rest]
-                else:
-                    self.rows.setdefault(word, []).append([float(number) for number in rest.split()])
-            limit.cancel()
+            try:
+                for line in process.stdout:
+                    self._read(line.rstrip("\n"), process)
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                limit.cancel()
         if process.returncode != 0:
             late = ", out of time" if time.monotonic() >= self.deadline else ""
             raise Failed(f"{pathlib.Path(command[0]).name} ended with {process.returncode}{late}")
+
+    def _read(self, line, process):
+        word, _, rest = line.partition(" ")
+        if word == "sample":
+            self._sample(rest)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        elif word == "note":
+            self.notes += [] if rest in self.notes else [rest]
+        else:
+            self.rows.setdefault(word, []).append([float(number) for number in rest.split()])
 
     def _sample(self, name):
         kind, _, what = name.partition("/")
@@ -125,6 +145,7 @@ class Lines:
                 self.rows["extra_function_outside_bytes"] = [[(all_of_them - first) / (functions[0][0] - 1)]]
 
     def add_to(self, report):
+        """All that was read so far."""
         self.memory_per_function()
         for name, rows in self.rows.items():
             kind = name.split("/")[0]
@@ -173,10 +194,39 @@ def name_of(arguments):
     return re.sub(r"[^A-Za-z0-9]+", "-", arguments.device)
 
 
+class Kept:
+    """What is written after each part: an earlier file's figures, and those of this run in their place."""
+
+    def __init__(self, arguments, report):
+        self.arguments, self.report, self.system = arguments, report, Report("system")
+        self.earlier = {}
+        if report.path.exists():
+            try:
+                self.earlier = json.loads(report.path.read_text())
+            except ValueError:  # cut off while it was written, by a version before this one
+                self.earlier = {}
+
+    def write(self, lines, failures, quiet=True):
+        fresh = Report("fresh")
+        lines.add_to(fresh)
+        figures = [*fresh.figures, *self.system.figures]
+        names = {figure["name"] for figure in figures}
+        if self.earlier.get("small") in (None, self.arguments.small):
+            figures = [figure for figure in self.earlier.get("figures", []) if figure["name"] not in names] + figures
+        self.report.figures, self.report.ratios = figures, [figure.get("ratio") for figure in figures]
+        # A part that runs again has its failures again, or none.
+        others = [text for text in self.earlier.get("failures", []) if text.partition(":")[0] not in self.arguments.only]
+        notes = [text for text in self.earlier.get("notes", []) if text not in lines.notes]
+        self.report.facts = {"device": self.arguments.device, "small": self.arguments.small, "notes": notes + lines.notes,
+                             "failures": others + failures, "goals": goals_of(figures)}
+        self.report.write(quiet)
+
+
 def measure(arguments, report, directory):
     """(notes, failures)."""
-    networks = make_networks(arguments, directory)
-    lines = Lines(GpuMeter(int(arguments.device.partition(":")[2] or 0)), time.monotonic() + arguments.limit)
+    lines = Lines(GpuMeter(int(arguments.device.partition(":")[2] or 0)), arguments.begun + arguments.limit)
+    kept = Kept(arguments, report)
+    networks = {}
     tools = arguments.build / "bin"
     sizes = ["--together", 2, "--spare", 32] if arguments.small else []
 
@@ -184,6 +234,7 @@ def measure(arguments, report, directory):
         lines.run([tools / "cuda_bench", arguments.device, 4 if arguments.small else 128])
 
     def worker(parts, among):
+        networks.update(networks or make_networks(arguments, directory))
         files = [path for name, path in networks.items() if name != "noop" and among(name)]
         lines.run([tools / "device_bench", "--device", arguments.device, "--rounds", arguments.rounds, "--window",
                    arguments.window, "--parts", parts, *sizes, *files])
@@ -193,9 +244,10 @@ def measure(arguments, report, directory):
         return name in (next(iter(networks)), "bert-base", "bert-tiny")
 
     def system():
+        networks.update(networks or make_networks(arguments, directory))
         os.environ["TROUPE_BUILD_DIR"] = str(arguments.build)  # before the harness is read
         import gpu_system
-        gpu_system.add_figures(report, arguments, dict(networks), "64MiB" if arguments.small else "4GiB")
+        gpu_system.add_figures(kept.system, arguments, dict(networks), "64MiB" if arguments.small else "4GiB")
 
     parts = {"raw": raw, "networks": lambda: worker("swaps,variants", lambda name: True), "memory": lambda: worker("memory", two),
              "shares": lambda: worker("shares", two), "faults": lambda: worker("faults", two), "system": system}
@@ -203,12 +255,22 @@ def measure(arguments, report, directory):
         del parts["raw"]
     failures = []
     for name, part in parts.items():
+        if name not in arguments.only:
+            continue
+        begun = time.monotonic()
         try:
-            if name in arguments.only:
-                part()
+            if begun >= lines.deadline:
+                raise Failed(f"not begun, out of time after {arguments.limit:g} s")
+            part()
+        except Stopped as stopped:  # the script that began this process is out of time
+            failures.append(f"{name}: {stopped}")
+            break
         except Exception as failed:  # after any error the earlier figures are kept
             failures.append(f"{name}: {failed}")
-    lines.add_to(report)
+        finally:
+            print(f"# {name}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
+            kept.write(lines, failures)
+    kept.write(lines, failures, quiet=False)
     return lines.notes, failures
 
 
@@ -218,10 +280,16 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--models", type=pathlib.Path, help="where networks are kept (default: made anew)")
+    parser.add_argument("--networks", type=lambda text: text.split(","), help="which are measured (default: all)")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--limit", type=float, default=290)
     parser.add_argument("--only", default="raw,networks,memory,shares,faults,system", type=lambda text: text.split(","))
     arguments = parser.parse_args()
+    arguments.begun = time.monotonic()
+    unknown = set(arguments.only) - {"raw", "networks", "memory", "shares", "faults", "system"}
+    if unknown:
+        parser.error(f"--only {','.join(sorted(unknown))}: no such part")
+    signal.signal(signal.SIGTERM, stop)
     arguments.build = arguments.build.resolve()
     arguments.rounds, arguments.window = (1, 0.2) if arguments.small else (3, 1)
     note = f"device {arguments.device}" + ("; small networks: figures of nothing" if arguments.small else "")
@@ -230,9 +298,6 @@ def main():
         directory = arguments.models or pathlib.Path(made)
         directory.mkdir(parents=True, exist_ok=True)
         notes, failures = measure(arguments, report, directory)
-    report.facts = {"device": arguments.device, "small": arguments.small, "notes": notes, "failures": failures,
-                    "goals": goals_of(report.figures)}
-    report.write()
     for text in notes:
         print(f"not measured: {text}")
     for goal in report.facts["goals"]:

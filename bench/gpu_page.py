@@ -117,7 +117,9 @@ def main():
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs" / "gpu-results.md")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    text = page({file.stem: json.loads(file.read_text()) for file in arguments.results.glob("*.json")})
+    results = {file.stem: json.loads(file.read_text()) for file in arguments.results.glob("*.json")}
+    # What troupe-gpu-probe wrote lies beside the figures.
+    text = page({stem: result for stem, result in results.items() if "figures" in result})
     if not arguments.check:
         arguments.page.write_text(text)
     elif text != arguments.page.read_text():

@@ -70,12 +70,18 @@ class Report:
         for row in rows:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
-    def write(self):
+    def write(self, quiet=False):
+        """Whole or not at all. `quiet`: more figures come, and the table with them."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         result = {"commit": commit(), "machine": machine(), **self.facts, "figures": self.figures}
         if self.note:
             result["note"] = self.note
+        fresh = self.path.with_suffix(".json.new")
+        fresh.write_text(json.dumps(result, indent=2) + "\n")
+        fresh.replace(self.path)
+        if quiet:
+            return
+        if self.note:
             print(f"({self.note})")
-        self.path.write_text(json.dumps(result, indent=2) + "\n")
         self.print_table()
         print(f"written to {self.path}")

@@ -46,6 +46,7 @@ class Site {
     directory_ = directory;
     transport::HostRegion::Options options;
     options.size = host;
+    options.readers_register = device == Bytes(0);
     host_ = Value(transport::HostRegion::Create("bench", options), "host region");
     if (device > Bytes(0)) {
       for (transport::MemoryFile* memory : {&memory_, &other_memory_})

@@ -4,6 +4,9 @@ set(TROUPE_HELPERS libexec/troupe)  # programs that only other programs start
 set(TROUPE_DOCS ${PROJECT_BINARY_DIR}/packages)
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(TROUPE_PACKAGED trouped troupe troupe-store troupe-sim)
+if(TROUPE_CUDA)
+  list(APPEND TROUPE_PACKAGED troupe-gpu-probe)
+endif()
 
 # Man pages and changelogs. The pages are made of what --help prints, so they cannot differ from it.
 add_custom_command(OUTPUT ${TROUPE_DOCS}/stamp
@@ -35,6 +38,8 @@ if(TROUPE_CUDA)
   list(APPEND components cuda)
   add_dependencies(package_files troupe_gpu_cuda)
   install(TARGETS troupe_gpu_cuda COMPONENT cuda DESTINATION ${TROUPE_HELPERS})
+  install(TARGETS troupe-gpu-probe COMPONENT cuda DESTINATION bin)
+  install(FILES ${TROUPE_DOCS}/troupe-gpu-probe.1.gz COMPONENT cuda DESTINATION share/man/man1)
   install(FILES deploy/systemd/cuda.conf COMPONENT cuda DESTINATION lib/systemd/system/troupe-node.service.d)
 endif()
 foreach(component IN LISTS components)

@@ -32,8 +32,10 @@ absl::StatusOr<HostSegments::Segment*> HostSegments::At(const std::string& key) 
   const auto it = segments_.find(key);
   if (it != segments_.end()) return &it->second;
   const bool fixed = key.empty() && !options_.isolated;
-  transport::HostRegion::Options options{
-      .size = options_.budget, .huge_pages = fixed && options_.huge_pages, .gives_back = !fixed};
+  transport::HostRegion::Options options{.size = options_.budget,
+                                         .huge_pages = fixed && options_.huge_pages,
+                                         .gives_back = !fixed,
+                                         .readers_register = options_.registered};
   TROUPE_ASSIGN_OR_RETURN(
       RegionPtr region,
       transport::HostRegion::Create(NameOf(options_.name, key.empty() ? "shared" : key), options));

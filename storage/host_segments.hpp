@@ -24,6 +24,7 @@ class HostSegments {
     Bytes budget = GiB(1);
     bool huge_pages = false;  // of the shared one, unless the node isolates
     bool isolated = false;    // the shared one gives its pages back, as the others always do
+    bool registered = false;  // workers register the files with a GPU
   };
   using RegionPtr = std::shared_ptr<transport::HostRegion>;
 

@@ -57,8 +57,9 @@ class NodeRole final : public Role {
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
     const bool huge_pages = config.gpus.huge_pages == HugePages::kAuto;
-    TROUPE_ASSIGN_OR_RETURN(host_, storage::HostSegments::Create({config.member.name, config.gpus.host_region,
-                                                                  huge_pages, Isolated()}));
+    TROUPE_ASSIGN_OR_RETURN(
+        host_, storage::HostSegments::Create({config.member.name, config.gpus.host_region, huge_pages,
+                                              Isolated(), config.gpus.device != "virtual"}));
     if (huge_pages && !host_->huge_pages())
       spdlog::debug("the host region is made of normal pages: the system has no huge ones for {}",
                     FormatBytes(config.gpus.host_region));

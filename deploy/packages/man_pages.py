@@ -19,6 +19,7 @@ PAGES = {
     "trouped": (8, "daemon of a cluster that serves functions on GPUs", ["troupe(1)", "troupe-store(1)"]),
     "troupe": (1, "command line and shell of a cluster that serves functions on GPUs", ["trouped(8)", "troupe-store(1)", "troupe-sim(1)"]),
     "troupe-store": (1, "checks, shows, backs up and restores what a stopped manager keeps", ["troupe(1)", "trouped(8)"]),
+    "troupe-gpu-probe": (1, "says what the driver, one GPU and the libraries of a machine can do", ["trouped(8)"]),
     "troupe-sim": (1, "simulator of clusters that serve functions on GPUs", ["troupe(1)"]),
 }
 FILES = {"trouped": [("/etc/troupe/manager.yml, gateway.yml, node.yml", "what each daemon of the machine is started with"),
@@ -136,6 +137,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     given = parser.parse_args()
     for name, (section, _, _) in PAGES.items():
+        if name == "troupe-gpu-probe" and not (given.programs / name).exists():
+            continue  # it is built where a CUDA toolkit is
         write(given.out / f"{name}.{section}.gz", page(given.programs / name, given.release))
     write(given.out / "changelog.gz", changelog(given.release))
 

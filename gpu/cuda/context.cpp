@@ -58,18 +58,25 @@ absl::StatusCode CodeOf(CUresult result) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Context>> Context::Make(std::shared_ptr<const Driver> driver,
-                                                       CUdevice device) {
+std::unique_ptr<Context> Context::Make(std::shared_ptr<const Driver> driver, CUdevice device,
+                                       CUresult& result) {
   CUcontext context = nullptr;
-  if (const CUresult result = driver->cuDevicePrimaryCtxRetain(&context, device); result != CUDA_SUCCESS) {
-    return absl::Status(CodeOf(result), absl::StrCat("making the GPU's context: ", driver->Describe(result)));
-  }
+  result = driver->cuDevicePrimaryCtxRetain(&context, device);
+  if (result != CUDA_SUCCESS) return nullptr;
   return std::unique_ptr<Context>(new Context(std::move(driver), device, context));
 }
 
 Context::~Context() {
+  {
+    const std::lock_guard lock(mutex_);
+    given_.stopping = true;
+  }
+  given_.changed.notify_all();
+  if (given_.thread.joinable()) given_.thread.join();
   Enter();
-  for (const CUevent event : events_) (void)driver_->cuEventDestroy(event);
+  for (const auto& kind : events_) {
+    for (const CUevent event : kind) (void)driver_->cuEventDestroy(event);
+  }
   (void)driver_->cuDevicePrimaryCtxRelease(device_);
 }
 
@@ -78,7 +85,15 @@ int Context::Attribute(CUdevice_attribute attribute) const {
   return driver_->cuDeviceGetAttribute(&value, attribute, device_) == CUDA_SUCCESS ? value : 0;
 }
 
+// A context that ended may have left its address, and its handle, to this one: hence the number.
 void Context::Enter() const {
+  static thread_local std::uint64_t current = 0;
+  if (current == number_) return;
+  current = number_;
+  Return();
+}
+
+void Context::Return() const {
   (void)driver_->cuCtxSetCurrent(context_);
 }
 
@@ -109,25 +124,27 @@ void Context::Lose(CUresult result, std::string_view doing) const {
     health_ = absl::UnavailableError(absl::StrCat(std::string(doing), ": ", driver_->Describe(result)));
 }
 
-absl::StatusOr<EventHandle> Context::MakeEvent() {
+absl::StatusOr<EventHandle> Context::MakeEvent(EventKind kind) {
   CUevent event = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (!events_.empty()) {
-      event = events_.back();
-      events_.pop_back();
+    std::vector<CUevent>& free = events_[static_cast<std::size_t>(kind)];
+    if (!free.empty()) {
+      event = free.back();
+      free.pop_back();
     }
   }
   if (event == nullptr) {
-    const absl::Status made =
-        Check(driver_->cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC), "making an event");
+    const unsigned flags =
+        CU_EVENT_BLOCKING_SYNC | (kind == EventKind::kTimed ? 0U : unsigned{CU_EVENT_DISABLE_TIMING});
+    const absl::Status made = Check(driver_->cuEventCreate(&event, flags), "making an event");
     if (!made.ok()) return made;
   }
-  return EventHandle(event, [this](CUevent used) { GiveBack(used); });
+  return EventHandle(event, [this, kind](CUevent used) { GiveBack(used, kind); });
 }
 
-absl::StatusOr<EventHandle> Context::Record(CUstream stream) {
-  TROUPE_ASSIGN_OR_RETURN(EventHandle event, MakeEvent());
+absl::StatusOr<EventHandle> Context::Record(CUstream stream, EventKind kind) {
+  TROUPE_ASSIGN_OR_RETURN(EventHandle event, MakeEvent(kind));
   TROUPE_RETURN_IF_ERROR(Check(driver_->cuEventRecord(event.get(), stream), "recording an event"));
   return event;
 }
@@ -147,9 +164,30 @@ Duration Context::Between(const EventHandle& begin, const EventHandle& end) cons
   return std::max(FromSeconds(static_cast<double>(milliseconds) / 1e3), Duration(1));
 }
 
-void Context::GiveBack(CUevent event) {
+void Context::GiveBack(CUevent event, EventKind kind) {
   const std::lock_guard lock(mutex_);
-  events_.push_back(event);
+  events_[static_cast<std::size_t>(kind)].push_back(event);
+}
+
+void Context::GiveBackLater(std::function<void()> give) {
+  const std::lock_guard lock(mutex_);
+  given_.calls.push_back(std::move(give));
+  if (!given_.thread.joinable()) given_.thread = std::thread([this] { ServeGiven(); });
+  given_.changed.notify_all();
+}
+
+void Context::ServeGiven() {
+  Enter();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    given_.changed.wait(lock, [this] { return given_.stopping || !given_.calls.empty(); });
+    if (given_.calls.empty()) return;
+    const std::function<void()> call = std::move(given_.calls.front());
+    given_.calls.pop_front();
+    lock.unlock();
+    call();
+    lock.lock();
+  }
 }
 
 }  // namespace troupe::gpu::cuda

@@ -2,9 +2,16 @@
 // is lost.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,6 +21,8 @@
 
 namespace troupe::gpu::cuda {
 
+// What an event of the driver is for. A timed one costs the GPU more.
+enum class EventKind { kOrder, kTimed };
 // A CUDA event that returns to its context's pool with its last holder.
 using EventHandle = std::shared_ptr<CUevent_st>;
 
@@ -21,7 +30,9 @@ using EventHandle = std::shared_ptr<CUevent_st>;
 // it.
 class Context {
  public:
-  static absl::StatusOr<std::unique_ptr<Context>> Make(std::shared_ptr<const Driver> driver, CUdevice device);
+  // Null when the driver makes none: `result` says why.
+  static std::unique_ptr<Context> Make(std::shared_ptr<const Driver> driver, CUdevice device,
+                                       CUresult& result);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -29,8 +40,10 @@ class Context {
   [[nodiscard]] const Driver& driver() const { return *driver_; }
   [[nodiscard]] CUdevice device() const { return device_; }
   [[nodiscard]] int Attribute(CUdevice_attribute attribute) const;
-  // Before calls on a thread that may not have made one yet.
+  // Before calls on a thread that may not have made one yet. Costs a call once for each thread.
   void Enter() const;
+  // The same after another context was made current on this thread.
+  void Return() const;
 
   // What a call gave, as a status that says what was being done. An error that no call on this context
   // recovers from is kept: from then on health() tells it.
@@ -40,26 +53,40 @@ class Context {
   // OK, or why the GPU is of no use to this process any more.
   [[nodiscard]] absl::Status health() const;
 
-  absl::StatusOr<EventHandle> MakeEvent();
+  absl::StatusOr<EventHandle> MakeEvent(EventKind kind = EventKind::kOrder);
   // What is on the stream so far.
-  absl::StatusOr<EventHandle> Record(CUstream stream);
+  absl::StatusOr<EventHandle> Record(CUstream stream, EventKind kind = EventKind::kOrder);
   // Until the GPU has come so far; not OK: the context is lost.
   absl::Status Await(const EventHandle& event) const;
-  // On the GPU, of two that it has come to. At least one nanosecond: what was done took time.
+  // On the GPU, of two timed ones that it has come to. At least one nanosecond: what was done took time.
   [[nodiscard]] Duration Between(const EventHandle& begin, const EventHandle& end) const;
+
+  // Calls `give`, which frees something of the driver's, on a thread of its own: such calls wait for all that the
+  // GPU has to do. Nothing uses it any more. All is given back before the context ends.
+  void GiveBackLater(std::function<void()> give);
 
  private:
   Context(std::shared_ptr<const Driver> driver, CUdevice device, CUcontext context)
-      : driver_(std::move(driver)), device_(device), context_(context) {}
+      : driver_(std::move(driver)), device_(device), context_(context), number_(++made_) {}
+  static inline std::atomic<std::uint64_t> made_{0};
   void Lose(CUresult result, std::string_view doing) const;
-  void GiveBack(CUevent event);
+  void GiveBack(CUevent event, EventKind kind);
+  void ServeGiven();
+  struct Given {  // what GiveBackLater has taken
+    std::condition_variable changed;
+    std::deque<std::function<void()>> calls;
+    bool stopping = false;
+    std::thread thread;  // from the first call on
+  };
 
   const std::shared_ptr<const Driver> driver_;
   const CUdevice device_;
   const CUcontext context_;
+  const std::uint64_t number_;  // of the contexts of this process
   mutable std::mutex mutex_;
-  mutable absl::Status health_;  // guarded by mutex_
-  std::vector<CUevent> events_;  // guarded by mutex_; free ones
+  mutable absl::Status health_;                 // guarded by mutex_, as all below
+  std::array<std::vector<CUevent>, 2> events_;  // free ones, by kind
+  Given given_;
 };
 
 }  // namespace troupe::gpu::cuda

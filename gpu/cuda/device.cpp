@@ -1,13 +1,13 @@
 #include "gpu/cuda/device.hpp"
 
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
 #include "gpu/cuda/fault.hpp"
+#include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/link_rate.hpp"
 #include "gpu/cuda/nccl_broadcast.hpp"
 #include "gpu/cuda/peers.hpp"
@@ -18,57 +18,6 @@
 
 namespace troupe::gpu::cuda {
 namespace {
-
-// Host memory that the GPU knows. Thread-safe.
-class HostPins {
- public:
-  explicit HostPins(Context& context) : context_(context) {}
-
-  // Memory that is mapped for reading alone (a region of the daemon's) is registered so, where the GPU can; any
-  // other may be copied to as well.
-  absl::Status Register(std::span<const std::byte> memory) {
-    context_.Enter();
-    void* const address = const_cast<std::byte*>(memory.data());
-    const std::lock_guard lock(mutex_);
-    if (!ranges_.contains({memory.data(), memory.size()})) {
-      const auto pin = [&](unsigned flags) {
-        return context_.driver().cuMemHostRegister(address, memory.size(),
-                                                   CU_MEMHOSTREGISTER_PORTABLE | flags);
-      };
-      CUresult result = pin(0);
-      if (result != CUDA_SUCCESS &&
-          context_.Attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0)
-        result = pin(CU_MEMHOSTREGISTER_READ_ONLY);
-      TROUPE_RETURN_IF_ERROR(context_.Check(
-          result, absl::StrCat("registering ", FormatBytes(Bytes(memory.size())), " of host memory")));
-    }
-    ranges_.insert({memory.data(), memory.size()});
-    return absl::OkStatus();
-  }
-
-  void Unregister(std::span<const std::byte> memory) {
-    context_.Enter();
-    const std::lock_guard lock(mutex_);
-    const auto found = ranges_.find({memory.data(), memory.size()});
-    if (found == ranges_.end()) return;
-    ranges_.erase(found);
-    if (!ranges_.contains({memory.data(), memory.size()}))
-      (void)context_.driver().cuMemHostUnregister(const_cast<std::byte*>(memory.data()));
-  }
-
-  [[nodiscard]] bool Has(std::span<const std::byte> host) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [begin, size] : ranges_) {
-      if (host.data() >= begin && host.data() + host.size() <= begin + size) return true;
-    }
-    return host.empty();
-  }
-
- private:
-  Context& context_;
-  mutable std::mutex mutex_;
-  std::multiset<std::pair<const std::byte*, std::size_t>> ranges_;  // guarded by mutex_
-};
 
 class CudaDevice final : public Device {
  public:
@@ -84,17 +33,46 @@ class CudaDevice final : public Device {
                nullptr,
                std::make_unique<Libraries>(*context_, options.blas, options.dnn),
                {},
-               std::make_unique<BlasLt>(options.blas_lt)} {
+               std::make_unique<BlasLt>(options.blas_lt),
+               TroubleWords(*context_)} {
     tools_.graphs.on = options.graphs;
     info_.name = options.name;
     info_.memory = ranges_.use().total;
     info_.concurrency = options.concurrency;
     info_.shares = shares_->ladder();
     info_.remark = shares_->remark();
-    shares_->ForEach([this](CUstream stream, std::uint32_t sms) { tools_.libraries->Bound(stream, sms); });
+    shares_->Watch([this](const GreenContexts::Place& place) {
+      tools_.libraries->Bound(place.stream, place.sms, place.context);
+    });
     info_.peer_copies = HasPeers(*context_);
     if (info_.peer_copies) broadcaster_ = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
-    info_.link = MeasureLink(*context_, memory_->home());
+    std::string why;
+    const HostPins::Way way = HostPins::WayOfRegions(*context_, why);
+    pins_way_ = absl::StrCat(Describe(way), why.empty() ? "" : " (", why, why.empty() ? "" : ")");
+    info_.link = MeasureLink(*context_, memory_->home(), way != HostPins::Way::kNone);
+  }
+
+  [[nodiscard]] std::string Summary() const {
+    char name[128] = "a GPU";
+    (void)context_->driver().cuDeviceGetName(name, sizeof(name), context_->device());
+    int version = 0;
+    (void)context_->driver().cuDriverGetVersion(&version);
+    const ShareLadder& shares = info_.shares;
+    return absl::StrCat(
+        info_.name, " is ", name, " (sm_", context_->Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+        context_->Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), ", ", shares.sms(),
+        " SMs), its driver is for CUDA ", version / 1000, ".", version % 1000 / 10, "; used are ",
+        FormatBytes(info_.memory), " in units of ", FormatBytes(memory_->unit()), ", ",
+        shares.units() > 1 ? absl::StrCat("shares in steps of ", shares.unit(), " SMs")
+                           : std::string("no shares"),
+        ", ", info_.peer_copies ? "copies from other GPUs" : "no copies from other GPUs",
+        ", host memory registered ", pins_way_, ", a link of ",
+        static_cast<std::int64_t>(info_.link.value / 1e6), " MB/s");
+  }
+
+  ~CudaDevice() override {
+    context_->Enter();
+    if (tools_.warm.stream != nullptr) (void)context_->driver().cuStreamDestroy(tools_.warm.stream);
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
@@ -112,12 +90,12 @@ class CudaDevice final : public Device {
     const std::lock_guard lock(preparing_);
     context_->Enter();  // the libraries take the thread's GPU
     TROUPE_RETURN_IF_ERROR(LoadKernels());
+    if (tools_.warm.stream == nullptr) MakeWarmingStream();
     return MakePlan(tools_, model, weights, ordered, precision);
   }
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {
-    auto stream = CudaStream::Make(*context_, meters_, *shares_,
-                                   [this](std::span<const std::byte> host) { return pins_.Has(host); });
+    auto stream = CudaStream::Make(*context_, meters_, *shares_, pins_);
     TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
     return *std::move(stream);
   }
@@ -174,11 +152,19 @@ class CudaDevice final : public Device {
     return absl::OkStatus();
   }
 
+  // Without it plans load with their first launch.
+  void MakeWarmingStream() {
+    CUstream stream = nullptr;
+    if (context_->driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+      tools_.warm = {stream, memory_->home()};
+  }
+
   const std::unique_ptr<Context> context_;
   const std::unique_ptr<GreenContexts> shares_;
   const std::unique_ptr<Memory> memory_;
   DeviceRanges ranges_;
   HostPins pins_;
+  std::string pins_way_;  // how the host region is registered, or why it is not
   DeviceInfo info_;
   Meters meters_;
   const KernelForm form_;
@@ -190,8 +176,12 @@ class CudaDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> MakeDevice(std::unique_ptr<Context> context, std::unique_ptr<GreenContexts> shares,
-                                   std::unique_ptr<Memory> memory, const CudaOptions& options) {
-  return std::make_unique<CudaDevice>(std::move(context), std::move(shares), std::move(memory), options);
+                                   std::unique_ptr<Memory> memory, const CudaOptions& options,
+                                   std::string& summary) {
+  auto device =
+      std::make_unique<CudaDevice>(std::move(context), std::move(shares), std::move(memory), options);
+  summary = device->Summary();
+  return device;
 }
 
 }  // namespace troupe::gpu::cuda

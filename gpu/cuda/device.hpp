@@ -13,10 +13,11 @@
 namespace troupe::gpu::cuda {
 
 // The GPU with what was taken of its memory. Everything that streams and plans refer to lives in it: destroy
-// them first.
+// them first. `summary`: what of the machine is used, in one line.
 [[nodiscard]] std::unique_ptr<Device> MakeDevice(std::unique_ptr<Context> context,
                                                  std::unique_ptr<GreenContexts> shares,
-                                                 std::unique_ptr<Memory> memory, const CudaOptions& options);
+                                                 std::unique_ptr<Memory> memory, const CudaOptions& options,
+                                                 std::string& summary);
 // Looks at the driver, the GPU and its memory, and says in one line what is wrong with it.
 [[nodiscard]] CudaOpened Open(const CudaOptions& options);
 

@@ -24,6 +24,7 @@
   X(cuDevicePrimaryCtxRetain)       \
   X(cuDevicePrimaryCtxRelease)      \
   X(cuCtxSetCurrent)                \
+  X(cuCtxFromGreenCtx)              \
   X(cuMemGetInfo)                   \
   X(cuMemGetAllocationGranularity)  \
   X(cuMemCreate)                    \

@@ -8,7 +8,7 @@ namespace troupe::gpu::cuda {
 namespace {
 
 constexpr std::uint32_t kAlignment = 64;
-// The least that a stream has (Libraries::WorkspaceOn).
+// The least that a lane has (Libraries::WorkspaceOf).
 constexpr Bytes kMostWorkspace = MiB(4);
 
 bool Good(cublasStatus_t status) {
@@ -110,10 +110,11 @@ bool FusedProduct::Choose() {
   return good && count == 1 && Good(found.state) && found.workspaceSize <= workspace;
 }
 
-absl::Status FusedProduct::Run(Libraries& libraries, CUstream stream, const float* a, const float* b,
+absl::Status FusedProduct::Run(Libraries& libraries, const Spot& spot, const float* a, const float* b,
                                const float* bias, float* out) {
   constexpr float kZero = 0;
-  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<const DeviceBlock> workspace, libraries.WorkspaceOn(stream));
+  TROUPE_ASSIGN_OR_RETURN(const std::shared_ptr<const DeviceBlock> workspace,
+                          libraries.WorkspaceOf(spot.lane));
   if (bias != nullptr) {
     TROUPE_RETURN_IF_ERROR(
         libraries.Check(calls_.cublasLtMatmulDescSetAttribute(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
@@ -122,7 +123,7 @@ absl::Status FusedProduct::Run(Libraries& libraries, CUstream stream, const floa
   }
   return libraries.Check(calls_.cublasLtMatmul(calls_.handle(), description_, &alpha_, b, first_, a, second_,
                                                &kZero, out, result_, out, result_, &algorithm_,
-                                               workspace->data(), kMostWorkspace.count(), stream),
+                                               workspace->data(), kMostWorkspace.count(), spot.stream),
                          "multiplying matrices");
 }
 

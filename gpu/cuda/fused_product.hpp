@@ -75,7 +75,7 @@ class FusedProduct {
   FusedProduct(const FusedProduct&) = delete;
   FusedProduct& operator=(const FusedProduct&) = delete;
   // On 64 bytes, as all values of a plan are. Null `bias`: it was made without.
-  absl::Status Run(Libraries& libraries, CUstream stream, const float* a, const float* b, const float* bias,
+  absl::Status Run(Libraries& libraries, const Spot& spot, const float* a, const float* b, const float* bias,
                    float* out);
 
  private:

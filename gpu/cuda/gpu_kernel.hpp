@@ -10,6 +10,8 @@
 #include "gpu/cuda/graphs.hpp"
 #include "gpu/cuda/kernels.hpp"
 #include "gpu/cuda/libraries.hpp"
+#include "gpu/cuda/trouble_words.hpp"
+#include "gpu/device/device.hpp"
 #include "gpu/ops/op_support.hpp"
 #include "proto/function.pb.h"
 
@@ -22,14 +24,22 @@ struct Tools {
   std::unique_ptr<Libraries> libraries;
   GraphBudget graphs;
   std::unique_ptr<BlasLt> blas_lt;
+  TroubleWords words;
+  // Where plans are recorded when they are made; under the device's lock for that.
+  struct Warming {
+    CUstream stream = nullptr;
+    DeviceRange anywhere{};  // of the device's memory
+  } warm{};
 };
 
 // One launch as a kernel sees it.
 struct KernelLaunch {
   Tools& tools;
   CUstream stream = nullptr;
+  CUstream lane = nullptr;          // its own stream, which is the other one but for a share of the SMs
   std::int32_t* trouble = nullptr;  // of the GPU: set to another value than 0 by data that makes no sense
   unsigned blocks = Kernels::kAsManyAsTheWork;  // that a kernel of our own has at most
+  [[nodiscard]] Spot spot() const { return {stream, lane}; }
   template <class Arguments>
   [[nodiscard]] absl::Status Put(const Arguments& arguments) const {
     return tools.kernels->Launch(stream, arguments, blocks);

@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kRecordings = 2;
 constexpr std::size_t kSeen = 4;
 
-// What `enqueue` puts on the stream, instead of executing it. Calls of other threads are not recorded.
+}  // namespace
+
 absl::StatusOr<CUgraph> Capture(Context& context, CUstream stream,
                                 const std::function<absl::Status()>& enqueue) {
   const Driver& driver = context.driver();
@@ -27,16 +28,16 @@ absl::StatusOr<CUgraph> Capture(Context& context, CUstream stream,
   return status;
 }
 
-}  // namespace
-
 GraphSet::~GraphSet() {
-  context_.Enter();
   for (std::size_t segment = 0; segment < executables_.size(); ++segment) Destroy(segment);
 }
 
 void GraphSet::Destroy(std::size_t segment) {
   if (executables_[segment] == nullptr) return;
-  (void)context_.driver().cuGraphExecDestroy(std::exchange(executables_[segment], nullptr));
+  context_.GiveBackLater(
+      [&driver = context_.driver(), graph = std::exchange(executables_[segment], nullptr)] {
+        (void)driver.cuGraphExecDestroy(graph);
+      });
   --budget_.alive;
 }
 

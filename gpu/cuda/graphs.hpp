@@ -22,9 +22,14 @@
 
 namespace troupe::gpu::cuda {
 
+// What `enqueue` puts on the stream, instead of executing it. Calls of other threads are not recorded.
+absl::StatusOr<CUgraph> Capture(Context& context, CUstream stream,
+                                const std::function<absl::Status()>& enqueue);
+
 // What launches have in common that one recording serves.
 struct LaunchKey {
-  CUstream stream = nullptr;  // its libraries' workspaces, and the SMs that it runs on
+  CUstream stream = nullptr;  // the SMs that it runs on
+  CUstream lane = nullptr;    // its libraries' workspaces
   std::vector<std::uintptr_t> addresses;
   std::vector<std::size_t> ends;  // of the segments, in steps
   unsigned blocks = 0;            // of our own kernels, at most

@@ -1,6 +1,7 @@
 #include "gpu/cuda/green_contexts.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
@@ -9,7 +10,7 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-// A context for each place of each share costs memory: a GPU with small partitions is split into larger ones.
+// A context for each place of each share costs memory: a GPU with small parts is split into larger ones.
 constexpr std::uint32_t kMostUnits = 20;
 
 }  // namespace
@@ -54,51 +55,70 @@ absl::Status GreenContexts::Split() {
   if (unit == 0 || !equal || std::uint64_t{unit} * groups > sms)
     return absl::UnimplementedError("the parts are not equal");
   ladder_ = ShareLadder(sms, unit, groups);
-  for (const std::uint32_t share : ladder_.shares()) {
-    if (share == sms) continue;
-    for (const std::uint32_t begin : ladder_.Places(share / unit))
-      TROUPE_RETURN_IF_ERROR(MakePlace(begin, share / unit));
+  // Of one unit and of several, since parts are joined for the second.
+  for (const std::uint32_t units : {1U, 2U}) {
+    if (std::uint64_t{units} * unit >= sms) continue;
+    Place& place = places_[{0, units}];
+    TROUPE_RETURN_IF_ERROR(MakePlace(0, units, place));
+    TROUPE_RETURN_IF_ERROR(Probe(place));
   }
-  return Probe();
+  return absl::OkStatus();
 }
 
 // Parts of one split may be joined in a descriptor.
-absl::Status GreenContexts::MakePlace(std::uint32_t begin, std::uint32_t units) {
+absl::Status GreenContexts::MakePlace(std::uint32_t begin, std::uint32_t units, Place& place) const {
   const Driver& driver = context_.driver();
+  std::vector<CUdevResource> parts(units_.begin() + begin, units_.begin() + begin + units);
   CUdevResourceDesc joined = nullptr;
+  TROUPE_RETURN_IF_ERROR(context_.Check(driver.cuDevResourceGenerateDesc(&joined, parts.data(), units),
+                                        "joining parts of the SMs"));
   TROUPE_RETURN_IF_ERROR(context_.Check(
-      driver.cuDevResourceGenerateDesc(&joined, units_.data() + begin, units), "joining parts of the SMs"));
-  Place& place = places_[{begin, units}];
-  TROUPE_RETURN_IF_ERROR(context_.Check(
-      driver.cuGreenCtxCreate(&place.context, joined, context_.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+      driver.cuGreenCtxCreate(&place.green, joined, context_.device(), CU_GREEN_CTX_DEFAULT_STREAM),
       absl::StrCat("making a green context of ", units, " parts")));
-  return context_.Check(
-      driver.cuGreenCtxStreamCreate(&place.stream, place.context, CU_STREAM_NON_BLOCKING, 0),
-      "making a green context's stream");
+  TROUPE_RETURN_IF_ERROR(
+      context_.Check(driver.cuCtxFromGreenCtx(&place.context, place.green), "asking for a green context"));
+  place.sms = units * ladder_.unit();
+  return context_.Check(driver.cuGreenCtxStreamCreate(&place.stream, place.green, CU_STREAM_NON_BLOCKING, 0),
+                        "making a green context's stream");
 }
 
 // Whether such streams take part in the order of others, before anything rests on it.
-absl::Status GreenContexts::Probe() const {
+absl::Status GreenContexts::Probe(const Place& place) const {
   TROUPE_ASSIGN_OR_RETURN(const EventHandle event, context_.MakeEvent());
   const Driver& driver = context_.driver();
-  const CUstream stream = places_.begin()->second.stream;
-  TROUPE_RETURN_IF_ERROR(
-      context_.Check(driver.cuEventRecord(event.get(), stream), "recording an event in a green context"));
+  TROUPE_RETURN_IF_ERROR(context_.Check(driver.cuEventRecord(event.get(), place.stream),
+                                        "recording an event in a green context"));
   return context_.Check(driver.cuEventSynchronize(event.get()), "waiting for a green context");
 }
 
-CUstream GreenContexts::StreamOf(const SmShare& share) const {
-  if (share.everywhere()) return nullptr;
-  const auto found = places_.find({share.begin, share.units});
-  TROUPE_CHECK(found != places_.end(), "a share that this GPU's ladder does not have");
-  return found->second.stream;
+absl::StatusOr<GreenContexts::Place> GreenContexts::PlaceOf(const SmShare& share) {
+  if (share.everywhere()) return Place();
+  TROUPE_CHECK(share.units > 0 && std::uint64_t{share.begin} + share.units <= units_.size(),
+               "a share that this GPU's ladder does not have");
+  const std::lock_guard lock(mutex_);
+  const auto [found, fresh] = places_.try_emplace(std::pair(share.begin, share.units));
+  if (!fresh) return found->second;
+  const absl::Status made = MakePlace(share.begin, share.units, found->second);
+  if (made.ok() && made_) made_(found->second);
+  if (made.ok()) return found->second;
+  Destroy(found->second);
+  places_.erase(found);
+  return made;
+}
+
+void GreenContexts::Watch(std::function<void(const Place&)> made) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, place] : places_) made(place);
+  made_ = std::move(made);
+}
+
+void GreenContexts::Destroy(const Place& place) const {
+  if (place.stream != nullptr) (void)context_.driver().cuStreamDestroy(place.stream);
+  if (place.green != nullptr) (void)context_.driver().cuGreenCtxDestroy(place.green);
 }
 
 void GreenContexts::Clear() {
-  for (const auto& [key, place] : places_) {
-    if (place.stream != nullptr) (void)context_.driver().cuStreamDestroy(place.stream);
-    if (place.context != nullptr) (void)context_.driver().cuGreenCtxDestroy(place.context);
-  }
+  for (const auto& [key, place] : places_) Destroy(place);
   places_.clear();
 }
 

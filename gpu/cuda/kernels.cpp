@@ -96,8 +96,8 @@ absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Upload(Context& 
 
 DeviceBlock::~DeviceBlock() {
   if (address_ == 0) return;
-  context_.Enter();
-  (void)context_.driver().cuMemFree(address_);
+  context_.GiveBackLater(
+      [&driver = context_.driver(), address = address_] { (void)driver.cuMemFree(address); });
 }
 
 }  // namespace troupe::gpu::cuda

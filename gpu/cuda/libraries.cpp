@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 
@@ -45,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Dnn>> LoadDnn(const std::string& file) {
 }
 
 // As much as cuBLAS itself would take.
-Bytes WorkspaceOf(const Context& context) {
+Bytes WorkspaceSize(const Context& context) {
   return context.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9 ? MiB(32) : MiB(4);
 }
 
@@ -53,7 +55,7 @@ Bytes WorkspaceOf(const Context& context) {
 
 Libraries::~Libraries() {
   context_.Enter();
-  for (const auto& [stream, made] : blas_handles_) (void)blas_->cublasDestroy(made.handle);
+  for (const auto& [stream, handle] : blas_handles_) (void)blas_->cublasDestroy(handle);
   for (const auto& [stream, handle] : dnn_handles_) (void)dnn_->cudnnDestroy(handle);
 }
 
@@ -73,68 +75,90 @@ absl::StatusOr<const Dnn*> Libraries::dnn() {
   return dnn_.get();
 }
 
-void Libraries::Bound(CUstream stream, std::uint32_t sms) {
+void Libraries::Bound(CUstream stream, std::uint32_t sms, CUcontext context) {
   const std::lock_guard lock(mutex_);
-  sms_[stream] = sms;
+  green_[stream] = {sms, context};
 }
 
 bool Libraries::IsBound(CUstream stream) {
   const std::lock_guard lock(mutex_);
-  return sms_.contains(stream);
+  return green_.contains(stream);
 }
 
-absl::StatusOr<Libraries::BlasHandle> Libraries::MakeBlasHandle(const Blas& calls, CUstream stream) {
-  BlasHandle made;
-  TROUPE_ASSIGN_OR_RETURN(made.workspace, DeviceBlock::Take(context_, WorkspaceOf(context_).count(),
-                                                            "cuBLAS' workspace on a stream"));
-  TROUPE_RETURN_IF_ERROR(Check(calls.cublasCreate(&made.handle), "starting cuBLAS"));
+// A green context may be current on one thread at a time: mutex_ sees to it.
+template <class Make>
+auto Libraries::In(CUstream stream, Make make) {
+  const auto green = green_.find(stream);
+  if (green == green_.end()) return make();
+  (void)context_.driver().cuCtxSetCurrent(green->second.context);
+  auto made = make();
+  context_.Return();
+  return made;
+}
+
+absl::StatusOr<cublasHandle_t> Libraries::MakeBlasHandle(const Blas& calls, CUstream stream) {
+  cublasHandle_t handle = nullptr;
+  TROUPE_RETURN_IF_ERROR(Check(In(stream, [&] { return calls.cublasCreate(&handle); }), "starting cuBLAS"));
   // Nothing less than what each product asks for.
-  absl::Status set = Check(calls.cublasSetMathMode(made.handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up");
-  if (const auto bound = sms_.find(stream); set.ok() && bound != sms_.end())
-    set = Check(calls.cublasSetSmCountTarget(made.handle, static_cast<int>(bound->second)),
+  absl::Status set = Check(calls.cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up");
+  if (const auto green = green_.find(stream); set.ok() && green != green_.end())
+    set = Check(calls.cublasSetSmCountTarget(handle, static_cast<int>(green->second.sms)),
                 "telling cuBLAS its SMs");
-  if (set.ok()) return made;
-  (void)calls.cublasDestroy(made.handle);
+  if (set.ok()) return handle;
+  (void)calls.cublasDestroy(handle);
   return set;
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::Workspace(CUstream lane) {
+  // What is recorded for no lane is never launched: any lane's workspace does, and the first lane has that one.
+  if (lane == nullptr && !workspaces_.empty()) return workspaces_.begin()->second;
+  if (auto unowned = workspaces_.extract(nullptr); !unowned.empty()) {
+    unowned.key() = lane;
+    workspaces_.insert(std::move(unowned));
+  }
+  std::shared_ptr<const DeviceBlock>& workspace = workspaces_[lane];
+  if (workspace == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(workspace, DeviceBlock::Take(context_, WorkspaceSize(context_).count(),
+                                                         "cuBLAS' workspace for a lane"));
+  }
+  return workspace;
 }
 
 // The stream is set anew each time: a stream that is gone may have left its address to another. With it goes
 // the workspace, and without one of its own cuBLAS would allocate, which a recording does not bear.
-absl::StatusOr<cublasHandle_t> Libraries::BlasOn(CUstream stream) {
+absl::StatusOr<cublasHandle_t> Libraries::BlasOn(const Spot& spot) {
   TROUPE_ASSIGN_OR_RETURN(const Blas* const calls, blas());
   const std::lock_guard lock(mutex_);
-  auto found = blas_handles_.find(stream);
+  auto found = blas_handles_.find(spot.stream);
   if (found == blas_handles_.end()) {
-    TROUPE_ASSIGN_OR_RETURN(BlasHandle made, MakeBlasHandle(*calls, stream));
-    found = blas_handles_.emplace(stream, std::move(made)).first;
+    TROUPE_ASSIGN_OR_RETURN(const cublasHandle_t made, MakeBlasHandle(*calls, spot.stream));
+    found = blas_handles_.emplace(spot.stream, made).first;
   }
-  const BlasHandle& made = found->second;
-  TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetStream(made.handle, stream), "giving cuBLAS a stream"));
+  TROUPE_ASSIGN_OR_RETURN(const auto workspace, Workspace(spot.lane));
+  const cublasHandle_t handle = found->second;
+  TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetStream(handle, spot.stream), "giving cuBLAS a stream"));
   TROUPE_RETURN_IF_ERROR(
-      Check(calls->cublasSetWorkspace(made.handle, made.workspace->data(), made.workspace->size().count()),
+      Check(calls->cublasSetWorkspace(handle, workspace->data(), workspace->size().count()),
             "giving cuBLAS a workspace"));
-  return made.handle;
+  return handle;
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::WorkspaceOn(CUstream stream) {
-  TROUPE_RETURN_IF_ERROR(BlasOn(stream).status());
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::WorkspaceOf(CUstream lane) {
   const std::lock_guard lock(mutex_);
-  return blas_handles_.at(stream).workspace;
+  return Workspace(lane);
 }
 
 absl::StatusOr<cudnnHandle_t> Libraries::DnnOn(CUstream stream) {
   TROUPE_ASSIGN_OR_RETURN(const Dnn* const calls, dnn());
   const std::lock_guard lock(mutex_);
-  cudnnHandle_t& handle = dnn_handles_[stream];
-  if (handle == nullptr) {
-    const absl::Status made = Check(calls->cudnnCreate(&handle), "starting cuDNN");
-    if (!made.ok()) {
-      dnn_handles_.erase(stream);
-      return made;
-    }
+  auto found = dnn_handles_.find(stream);
+  if (found == dnn_handles_.end()) {
+    cudnnHandle_t handle = nullptr;
+    TROUPE_RETURN_IF_ERROR(Check(In(stream, [&] { return calls->cudnnCreate(&handle); }), "starting cuDNN"));
+    found = dnn_handles_.emplace(stream, handle).first;
   }
-  TROUPE_RETURN_IF_ERROR(Check(calls->cudnnSetStream(handle, stream), "giving cuDNN a stream"));
-  return handle;
+  TROUPE_RETURN_IF_ERROR(Check(calls->cudnnSetStream(found->second, stream), "giving cuDNN a stream"));
+  return found->second;
 }
 
 absl::Status Libraries::Check(cublasStatus_t status, std::string_view doing) const {

@@ -57,8 +57,16 @@ struct Dnn {
 #undef TROUPE_MEMBER
 };
 
-// A handle for each stream that launches: handles are not for several threads, and keep workspaces. What a
-// product or a convolution is computed in is said with each. Thread-safe.
+// Where a step is put: on a stream, which may be of a green context, for a lane: launches of one lane come one
+// at a time, and go to its own stream or to that of their share.
+struct Spot {
+  CUstream stream = nullptr;
+  CUstream lane = nullptr;
+};
+
+// A handle for each stream that launches, made in the context of its stream: handles are not for several threads,
+// and the libraries refuse streams of another context. A workspace for each lane. What a product or a convolution
+// is computed in is said with each. Thread-safe.
 class Libraries {
  public:
   Libraries(Context& context, std::string blas, std::string dnn)
@@ -67,15 +75,15 @@ class Libraries {
   Libraries(const Libraries&) = delete;
   Libraries& operator=(const Libraries&) = delete;
 
-  // What is launched on this stream has so many SMs. Before its first launch.
-  void Bound(CUstream stream, std::uint32_t sms);
+  // This stream is of a green context with so many SMs. Before its first launch.
+  void Bound(CUstream stream, std::uint32_t sms, CUcontext context);
   [[nodiscard]] bool IsBound(CUstream stream);
   // FailedPrecondition when the library cannot be opened: says which.
   absl::StatusOr<const Blas*> blas();
   absl::StatusOr<const Dnn*> dnn();
-  absl::StatusOr<cublasHandle_t> BlasOn(CUstream stream);
-  // Workspace of cuBLAS on this stream: at least 4 MiB.
-  absl::StatusOr<std::shared_ptr<const DeviceBlock>> WorkspaceOn(CUstream stream);
+  absl::StatusOr<cublasHandle_t> BlasOn(const Spot& spot);
+  // Workspace of cuBLAS for this lane: at least 4 MiB.
+  absl::StatusOr<std::shared_ptr<const DeviceBlock>> WorkspaceOf(CUstream lane);
   absl::StatusOr<cudnnHandle_t> DnnOn(CUstream stream);
   absl::Status Check(cublasStatus_t status, std::string_view doing) const;
   absl::Status Check(cudnnStatus_t status, std::string_view doing) const;
@@ -87,13 +95,18 @@ class Libraries {
   std::mutex mutex_;
   std::unique_ptr<Blas> blas_;  // guarded by mutex_ until it is there, as all below
   std::unique_ptr<Dnn> dnn_;
-  std::map<CUstream, std::uint32_t> sms_;  // of streams that have not all SMs
-  struct BlasHandle {
-    cublasHandle_t handle = nullptr;
-    std::shared_ptr<const DeviceBlock> workspace;
+  struct Green {
+    std::uint32_t sms = 0;
+    CUcontext context = nullptr;
   };
-  absl::StatusOr<BlasHandle> MakeBlasHandle(const Blas& calls, CUstream stream);
-  std::map<CUstream, BlasHandle> blas_handles_;
+  std::map<CUstream, Green> green_;  // the streams that have not all SMs
+  absl::StatusOr<cublasHandle_t> MakeBlasHandle(const Blas& calls, CUstream stream);
+  absl::StatusOr<std::shared_ptr<const DeviceBlock>> Workspace(CUstream lane);
+  // Calls `make` with the stream's context current, as a library takes it from there.
+  template <class Make>
+  auto In(CUstream stream, Make make);
+  std::map<CUstream, cublasHandle_t> blas_handles_;
+  std::map<CUstream, std::shared_ptr<const DeviceBlock>> workspaces_;  // by lane
   std::map<CUstream, cudnnHandle_t> dnn_handles_;
 };
 

@@ -1,4 +1,4 @@
-// How fast a plain copy from pinned host memory is: what all others are measured against.
+// How fast a plain copy from the host is: what all others are measured against.
 #pragma once
 
 #include "base/units.hpp"
@@ -7,7 +7,8 @@
 
 namespace troupe::gpu::cuda {
 
-// The best rate of a few copies into `scratch`; zero (planned with as unlimited) when it cannot be told.
-[[nodiscard]] BytesPerSecond MeasureLink(Context& context, DeviceRange scratch);
+// The best rate of copies into `scratch`, from memory that is pinned, as models are, or not; zero (planned with as
+// unlimited) when it cannot be told. A link that was idle is slow at first: copies go on until two gain nothing.
+[[nodiscard]] BytesPerSecond MeasureLink(Context& context, DeviceRange scratch, bool pinned);
 
 }  // namespace troupe::gpu::cuda

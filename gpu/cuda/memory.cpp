@@ -10,8 +10,10 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-// Making and mapping a unit is a call each: not more than this many of them, however large the GPU.
+// Making and mapping a unit is a call each: not more than this many of them, however large the GPU; more where
+// models are mapped, since a model takes whole units.
 constexpr std::uint64_t kMostUnits = 8192;
+constexpr std::uint64_t kMostUnitsMapped = 131072;
 
 CUmemAllocationProp PropertiesOn(const Context& context) {
   CUmemAllocationProp properties{};
@@ -70,14 +72,14 @@ MappedUnits::~MappedUnits() {
   (void)context_->driver().cuMemAddressFree(address_, size_.count());
 }
 
-absl::StatusOr<std::unique_ptr<Memory>> Memory::Make(const Context& context, Bytes size) {
+absl::StatusOr<std::unique_ptr<Memory>> Memory::Make(const Context& context, Bytes size, bool maps) {
   const CUmemAllocationProp properties = PropertiesOn(context);
   std::size_t granularity = 0;
   TROUPE_RETURN_IF_ERROR(context.Check(context.driver().cuMemGetAllocationGranularity(
                                            &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                                        "asking for the unit of device memory"));
   Bytes unit(granularity);
-  while (size.count() / unit.count() > kMostUnits) unit = unit * 2;
+  while (size.count() / unit.count() > (maps ? kMostUnitsMapped : kMostUnits)) unit = unit * 2;
   auto memory = std::unique_ptr<Memory>(new Memory(context, unit));
   TROUPE_RETURN_IF_ERROR(memory->Fill(size));
   return memory;
@@ -106,7 +108,7 @@ Memory::~Memory() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_one();
+  changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   mappings_.clear();
   home_.reset();
@@ -139,19 +141,28 @@ absl::StatusOr<DeviceRange> Memory::Map(std::uint64_t address, std::span<const D
                                                    absl::Hex(address), ": its unit is ", FormatBytes(unit_)));
   }
   context_.Enter();
-  const std::lock_guard lock(mutex_);
-  if (address != 0) TROUPE_RETURN_IF_ERROR(MakeWay(address, unit_ * units.size()));
+  std::unique_lock lock(mutex_);
+  if (address != 0) {
+    const Bytes length = unit_ * units.size();
+    changed_.wait(lock, [&] { return !Meets(going_, address, length); });
+    TROUPE_RETURN_IF_ERROR(MakeWay(address, length));
+  }
   TROUPE_ASSIGN_OR_RETURN(MappedUnits mapped, MappedUnits::Map(context_, address, unit_, units));
   std::byte* const begin = mapped.address();
   mappings_.emplace(begin, Mapping{std::move(mapped), {pieces.begin(), pieces.end()}, false});
   return DeviceRange{begin, size};
 }
 
+bool Memory::Meets(const DeviceRange& range, std::uint64_t address, Bytes size) {
+  const std::uint64_t begin = PointerOf(range.address);
+  return begin < address + size.count() && address < begin + range.size.count();
+}
+
 // What is leaving from there leaves now.
 absl::Status Memory::MakeWay(std::uint64_t address, Bytes size) {
   for (auto it = mappings_.begin(); it != mappings_.end();) {
     const std::uint64_t begin = PointerOf(it->first);
-    const bool apart = begin + it->second.units->size().count() <= address || address + size.count() <= begin;
+    const bool apart = !Meets({it->first, it->second.units->size()}, address, size);
     if (!apart && !it->second.leaving)
       return absl::AlreadyExistsError(absl::StrCat("another model lies at 0x", absl::Hex(begin)));
     it = apart ? std::next(it) : mappings_.erase(it);
@@ -165,9 +176,10 @@ void Memory::Unmap(const DeviceRange& mapped) {
   TROUPE_CHECK(found != mappings_.end() && !found->second.leaving, "a range was unmapped that is not mapped");
   found->second.leaving = true;
   if (!thread_.joinable()) thread_ = std::thread([this] { Serve(); });
-  changed_.notify_one();
+  changed_.notify_all();
 }
 
+// Without the lock: the driver unmaps when the GPU has done what it has to do.
 void Memory::Serve() {
   context_.Enter();
   const auto leaving = [this] {
@@ -177,7 +189,13 @@ void Memory::Serve() {
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || leaving() != mappings_.end(); });
     if (stopping_) return;
-    mappings_.erase(leaving());
+    auto mapping = mappings_.extract(leaving());
+    going_ = {mapping.key(), mapping.mapped().units->size()};
+    lock.unlock();
+    mapping.mapped().units.reset();
+    lock.lock();
+    going_ = {};
+    changed_.notify_all();
   }
 }
 

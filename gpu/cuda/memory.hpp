@@ -48,7 +48,8 @@ class Memory {
  public:
   // `size` is rounded down to whole units, whose size it decides: a multiple of the GPU's granularity.
   // ResourceExhausted says how much there was when the driver refused.
-  static absl::StatusOr<std::unique_ptr<Memory>> Make(const Context& context, Bytes size);
+  // `maps`: models are mapped to addresses of their own, for which units are as small as the GPU has them.
+  static absl::StatusOr<std::unique_ptr<Memory>> Make(const Context& context, Bytes size, bool maps);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -80,6 +81,7 @@ class Memory {
   absl::Status Fill(Bytes size);
   [[nodiscard]] std::size_t UnitAt(const std::byte* address) const;
   absl::Status MakeWay(std::uint64_t address, Bytes size);
+  [[nodiscard]] static bool Meets(const DeviceRange& range, std::uint64_t address, Bytes size);
   [[nodiscard]] std::vector<DeviceRange> AtHome(const DeviceRange& range) const;
   void Serve();
 
@@ -90,6 +92,7 @@ class Memory {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::byte*, Mapping> mappings_;  // guarded by mutex_, as all below
+  DeviceRange going_;                       // that the thread unmaps at this moment
   bool stopping_ = false;
   std::thread thread_;  // from the first Unmap on
 };

@@ -1,5 +1,6 @@
 // From a name to a device, with a line for each thing that can be wrong on the way.
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +22,22 @@ std::string FormatVersion(int version) {
 }
 
 CudaOpened Trouble(CudaTrouble trouble, const std::string& what) {
-  return {trouble, absl::StrCat(Name(trouble), ": ", what), nullptr};
+  return {.trouble = trouble, .why = absl::StrCat(Name(trouble), ": ", what)};
+}
+
+// Multi-process service: another process stands between this one and the GPU.
+bool IsOfMps(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_MPS_RPC_FAILURE:
+    case CUDA_ERROR_MPS_SERVER_NOT_READY:
+    case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // What of the memory is left to libraries (workspaces, their kernels), which allocate for themselves.
@@ -43,7 +59,15 @@ CudaOpened CheckDriver(const Driver& driver, const CudaOptions& options) {
   }
   if (result == CUDA_ERROR_NO_DEVICE) {
     return Trouble(CudaTrouble::kNoDevice,
-                   absl::StrCat(options.name, " was asked for, this machine has no GPU"));
+                   absl::StrCat(options.name,
+                                " was asked for, and the driver sees no GPU: this machine has none, it is "
+                                "cut into instances (MIG) without one for this process, or it fell off "
+                                "the bus (nvidia-smi tells which)"));
+  }
+  if (IsOfMps(result)) {
+    return Trouble(CudaTrouble::kTaken,
+                   absl::StrCat("the MPS server between this process and the GPU refuses: ",
+                                driver.Describe(result), "; stop it (echo quit | nvidia-cuda-mps-control)"));
   }
   if (result != CUDA_SUCCESS)
     return Trouble(CudaTrouble::kNoDriver, absl::StrCat("it does not start: ", driver.Describe(result)));
@@ -66,7 +90,46 @@ CudaOpened CheckDevice(const Driver& driver, const CudaOptions& options, CUdevic
                    absl::StrCat(options.name, " is of sm_", major, minor, ", there is code for sm_",
                                 kOldestMajor, "0 and later; use a newer GPU"));
   }
+  int mode = CU_COMPUTEMODE_DEFAULT;
+  (void)driver.cuDeviceGetAttribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device);
+  if (mode == CU_COMPUTEMODE_PROHIBITED) {
+    return Trouble(CudaTrouble::kTaken,
+                   absl::StrCat(options.name,
+                                " lets no process compute (compute mode prohibited); set "
+                                "another one: nvidia-smi -c DEFAULT"));
+  }
+  int maps = 0;
+  (void)driver.cuDeviceGetAttribute(&maps, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+  if (maps == 0) {
+    return Trouble(
+        CudaTrouble::kWrongArchitecture,
+        absl::StrCat(options.name,
+                     " maps no memory to addresses that it is told (virtual memory management); a GPU "
+                     "that is passed through whole does"));
+  }
   return {};
+}
+
+// Why the driver made no context.
+CudaOpened NoContext(const Driver& driver, const CudaOptions& options, CUresult result) {
+  const std::string said = driver.Describe(result);
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return Trouble(
+          CudaTrouble::kBusy,
+          absl::StrCat(options.name, " has no memory left for a context: ", said, "; end what holds it"));
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:  // until that process ends
+      return Trouble(CudaTrouble::kBusy,
+                     absl::StrCat(options.name, " is another process's alone (compute mode exclusive): ",
+                                  said, "; end that process, or nvidia-smi -c DEFAULT"));
+    default:
+      if (IsOfMps(result)) {
+        return Trouble(CudaTrouble::kTaken,
+                       absl::StrCat("the MPS server between this process and ", options.name,
+                                    " refuses: ", said, "; stop it (echo quit | nvidia-cuda-mps-control)"));
+      }
+      return Trouble(CudaTrouble::kLost, absl::StrCat("making a context on ", options.name, ": ", said));
+  }
 }
 
 // How much to take; the context's own share is gone already.
@@ -108,6 +171,9 @@ CudaTrouble TroubleOf(const Context& context, const absl::Status& status) {
 }  // namespace
 
 CudaOpened Open(const CudaOptions& options) {
+  // Streams beyond the connections to the hardware wait for each other: each lane has several, and so has each share
+  // of the SMs. The driver reads this when it is started; what the operator has set stays.
+  (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const auto driver = Driver::Load(options.driver);
   if (!driver.ok()) {
     return Trouble(absl::IsNotFound(driver.status()) ? CudaTrouble::kNoDriver : CudaTrouble::kDriverTooOld,
@@ -117,24 +183,22 @@ CudaOpened Open(const CudaOptions& options) {
   CUdevice device = 0;
   if (CudaOpened found = CheckDevice(**driver, options, device); found.trouble != CudaTrouble::kNone)
     return found;
-  absl::StatusOr<std::unique_ptr<Context>> context = Context::Make(*driver, device);
-  if (!context.ok()) {
-    return Trouble(
-        absl::IsResourceExhausted(context.status()) ? CudaTrouble::kOutOfMemory : CudaTrouble::kLost,
-        std::string(context.status().message()));
-  }
-  (*context)->Enter();
-  auto shares = GreenContexts::Make(**context);  // before what is free is counted
-  if (!(*context)->health().ok())
-    return Trouble(CudaTrouble::kLost, std::string((*context)->health().message()));
+  CUresult made = CUDA_SUCCESS;
+  std::unique_ptr<Context> context = Context::Make(*driver, device, made);
+  if (context == nullptr) return NoContext(**driver, options, made);
+  context->Enter();
+  auto shares = GreenContexts::Make(*context);  // before what is free is counted
+  if (!context->health().ok()) return Trouble(CudaTrouble::kLost, std::string(context->health().message()));
   Bytes size;
-  if (CudaOpened found = CheckMemory(**context, options, size); found.trouble != CudaTrouble::kNone)
+  if (CudaOpened found = CheckMemory(*context, options, size); found.trouble != CudaTrouble::kNone)
     return found;
-  absl::StatusOr<std::unique_ptr<Memory>> memory = Memory::Make(**context, size);
+  absl::StatusOr<std::unique_ptr<Memory>> memory = Memory::Make(*context, size, options.mapped);
   if (!memory.ok())
-    return Trouble(TroubleOf(**context, memory.status()), std::string(memory.status().message()));
-  return {CudaTrouble::kNone, "",
-          MakeDevice(*std::move(context), std::move(shares), *std::move(memory), options)};
+    return Trouble(TroubleOf(*context, memory.status()), std::string(memory.status().message()));
+  CudaOpened opened;
+  opened.device =
+      MakeDevice(std::move(context), std::move(shares), *std::move(memory), options, opened.summary);
+  return opened;
 }
 
 }  // namespace troupe::gpu::cuda

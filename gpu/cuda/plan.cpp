@@ -20,40 +20,12 @@ namespace {
 
 // A watchdog sees a launch get on this often, in steps.
 constexpr std::size_t kStepsPerMilestone = 32;
+// A plan needs one word of trouble for each stream that it is launched on.
+constexpr std::size_t kWordsOfAPlan = 32;
 
 std::size_t Index(int id) {
   return static_cast<std::size_t>(id);
 }
-
-// Memory of the host that the GPU writes: whether data made no sense to a kernel.
-class TroubleWord {
- public:
-  static absl::StatusOr<std::shared_ptr<TroubleWord>> Make(Context& context) {
-    auto word = std::shared_ptr<TroubleWord>(new TroubleWord(context));
-    context.Enter();
-    void* address = nullptr;
-    TROUPE_RETURN_IF_ERROR(
-        context.Check(context.driver().cuMemHostAlloc(&address, sizeof(std::int32_t),
-                                                      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                      "taking memory for a plan's word of trouble"));
-    word->word_ = static_cast<std::int32_t*>(address);
-    *word->word_ = 0;
-    return word;
-  }
-  ~TroubleWord() {
-    if (word_ == nullptr) return;
-    context_.Enter();
-    (void)context_.driver().cuMemFreeHost(word_);
-  }
-  TroubleWord(const TroubleWord&) = delete;
-  TroubleWord& operator=(const TroubleWord&) = delete;
-  [[nodiscard]] std::int32_t* get() const { return word_; }
-
- private:
-  explicit TroubleWord(Context& context) : context_(context) {}
-  Context& context_;
-  std::int32_t* word_ = nullptr;
-};
 
 // Tells of a launch's marks in their order.
 class Marks {
@@ -86,6 +58,8 @@ class ProgramPlan final : public CudaPlan {
       TROUPE_ASSIGN_OR_RETURN(const Bytes bytes, ConcreteBytes(spec));
       plan->input_bytes_.push_back(bytes);
     }
+    TROUPE_RETURN_IF_ERROR(tools.words.Provide(kWordsOfAPlan));
+    plan->Warm();
     return plan;
   }
 
@@ -123,15 +97,16 @@ class ProgramPlan final : public CudaPlan {
   using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
   // What launches on one CUDA stream, which are one at a time, write to.
   struct OnStream {
-    OnStream(Tools& tools, std::size_t steps, std::shared_ptr<TroubleWord> word)
+    OnStream(Tools& tools, std::size_t steps, std::shared_ptr<std::int32_t> word)
         : graphs(tools.context, tools.graphs), groups(steps), trouble(std::move(word)) {}
     PlanGraphs graphs;
     LaunchGroups groups;
-    std::shared_ptr<TroubleWord> trouble;
+    std::shared_ptr<std::int32_t> trouble;
   };
   absl::StatusOr<OnStream*> On(CUstream stream);
   [[nodiscard]] Ranges WeightsOf(const Instruction& instruction) const;
   absl::Status BringConstants();
+  void Warm();
   absl::Status Enqueue(const Instruction& instruction, const KernelLaunch& launch,
                        const LaunchArguments& arguments) const;
   absl::Status EnqueueSteps(std::size_t begin, std::size_t end, const KernelLaunch& launch,
@@ -182,6 +157,29 @@ absl::Status ProgramPlan::BringConstants() {
     }
   }
   return absl::OkStatus();
+}
+
+// The first launch of a kernel loads its code, and a library chooses and loads its own: seconds in which a launch
+// looks like a hang. All steps are recorded once, with addresses that nothing reads, and what was recorded is
+// thrown away. A driver that records nothing, and a step that cannot be recorded, load with the first launch.
+void ProgramPlan::Warm() {
+  if (tools_.warm.stream == nullptr) return;
+  const auto word = tools_.words.Take();
+  if (!word.ok()) return;
+  const Driver& driver = tools_.context.driver();
+  LaunchArguments arguments;
+  arguments.weights = arguments.activations = tools_.warm.anywhere;
+  arguments.inputs.assign(inputs_.size(), tools_.warm.anywhere);
+  arguments.outputs.assign(program_.outputs.size(), tools_.warm.anywhere);
+  const KernelLaunch launch{tools_, tools_.warm.stream, nullptr, word->get(),
+                            tools_.kernels->BlocksOn(arguments.share.sms)};
+  const auto graph = Capture(tools_.context, tools_.warm.stream,
+                             [&] { return EnqueueSteps(0, step_count(), launch, arguments); });
+  if (!graph.ok()) return;
+  CUgraphExec executable = nullptr;
+  if (driver.cuGraphInstantiate(&executable, *graph, 0) == CUDA_SUCCESS)
+    (void)driver.cuGraphExecDestroy(executable);
+  (void)driver.cuGraphDestroy(*graph);
 }
 
 std::byte* WeightAddress(const LaunchArguments& arguments, std::uint64_t position) {
@@ -273,9 +271,13 @@ absl::Status ProgramPlan::Replay(const GraphSet& graphs, const LaunchKey& key, S
     TROUPE_RETURN_IF_ERROR(groups.Before(begin));
     TROUPE_RETURN_IF_ERROR(marks.Pass(begin));
     TROUPE_RETURN_IF_ERROR(graphs.Launch(segment, submission.stream()));
-    const std::size_t steps = key.ends[segment] - begin;
-    TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps] { moved(steps); }));
+    const auto tell = [moved, steps = key.ends[segment] - begin] { moved(steps); };
     begin = key.ends[segment];
+    if (begin == step_count()) {
+      submission.AtEnd(tell);
+    } else {
+      TROUPE_RETURN_IF_ERROR(submission.Mark(tell));
+    }
   }
   return marks.Pass(step_count());
 }
@@ -292,10 +294,16 @@ absl::Status ProgramPlan::SubmitSteps(Submission& submission, const KernelLaunch
       if (const EventPtr event = arguments.gate(step)) TROUPE_RETURN_IF_ERROR(submission.Wait(event));
     }
     TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
+    submission.Alive();
     const bool tells = step + 1 - told == kStepsPerMilestone || step + 1 == step_count();
     if (!tells && !groups.EndsAt(step + 1)) continue;
-    TROUPE_RETURN_IF_ERROR(submission.Mark([moved, steps = step + 1 - told] { moved(steps); }));
+    const auto tell = [moved, steps = step + 1 - told] { moved(steps); };
     told = step + 1;
+    if (told == step_count()) {
+      submission.AtEnd(tell);
+    } else {
+      TROUPE_RETURN_IF_ERROR(submission.Mark(tell));
+    }
   }
   return marks.Pass(step_count());
 }
@@ -304,7 +312,7 @@ absl::StatusOr<ProgramPlan::OnStream*> ProgramPlan::On(CUstream stream) {
   const std::lock_guard lock(mutex_);
   auto found = streams_.find(stream);
   if (found == streams_.end()) {
-    TROUPE_ASSIGN_OR_RETURN(auto word, TroubleWord::Make(tools_.context));
+    TROUPE_ASSIGN_OR_RETURN(auto word, tools_.words.Take());
     found = streams_
                 .emplace(std::piecewise_construct, std::forward_as_tuple(stream),
                          std::forward_as_tuple(tools_, step_count(), std::move(word)))
@@ -322,12 +330,13 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
                "a launch needs its weights");
   TROUPE_CHECK(arguments.marks.empty() || arguments.reached, "marks need a callback");
   TROUPE_ASSIGN_OR_RETURN(OnStream* const here, On(submission.stream()));
-  *here->trouble->get() = 0;
-  const KernelLaunch launch{tools_, submission.stream(), here->trouble->get(),
+  *here->trouble = 0;
+  const KernelLaunch launch{tools_, submission.stream(), submission.lane(), here->trouble.get(),
                             tools_.kernels->BlocksOn(arguments.share.sms)};
   // With a gate each step may wait for something else: weights are still on their way.
   GroupedLaunch groups(submission, here->groups, arguments, step_count());
   LaunchKey key = KeyOf(submission.stream(), arguments, groups.ends());
+  key.lane = launch.lane;
   key.blocks = launch.blocks;
   std::shared_ptr<const GraphSet> graphs;
   if (!arguments.gate) {
@@ -338,7 +347,7 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
                                            : SubmitSteps(submission, launch, arguments, groups, moved));
   groups.Submitted();
   submission.Verify([trouble = here->trouble, graphs]() -> absl::Status {
-    if (*trouble->get() == 0) return absl::OkStatus();
+    if (*trouble == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("an index in the data lies outside of what it chooses from");
   });
   return absl::OkStatus();

@@ -26,9 +26,9 @@ CUdeviceptr PointerOf(const std::byte* address) {
 
 absl::Status Submission::Wait(const EventPtr& event) {
   if (!waits_.counted) return WaitFor(event);
-  TROUPE_ASSIGN_OR_RETURN(EventHandle before, context_.Record(stream_));
+  TROUPE_ASSIGN_OR_RETURN(EventHandle before, context_.Record(stream_, EventKind::kTimed));
   TROUPE_RETURN_IF_ERROR(WaitFor(event));
-  TROUPE_ASSIGN_OR_RETURN(EventHandle after, context_.Record(stream_));
+  TROUPE_ASSIGN_OR_RETURN(EventHandle after, context_.Record(stream_, EventKind::kTimed));
   waits_.gaps.emplace_back(std::move(before), std::move(after));
   return absl::OkStatus();
 }
@@ -56,7 +56,7 @@ absl::Status Submission::WaitFor(const EventPtr& event) {
 absl::Status Submission::WaitHere(const Event& event) {
   while (!event.done()) {
     TROUPE_RETURN_IF_ERROR(context_.health());
-    if (alive_) alive_();
+    Alive();
     (void)event.Wait(TellReached() ? kSlice : kTellingSlice);
   }
   return event.status();
@@ -74,7 +74,7 @@ bool Submission::TellReached() {
 }
 
 absl::StatusOr<Duration> Submission::AwaitAll() {
-  TROUPE_ASSIGN_OR_RETURN(const EventHandle here, context_.Record(stream_));
+  TROUPE_ASSIGN_OR_RETURN(const EventHandle here, context_.Record(stream_, EventKind::kTimed));
   while (!milestones_.empty()) {
     TROUPE_RETURN_IF_ERROR(context_.Await(milestones_.front().reached));
     const Milestone milestone = std::move(milestones_.front());
@@ -94,20 +94,20 @@ absl::Status Submission::Mark(std::function<void()> then) {
 }
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(Context& context, Meters& meters,
-                                                             const GreenContexts& shares, Pinned pinned) {
+                                                             GreenContexts& shares, const HostPins& pins) {
   context.Enter();
   CUstream stream = nullptr;
   TROUPE_RETURN_IF_ERROR(
       context.Check(context.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream"));
-  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, shares, std::move(pinned), stream));
+  return std::unique_ptr<CudaStream>(new CudaStream(context, meters, shares, pins, stream));
 }
 
-CudaStream::CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned,
+CudaStream::CudaStream(Context& context, Meters& meters, GreenContexts& shares, const HostPins& pins,
                        CUstream stream)
     : context_(context),
       meters_(meters),
       shares_(shares),
-      pinned_(std::move(pinned)),
+      pins_(pins),
       stream_(stream),
       pipeline_({.enter = [this] { context_.Enter(); },
                  .submit = [this](Operation operation) { return Submit(std::move(operation)); },
@@ -144,38 +144,47 @@ absl::Status CudaStream::Follow(CUstream later, CUstream earlier) const {
   return context_.Check(context_.driver().cuStreamWaitEvent(later, here.get(), 0), "going on on other SMs");
 }
 
+absl::Status CudaStream::Put(Operation& operation, Submission& submission, Flying& flying, bool timed) const {
+  TROUPE_RETURN_IF_ERROR(context_.health());
+  for (const EventPtr& wait : operation.waits) TROUPE_RETURN_IF_ERROR(submission.Wait(wait));
+  TROUPE_RETURN_IF_ERROR(Follow(submission.stream(), stream_));
+  flying.submitted = SteadyNow();
+  if (timed) {
+    TROUPE_ASSIGN_OR_RETURN(flying.begin, context_.Record(submission.stream(), EventKind::kTimed));
+    submission.begin_ = flying.begin;
+  }
+  return operation.submit(submission);
+}
+
 // What got onto the CUDA stream before an operation failed is waited for like all else: only then is nothing
-// of it under way any more.
+// of it under way any more. A copy takes one event, at its end, since each block of a model is a copy: its time is
+// the host's, from its submission or from the end of the copy before.
 CudaStream::Flying CudaStream::Submit(Operation operation) {
   context_.Enter();
   Flying flying;
-  const CUstream stream = operation.apart == nullptr ? stream_ : operation.apart;
-  Submission submission(context_, stream);
-  const auto put = [&]() -> absl::Status {
-    TROUPE_RETURN_IF_ERROR(context_.health());
-    for (const EventPtr& wait : operation.waits) TROUPE_RETURN_IF_ERROR(submission.Wait(wait));
-    TROUPE_RETURN_IF_ERROR(Follow(stream, stream_));
-    TROUPE_ASSIGN_OR_RETURN(flying.begin, context_.Record(stream));
-    submission.begin_ = flying.begin;
-    return operation.submit(submission);
-  };
+  const bool computes = operation.engine == Engine::kCompute;
+  const bool timed = computes || !operation.waits.empty();
+  const EventKind kind = timed ? EventKind::kTimed : EventKind::kOrder;
   meter(operation.engine).Began();
-  if (operation.engine == Engine::kCompute) {
-    own_.Began();
+  if (computes) own_.Began();
+  const auto place = shares_.PlaceOf(operation.share);
+  const CUstream stream = place.ok() && place->stream != nullptr ? place->stream : stream_;
+  Submission submission(context_, stream, stream_);
+  if (computes) {
     submission.alive_ = [this] {
       meter(Engine::kCompute).Moved(1);
       own_.Moved(1);
     };
   }
-  flying.status = put();
-  if (flying.begin != nullptr) {
-    auto end = context_.Record(stream);
-    absl::Status recorded = end.status();
-    if (end.ok()) flying.end = *std::move(end);
-    if (recorded.ok()) recorded = Follow(stream_, stream);
-    if (flying.status.ok()) flying.status = recorded;
-  }
+  flying.submitted = SteadyNow();
+  flying.status = place.ok() ? Put(operation, submission, flying, timed) : place.status();
+  auto end = context_.Record(stream, kind);
+  absl::Status recorded = end.status();
+  if (end.ok()) flying.end = *std::move(end);
+  if (recorded.ok()) recorded = Follow(stream_, stream);
+  if (flying.status.ok()) flying.status = recorded;
   flying.milestones = std::move(submission.milestones_);
+  flying.at_end = std::move(submission.at_end_);
   flying.awaited = std::move(submission.awaited_);
   flying.verify = std::move(submission.verify_);
   flying.waits = std::move(submission.waits_);
@@ -199,11 +208,15 @@ void CudaStream::Tell(Flying& flying) {
     const absl::Status ended = context_.Await(flying.end);
     if (status.ok()) status = ended;
   }
+  if (status.ok() && flying.at_end) flying.at_end();
   for (const auto& event : flying.awaited) event->WaitDone();
   if (status.ok() && flying.verify) status = flying.verify();
   Completion completion{status, {}, SteadyNow(), flying.cut_after, flying.waits.paused};
-  const Duration took = flying.end == nullptr ? Duration(0) : context_.Between(flying.begin, flying.end);
+  const bool timed = flying.begin != nullptr && flying.end != nullptr;
+  const Duration took = timed ? context_.Between(flying.begin, flying.end)
+                              : std::max(completion.end - std::max(flying.submitted, told_), Duration(1));
   completion.begin = completion.end - took;
+  told_ = completion.end;
   if (status.ok() && flying.measured) {
     for (const auto& [before, after] : flying.waits.gaps)
       flying.waits.waited += context_.Between(before, after);
@@ -225,28 +238,31 @@ CudaStream::Operation CudaStream::Copy(Engine engine, bool at_once, OnComplete d
   return operation;
 }
 
+// What is not registered the driver takes before it returns, so it is not put on the stream at once.
 EventPtr CudaStream::CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) {
   TROUPE_CHECK(to.size.count() >= from.size(), "a copy to the device does not fit its destination");
-  Operation operation = Copy(Engine::kCopyIn, pinned_(from), std::move(done));
-  operation.submit = [to, from](Submission& submission) -> absl::Status {
-    if (from.empty()) return absl::OkStatus();
-    const Context& context = submission.context();
-    return context.Check(context.driver().cuMemcpyHtoDAsync(PointerOf(to.address), from.data(), from.size(),
-                                                            submission.stream()),
-                         "copying to the GPU");
+  Operation operation = Copy(Engine::kCopyIn, pins_.Has(from), std::move(done));
+  operation.submit = [this, to, from](Submission& submission) {
+    return pins_.ForEachPart(from, [&](std::size_t offset, std::size_t length) {
+      return context_.Check(
+          context_.driver().cuMemcpyHtoDAsync(PointerOf(to.address + offset), from.data() + offset, length,
+                                              submission.stream()),
+          "copying to the GPU");
+    });
   };
   return Push(std::move(operation));
 }
 
 EventPtr CudaStream::CopyOut(std::span<std::byte> to, DeviceRange from, OnComplete done) {
   TROUPE_CHECK(to.size() <= from.size.count(), "a copy from the device is longer than its source");
-  Operation operation = Copy(Engine::kCopyOut, pinned_(to), std::move(done));
-  operation.submit = [to, from](Submission& submission) -> absl::Status {
-    if (to.empty()) return absl::OkStatus();
-    const Context& context = submission.context();
-    return context.Check(context.driver().cuMemcpyDtoHAsync(to.data(), PointerOf(from.address), to.size(),
-                                                            submission.stream()),
-                         "copying from the GPU");
+  Operation operation = Copy(Engine::kCopyOut, pins_.Has(to), std::move(done));
+  operation.submit = [this, to, from](Submission& submission) {
+    return pins_.ForEachPart(to, [&](std::size_t offset, std::size_t length) {
+      return context_.Check(
+          context_.driver().cuMemcpyDtoHAsync(to.data() + offset, PointerOf(from.address + offset), length,
+                                              submission.stream()),
+          "copying from the GPU");
+    });
   };
   return Push(std::move(operation));
 }
@@ -291,7 +307,7 @@ EventPtr CudaStream::Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments ar
   TROUPE_CHECK(ours != nullptr, "a plan was launched on a device that did not prepare it");
   Operation operation;
   operation.engine = Engine::kCompute;
-  operation.apart = shares_.StreamOf(arguments.share);
+  operation.share = arguments.share;
   operation.report = [ours, done = std::move(done)](const Completion& completion) {
     if (done) done(completion, {ours->outputs().begin(), ours->outputs().end()});
   };

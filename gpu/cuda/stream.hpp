@@ -13,6 +13,7 @@
 #include "gpu/cuda/context.hpp"
 #include "gpu/cuda/event.hpp"
 #include "gpu/cuda/green_contexts.hpp"
+#include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/meter.hpp"
 #include "gpu/cuda/stream_pipeline.hpp"
 #include "gpu/device/device.hpp"
@@ -25,15 +26,24 @@ using Meters = std::array<Meter, 4>;
 // What an operation has put on the CUDA stream so far.
 class Submission {
  public:
-  Submission(Context& context, CUstream stream) : context_(context), stream_(stream) {}
+  Submission(Context& context, CUstream stream, CUstream lane)
+      : context_(context), stream_(stream), lane_(lane) {}
   [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] CUstream stream() const { return stream_; }
+  // The stream's own CUDA stream, from which a launch with a share of the SMs departs.
+  [[nodiscard]] CUstream lane() const { return lane_; }
   // What follows on the stream waits for `event`; blocks until the event is submitted itself, or, when it is
   // not an event of this device (a group of weights that the host knows of), until it is done. Its error, if
   // it failed.
   absl::Status Wait(const EventPtr& event);
   // `then` is called when the GPU has come so far: on the stream's thread, must be short.
   absl::Status Mark(std::function<void()> then);
+  // The same when all of it has ended well, which takes no event of its own.
+  void AtEnd(std::function<void()> then) { at_end_ = std::move(then); }
+  // A watchdog is to see that the host gets on with it.
+  void Alive() const {
+    if (alive_) alive_();
+  }
   // Waits until all of it so far has ended, telling of what it passes meanwhile; how long it has been on the
   // GPU, without the time that it waited for others there (CountWaits).
   absl::StatusOr<Duration> AwaitAll();
@@ -69,7 +79,9 @@ class Submission {
 
   Context& context_;
   const CUstream stream_;
+  const CUstream lane_;
   std::deque<Milestone> milestones_;
+  std::function<void()> at_end_;
   std::function<void()> alive_;  // a watchdog is to see that nothing hangs while the host is waited for
   std::vector<std::shared_ptr<const CudaEvent>> awaited_;
   std::function<absl::Status()> verify_;
@@ -94,10 +106,8 @@ class CudaPlan : public DevicePlan {
 // another stream's work waits on the GPU alone.
 class CudaStream final : public Stream {
  public:
-  // Whether a copy of this host memory returns before it is done.
-  using Pinned = std::function<bool(std::span<const std::byte>)>;
   static absl::StatusOr<std::unique_ptr<CudaStream>> Make(Context& context, Meters& meters,
-                                                          const GreenContexts& shares, Pinned pinned);
+                                                          GreenContexts& shares, const HostPins& pins);
   ~CudaStream() override;
 
   EventPtr CopyIn(DeviceRange to, std::span<const std::byte> from, OnComplete done) override;
@@ -112,8 +122,8 @@ class CudaStream final : public Stream {
  private:
   struct Operation {
     Engine engine{};
-    bool at_once = false;      // submitting it takes no waiting
-    CUstream apart = nullptr;  // where it goes instead of our own
+    bool at_once = false;  // submitting it takes no waiting
+    SmShare share;         // where it goes
     std::function<absl::Status(Submission&)> submit;
     std::function<void(const Completion&)> report;
     std::shared_ptr<CudaEvent> event = std::make_shared<CudaEvent>();
@@ -122,19 +132,22 @@ class CudaStream final : public Stream {
   struct Flying {
     Operation operation;
     absl::Status status;  // of its submission
-    EventHandle begin;
-    EventHandle end;  // null: nothing of it got onto the CUDA stream
+    EventHandle begin;    // null: its time is not the GPU's
+    EventHandle end;      // null: nothing of it got onto the CUDA stream
+    Time submitted;
     std::deque<Submission::Milestone> milestones;
+    std::function<void()> at_end;
     std::vector<std::shared_ptr<const CudaEvent>> awaited;  // what it waited for is told first
     std::function<absl::Status()> verify;
     Submission::Waits waits;
     Duration cut_after{};
     std::function<void(Duration)> measured;
   };
-  CudaStream(Context& context, Meters& meters, const GreenContexts& shares, Pinned pinned, CUstream stream);
+  CudaStream(Context& context, Meters& meters, GreenContexts& shares, const HostPins& pins, CUstream stream);
   static Operation Copy(Engine engine, bool at_once, OnComplete done);
   EventPtr Push(Operation operation);
   Flying Submit(Operation operation);
+  absl::Status Put(Operation& operation, Submission& submission, Flying& flying, bool timed) const;
   // `later` goes on when `earlier` has come to where it is now.
   absl::Status Follow(CUstream later, CUstream earlier) const;
   void Tell(Flying& flying);
@@ -142,10 +155,11 @@ class CudaStream final : public Stream {
 
   Context& context_;
   Meters& meters_;
-  const GreenContexts& shares_;
-  const Pinned pinned_;
+  GreenContexts& shares_;
+  const HostPins& pins_;
   const CUstream stream_;
   Meter own_;  // of its launches
+  Time told_;  // when the operation before ended; of the thread that tells
   std::mutex pushing_;
   std::vector<EventPtr> waits_;                 // for the next operation; guarded by pushing_
   StreamPipeline<Operation, Flying> pipeline_;  // ends first

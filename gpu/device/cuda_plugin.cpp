@@ -13,7 +13,7 @@ namespace {
 constexpr char kPluginFile[] = "libtroupe_gpu_cuda.so";
 
 CudaOpened Trouble(CudaTrouble trouble, std::string why) {
-  return {trouble, std::move(why), nullptr};
+  return {.trouble = trouble, .why = std::move(why)};
 }
 
 std::string LastError() {
@@ -43,6 +43,8 @@ const char* Name(CudaTrouble trouble) {
       return "out of memory at start";
     case CudaTrouble::kBusy:
       return "another process holds the memory";
+    case CudaTrouble::kTaken:
+      return "kept off the GPU";
     case CudaTrouble::kLost:
       return "device lost";
   }

@@ -27,6 +27,7 @@ enum class CudaTrouble {
   kWrongArchitecture,  // the plug-in has no code for this GPU
   kOutOfMemory,        // the GPU refused memory that it said was free
   kBusy,               // another process holds the memory
+  kTaken,              // the machine's settings keep this process off the GPU: compute mode, MPS
   kLost,               // it failed while it was opened
 };
 [[nodiscard]] const char* Name(CudaTrouble trouble);
@@ -37,6 +38,7 @@ struct CudaOptions {
   Bytes memory;     // that is taken at once and kept; zero: what is free, less what libraries need
   std::size_t concurrency = 1;      // launches at a time, each on a stream of its own
   bool persistent_kernels = false;  // in as few blocks as run at a time on a launch's SMs
+  bool mapped = false;              // models are mapped to addresses of their own, in small units
   bool graphs = true;               // launches that come again are replayed from a recording
   // The driver's library, as dlopen finds it.
   std::string driver = "libcuda.so.1";
@@ -50,8 +52,9 @@ struct CudaOptions {
 
 struct CudaOpened {
   CudaTrouble trouble = CudaTrouble::kNone;
-  std::string why;  // one line: what was asked, what was found, what to do
-  std::unique_ptr<Device> device;
+  std::string why{};      // one line: what was asked, what was found, what to do
+  std::string summary{};  // of a device: what of the machine it uses, in one line
+  std::unique_ptr<Device> device{};
 };
 
 // What the plug-in exports, with C names: TroupeCudaVersion (a CudaVersionFunction) and TroupeCudaOpen.
@@ -61,7 +64,7 @@ inline constexpr char kCudaVersionSymbol[] = "TroupeCudaVersion";
 inline constexpr char kCudaOpenSymbol[] = "TroupeCudaOpen";
 // Equal in two builds whose C++ interfaces agree: raise the number when Device, or what it speaks of,
 // changes.
-inline constexpr char kCudaPluginVersion[] = "troupe-cuda 5, " __VERSION__;
+inline constexpr char kCudaPluginVersion[] = "troupe-cuda 6, " __VERSION__;
 
 // Where the build puts it: beside the program that runs.
 [[nodiscard]] std::string CudaPluginPath();

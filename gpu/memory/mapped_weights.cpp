@@ -38,7 +38,8 @@ absl::StatusOr<DeviceRange> DeviceMemory::AllocateMapped(const MemoryUser& user,
   std::vector<DeviceRange> blocks;  // where the space says
   std::vector<DeviceRange> pieces;  // where the device's units begin
   Bytes occupied;
-  Bytes largest = kBlock;
+  // A smaller piece than the device's unit would take a whole one all the same.
+  Bytes largest = std::max(kBlock, Bytes(unit));
   for (Bytes left = size; left > Bytes(0);) {
     const Bytes piece = std::min(left, largest);
     const Bytes whole = AlignUp(piece, Bytes(unit));
@@ -58,9 +59,10 @@ absl::StatusOr<DeviceRange> DeviceMemory::AllocateMapped(const MemoryUser& user,
     left = Bytes(left.count() - piece.count());
   }
   absl::StatusOr<DeviceRange> mapped = device_.Map(address, pieces);
-  // Of a model that was forgotten and is not evicted yet, or of a daemon before this one: better served from
-  // elsewhere than not at all.
-  if (absl::IsAlreadyExists(mapped.status())) mapped = device_.Map(0, pieces);
+  // Another model lies there, one that was forgotten and is not evicted yet, or of a daemon before this one; or
+  // the address is none at which this device can map. Better served from elsewhere than not at all.
+  if (address != 0 && (absl::IsAlreadyExists(mapped.status()) || absl::IsInvalidArgument(mapped.status())))
+    mapped = device_.Map(0, pieces);
   if (!mapped.ok()) {
     GiveBack(blocks);
     return mapped.status();

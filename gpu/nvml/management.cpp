@@ -207,12 +207,46 @@ std::string Describe(const std::vector<GpuHolder>& holders) {
   return absl::StrJoin(shown, ", ");
 }
 
-std::string GpuManagement::EccProblem(std::uint32_t gpu) const {
+std::optional<unsigned> GpuManagement::RecoveryAction(nvml::Device device) const {
+  nvml::FieldValue action{};
+  action.field = nvml::kRecoveryAction;
+  if (calls_.nvmlDeviceGetFieldValues(device, 1, &action) != nvml::kSuccess ||
+      action.status != nvml::kSuccess)
+    return std::nullopt;
+  return action.value.as_unsigned;
+}
+
+// The driver's own word first; an older one has none, and GPUs without spare rows count their errors alone.
+std::string GpuManagement::Problem(std::uint32_t gpu) const {
+  const nvml::Device device = devices_.at(gpu);
+  nvml::Memory memory{};
+  if (calls_.nvmlDeviceGetMemoryInfo(device, &memory) == nvml::kGpuIsLost)
+    return "it fell off the bus: the driver does not reach it any more";
+  const std::optional<unsigned> action = RecoveryAction(device);
+  if (action == nvml::kResetRequired) return "the driver says that it must be reset";
+  if (action == nvml::kRebootRequired) return "the driver says that its machine must be started again";
+  unsigned corrected = 0;
+  unsigned uncorrected = 0;
+  unsigned pending = 0;
+  unsigned failed = 0;
+  const nvml::Return remapped =
+      calls_.nvmlDeviceGetRemappedRows(device, &corrected, &uncorrected, &pending, &failed);
+  if (remapped == nvml::kSuccess) {
+    return failed == 0 ? std::string()
+                       : absl::StrCat("a row of its memory failed and no spare row is left (", uncorrected,
+                                      " were exchanged)");
+  }
   unsigned long long errors = 0;
-  const auto asked = calls_.nvmlDeviceGetTotalEccErrors(devices_.at(gpu), nvml::kUncorrected,
-                                                        nvml::kSinceDriverStart, &errors);
-  if (asked != nvml::kSuccess || errors == 0) return {};
+  const auto asked =
+      calls_.nvmlDeviceGetTotalEccErrors(device, nvml::kUncorrected, nvml::kSinceDriverStart, &errors);
+  if (action.has_value() || asked != nvml::kSuccess || errors == 0) return {};
   return absl::StrCat(errors, " uncorrectable ECC errors since the driver's start");
+}
+
+bool GpuManagement::Partitioned(std::uint32_t gpu) const {
+  unsigned current = 0;
+  unsigned pending = 0;
+  return calls_.nvmlDeviceGetMigMode(devices_.at(gpu), &current, &pending) == nvml::kSuccess && current != 0;
 }
 
 }  // namespace troupe::gpu

@@ -49,8 +49,11 @@ class GpuManagement {
   // The processes that have memory of it, those with the most first; names are empty where the driver keeps
   // them.
   [[nodiscard]] absl::StatusOr<std::vector<GpuHolder>> Holders(std::uint32_t gpu) const;
-  // "3 uncorrectable ECC errors since the driver's start"; empty: none, or a GPU without ECC.
-  [[nodiscard]] std::string EccProblem(std::uint32_t gpu) const;
+  // Why no new process could compute on this GPU; empty: nothing that the driver knows of. Errors of the memory
+  // that the GPU has contained are none: it exchanges the row that failed, or will with its next reset.
+  [[nodiscard]] std::string Problem(std::uint32_t gpu) const;
+  // Whether it is cut into instances (MIG), so that programs do not see the whole of it.
+  [[nodiscard]] bool Partitioned(std::uint32_t gpu) const;
 
  private:
   friend class GpuWatch;
@@ -65,6 +68,7 @@ class GpuManagement {
   };
   [[nodiscard]] NvLinks LinksOf(std::uint32_t gpu, std::uint32_t gpus) const;
   [[nodiscard]] std::string BusId(nvml::Device device) const;
+  [[nodiscard]] std::optional<unsigned> RecoveryAction(nvml::Device device) const;
 
   nvml::Calls calls_;
   bool started_ = false;
@@ -95,8 +99,9 @@ class GpuWatch {
 
 // "process 4711 (python) has 3 GiB, ...": the first few.
 [[nodiscard]] std::string Describe(const std::vector<GpuHolder>& holders);
-// Whether an error with this number (Xid) is of the GPU: others are of the program that ran on it, and end
-// with it.
-[[nodiscard]] bool IsOfTheGpu(std::uint64_t xid);
+// What an error with this number (Xid) is of: the program that ran, with which it ends; the GPU; or its memory,
+// where the GPU itself says (GpuManagement::Problem) whether it is of use still.
+enum class XidOf { kProgram, kMemory, kGpu };
+[[nodiscard]] XidOf KindOf(std::uint64_t xid);
 
 }  // namespace troupe::gpu

@@ -12,6 +12,7 @@ inline constexpr Return kSuccess = 0;
 inline constexpr Return kNotSupported = 3;
 inline constexpr Return kInsufficientSize = 7;
 inline constexpr Return kTimeout = 10;
+inline constexpr Return kGpuIsLost = 15;
 
 using Device = struct DeviceHandle*;
 using EventSet = struct EventSetHandle*;
@@ -66,32 +67,38 @@ inline constexpr unsigned kMostNvLinks = 18;
 inline constexpr int kLinkToGpu = 0;
 inline constexpr int kLinkToSwitch = 2;
 inline constexpr unsigned kNvLinkMegabytesPerSecond = 90;  // a field: of one link, each direction
+inline constexpr unsigned kRecoveryAction = 230;           // a field: what the driver wants done with the GPU
+inline constexpr unsigned kResetRequired = 1;
+inline constexpr unsigned kRebootRequired = 2;
 inline constexpr unsigned long long kDoubleBitError = 0x2;
 inline constexpr unsigned long long kCriticalXid = 0x8;
 inline constexpr int kUncorrected = 1;
 inline constexpr int kSinceDriverStart = 0;
 
 // name, and what it takes
-#define TROUPE_NVML_CALLS(X)                                                                  \
-  X(nvmlInit_v2, (void))                                                                      \
-  X(nvmlShutdown, (void))                                                                     \
-  X(nvmlDeviceGetCount_v2, (unsigned* count))                                                 \
-  X(nvmlDeviceGetHandleByIndex_v2, (unsigned index, Device* device))                          \
-  X(nvmlDeviceGetHandleByUUID, (const char* id, Device* device))                              \
-  X(nvmlDeviceGetPciInfo_v3, (Device device, PciInfo * info))                                 \
-  X(nvmlDeviceGetMemoryInfo, (Device device, Memory * memory))                                \
-  X(nvmlDeviceGetName, (Device device, char* name, unsigned length))                          \
-  X(nvmlDeviceGetTopologyCommonAncestor, (Device one, Device other, int* level))              \
-  X(nvmlDeviceGetNvLinkState, (Device device, unsigned link, int* active))                    \
-  X(nvmlDeviceGetNvLinkRemoteDeviceType, (Device device, unsigned link, int* type))           \
-  X(nvmlDeviceGetNvLinkRemotePciInfo_v2, (Device device, unsigned link, PciInfo* info))       \
-  X(nvmlDeviceGetFieldValues, (Device device, int count, FieldValue* values))                 \
-  X(nvmlDeviceGetTotalEccErrors, (Device device, int type, int counter, unsigned long long*)) \
-  X(nvmlDeviceGetComputeRunningProcesses_v3, (Device device, unsigned* count, Process* all))  \
-  X(nvmlSystemGetProcessName, (unsigned pid, char* name, unsigned length))                    \
-  X(nvmlEventSetCreate, (EventSet * set))                                                     \
-  X(nvmlEventSetFree, (EventSet set))                                                         \
-  X(nvmlDeviceRegisterEvents, (Device device, unsigned long long types, EventSet set))        \
+#define TROUPE_NVML_CALLS(X)                                                                          \
+  X(nvmlInit_v2, (void))                                                                              \
+  X(nvmlShutdown, (void))                                                                             \
+  X(nvmlDeviceGetCount_v2, (unsigned* count))                                                         \
+  X(nvmlDeviceGetHandleByIndex_v2, (unsigned index, Device* device))                                  \
+  X(nvmlDeviceGetHandleByUUID, (const char* id, Device* device))                                      \
+  X(nvmlDeviceGetPciInfo_v3, (Device device, PciInfo * info))                                         \
+  X(nvmlDeviceGetMemoryInfo, (Device device, Memory * memory))                                        \
+  X(nvmlDeviceGetName, (Device device, char* name, unsigned length))                                  \
+  X(nvmlDeviceGetTopologyCommonAncestor, (Device one, Device other, int* level))                      \
+  X(nvmlDeviceGetNvLinkState, (Device device, unsigned link, int* active))                            \
+  X(nvmlDeviceGetNvLinkRemoteDeviceType, (Device device, unsigned link, int* type))                   \
+  X(nvmlDeviceGetNvLinkRemotePciInfo_v2, (Device device, unsigned link, PciInfo* info))               \
+  X(nvmlDeviceGetFieldValues, (Device device, int count, FieldValue* values))                         \
+  X(nvmlDeviceGetTotalEccErrors, (Device device, int type, int counter, unsigned long long*))         \
+  X(nvmlDeviceGetRemappedRows,                                                                        \
+    (Device device, unsigned* corrected, unsigned* uncorrected, unsigned* pending, unsigned* failed)) \
+  X(nvmlDeviceGetMigMode, (Device device, unsigned* current, unsigned* pending))                      \
+  X(nvmlDeviceGetComputeRunningProcesses_v3, (Device device, unsigned* count, Process* all))          \
+  X(nvmlSystemGetProcessName, (unsigned pid, char* name, unsigned length))                            \
+  X(nvmlEventSetCreate, (EventSet * set))                                                             \
+  X(nvmlEventSetFree, (EventSet set))                                                                 \
+  X(nvmlDeviceRegisterEvents, (Device device, unsigned long long types, EventSet set))                \
   X(nvmlEventSetWait_v2, (EventSet set, Event * event, unsigned milliseconds))
 
 struct Calls {

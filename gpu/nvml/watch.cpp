@@ -16,7 +16,7 @@ constexpr unsigned kLookEveryMs = 500;
 
 // NVIDIA's table of Xids tells the application's own faults from the GPU's: an exception or a page fault of
 // what it ran, its channel torn down, and what follows from that.
-bool IsOfTheGpu(std::uint64_t xid) {
+XidOf KindOf(std::uint64_t xid) {
   switch (xid) {
     case 13:   // exception in a kernel
     case 31:   // page fault
@@ -24,9 +24,13 @@ bool IsOfTheGpu(std::uint64_t xid) {
     case 45:   // cleaned up after an earlier one
     case 68:   // exception in a video decoder
     case 109:  // context switch timed out
-      return false;
+      return XidOf::kProgram;
+    case 48:  // uncorrectable error of the memory
+    case 63:  // a row was exchanged, or will be
+    case 94:  // the error was contained: it ended the programs that used the memory
+      return XidOf::kMemory;
     default:
-      return true;
+      return XidOf::kGpu;
   }
 }
 
@@ -76,7 +80,7 @@ void GpuWatch::Watch() {
   const nvml::Calls& calls = management_->calls_;
   while (!stopping_) {
     for (std::uint32_t gpu = 0; gpu < management_->gpus(); ++gpu)
-      if (const std::string problem = management_->EccProblem(gpu); !problem.empty()) Note(gpu, problem);
+      if (const std::string problem = management_->Problem(gpu); !problem.empty()) Note(gpu, problem);
     nvml::Event event{};
     const nvml::Return waited = calls.nvmlEventSetWait_v2(events_, &event, kLookEveryMs);
     if (waited == nvml::kTimeout) continue;
@@ -89,8 +93,8 @@ void GpuWatch::Watch() {
     const auto found = std::ranges::find(devices, event.device);
     if (found == devices.end()) continue;
     const auto gpu = static_cast<std::uint32_t>(found - devices.begin());
-    if (event.type == nvml::kDoubleBitError) Note(gpu, "an uncorrectable ECC error");
-    if (event.type == nvml::kCriticalXid && IsOfTheGpu(event.data))
+    // An error of the memory wakes this thread, which asks the driver what has become of the GPU.
+    if (event.type == nvml::kCriticalXid && KindOf(event.data) == XidOf::kGpu)
       Note(gpu, absl::StrCat("critical error Xid ", event.data));
   }
 }

@@ -22,10 +22,14 @@ struct SwapOptions {
   std::string swap{kDefaultSwap};
   std::string sharing{kDefaultLinkSharing};
   Bytes group;           // zero: probed
-  Bytes block = MiB(2);  // of link sharing
+  Bytes block;           // of link sharing; zero: by the link's rate
   std::uint32_t batch = 6;
   LinkCurve known{};  // what an earlier worker measured of this link; an elbow of zero: nothing
 };
+
+// Blocks in which a link of this rate is shared: each costs the same to begin, so that a fast link has larger ones. Zero:
+// the rate is not known.
+[[nodiscard]] Bytes BlockFor(BytesPerSecond link);
 
 // Owned by the worker for as long as its device; the names have been checked. Made on the main loop's thread
 // (the probe blocks it), then as thread-safe as its ports.

@@ -30,9 +30,39 @@ const char* ExitCodeName(int code) {
       return "out of memory at start";
     case kExitMemoryHeld:
       return "another process holds the memory";
+    case kExitKeptOff:
+      return "kept off the GPU by the machine's settings";
     default:
       return "";
   }
+}
+
+int ExitCodeOf(CudaTrouble trouble) {
+  switch (trouble) {
+    case CudaTrouble::kNone:
+      return kExitClean;
+    case CudaTrouble::kUsage:
+      return kExitUsage;
+    case CudaTrouble::kNoPlugin:
+      return kExitNoPlugin;
+    case CudaTrouble::kNoDriver:
+      return kExitNoDriver;
+    case CudaTrouble::kDriverTooOld:
+      return kExitDriverTooOld;
+    case CudaTrouble::kNoDevice:
+      return kExitNoDevice;
+    case CudaTrouble::kWrongArchitecture:
+      return kExitWrongArchitecture;
+    case CudaTrouble::kOutOfMemory:
+      return kExitOutOfMemory;
+    case CudaTrouble::kBusy:
+      return kExitMemoryHeld;
+    case CudaTrouble::kTaken:
+      return kExitKeptOff;
+    case CudaTrouble::kLost:
+      return kExitDeviceLost;
+  }
+  return kExitDeviceLost;
 }
 
 }  // namespace troupe::gpu

@@ -2,6 +2,8 @@
 // codes.
 #pragma once
 
+#include "gpu/device/cuda_plugin.hpp"
+
 namespace troupe::gpu {
 
 enum ExitCode : int {
@@ -19,8 +21,11 @@ enum ExitCode : int {
   kExitWrongArchitecture = 10,
   kExitOutOfMemory = 11,  // at start
   kExitMemoryHeld = 12,   // by another process
+  kExitKeptOff = 13,      // by the machine's settings: compute mode, MPS
 };
 // "lease expired"; empty for an unknown code.
 [[nodiscard]] const char* ExitCodeName(int code);
+// Of a device that could not be opened.
+[[nodiscard]] int ExitCodeOf(CudaTrouble trouble);
 
 }  // namespace troupe::gpu

@@ -1,5 +1,6 @@
 // troupe-gpu-worker: flags, signals, and the device that the worker will open.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -46,7 +47,7 @@ struct Flags : WorkerSettings {
   std::string window = "1s";
   std::string gate;
   std::size_t gate_slot = 0;
-  std::string block = "2MiB";
+  std::string block = "0";
 };
 Flags DefaultFlags() {
   Flags flags;
@@ -121,7 +122,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--group", flags.group, "size of a swap's groups; 0: found by a probe")
       ->capture_default_str();
-  app.add_option("--block", flags.block, "size of the blocks in which the link is shared")
+  app.add_option("--block", flags.block,
+                 "size of the blocks in which the link is shared; 0: by the rate of the link")
       ->capture_default_str();
   app.add_option("--batch", flags.batch, "blocks with the device at a time")
       ->check(CLI::Range(1, 1 << 20))
@@ -172,30 +174,12 @@ absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
   });
 }
 
-int ExitCodeOf(CudaTrouble trouble) {
-  switch (trouble) {
-    case CudaTrouble::kNone:
-      return kExitClean;
-    case CudaTrouble::kUsage:
-      return kExitUsage;
-    case CudaTrouble::kNoPlugin:
-      return kExitNoPlugin;
-    case CudaTrouble::kNoDriver:
-      return kExitNoDriver;
-    case CudaTrouble::kDriverTooOld:
-      return kExitDriverTooOld;
-    case CudaTrouble::kNoDevice:
-      return kExitNoDevice;
-    case CudaTrouble::kWrongArchitecture:
-      return kExitWrongArchitecture;
-    case CudaTrouble::kOutOfMemory:
-      return kExitOutOfMemory;
-    case CudaTrouble::kBusy:
-      return kExitMemoryHeld;
-    case CudaTrouble::kLost:
-      return kExitDeviceLost;
-  }
-  return kExitDeviceLost;
+// A file for each unit of memory that is shared with another worker.
+void RaiseDescriptorLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max) return;
+  files.rlim_cur = files.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 // As GPUs are counted everywhere here, also by the management library: in the order of the bus. The driver
@@ -219,15 +203,17 @@ CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
   options.memory = quota;
   options.concurrency = StreamsFor(flags.concurrency);
   options.graphs = flags.cuda_graphs == "on";
+  options.mapped = flags.addresses == "mapped";
   options.persistent_kernels = flags.cuda_kernels == "persistent";
   if (!absl::SimpleAtoi(absl::StripPrefix(flags.device, "cuda:"), &options.ordinal) || options.ordinal < 0) {
-    return {CudaTrouble::kUsage,
-            absl::StrCat("--device ", flags.device, ": must be a number of a GPU such as cuda:0"), nullptr};
+    return {.trouble = CudaTrouble::kUsage,
+            .why = absl::StrCat("--device ", flags.device, ": must be a number of a GPU such as cuda:0")};
   }
   if (flags.compute != "real") {
-    return {CudaTrouble::kUsage,
-            absl::StrCat("--compute ", flags.compute, ": ", flags.device, " computes real results"), nullptr};
+    return {.trouble = CudaTrouble::kUsage,
+            .why = absl::StrCat("--compute ", flags.compute, ": ", flags.device, " computes real results")};
   }
+  RaiseDescriptorLimit();
   CountGpusByBus();
   CudaOpened opened = OpenCuda(CudaPluginPath(), options);
   if (opened.trouble == CudaTrouble::kBusy) opened.why += HoldersOf(options.ordinal);
@@ -252,9 +238,10 @@ absl::StatusOr<SwapOptions> SwapOptionsOf(const Flags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--group ", flags.group, ": must be 0 or a size from 4KiB to 4GiB"));
   }
-  if (!ParseBytes(flags.block, options.block) || options.block < KiB(4) || options.block > GiB(4)) {
+  if (!ParseBytes(flags.block, options.block) || (options.block > Bytes(0) && options.block < KiB(4)) ||
+      options.block > GiB(4)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--block ", flags.block, ": must be a size from 4KiB to 4GiB"));
+        absl::StrCat("--block ", flags.block, ": must be 0 or a size from 4KiB to 4GiB"));
   }
   return options;
 }
@@ -363,6 +350,7 @@ int Main(const Flags& flags) {
     CudaOpened opened = OpenCudaDevice(flags, options->memory.quota);
     if (opened.device == nullptr)
       return Complain(absl::UnavailableError(opened.why), ExitCodeOf(opened.trouble));
+    std::fprintf(stderr, "troupe-gpu-worker: %s\n", opened.summary.c_str());
     if (const std::string& remark = opened.device->info().remark; !remark.empty())
       std::fprintf(stderr, "troupe-gpu-worker: %s: %s\n", flags.device.c_str(), remark.c_str());
     options->open_device = OpenerOf(std::move(opened.device));

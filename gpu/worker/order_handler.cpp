@@ -160,6 +160,7 @@ void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::Worke
     case proto::WorkerOrder::kDescribe: {
       proto::WorkerOutcome outcome;
       *outcome.mutable_description() = Describe();
+      session->DescribePins(*outcome.mutable_description());
       return reply.Done(std::move(outcome));
     }
     case proto::WorkerOrder::kShutdown:
@@ -187,6 +188,7 @@ void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::Worke
 void OrderHandler::Prepare(const std::shared_ptr<Session>& session, proto::PrepareOrder order, Reply reply) {
   const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
   if (!host.ok()) return reply.Fail(host.status());
+  session->Want(*host, false);
   if (static_cast<std::size_t>(order.inputs_size()) > options_.limits.tensors) {
     return reply.Fail(absl::InvalidArgumentError(absl::StrCat(order.inputs_size(), " inputs are too many")));
   }
@@ -203,6 +205,7 @@ void OrderHandler::SwapIn(const std::shared_ptr<Session>& session, const proto::
                           Reply reply) {
   const absl::StatusOr<HostModel> host = ResolveHostCopy(session->region(), order.model());
   if (!host.ok()) return reply.Fail(host.status());
+  session->Want(*host, true);
   std::optional<Time> deadline;
   if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
   std::optional<PinnedModel> source;
@@ -234,6 +237,7 @@ void OrderHandler::Run(const std::shared_ptr<Session>& session, proto::RunOrder 
       return reply.Fail(absl::InvalidArgumentError(
           absl::StrCat("a run of model ", order.digest(), " brings the host copy of ", host->digest)));
     }
+    session->Want(*host, true);
     request.host = *std::move(host);
   }
   request.sequence = reply.sequence();

@@ -39,15 +39,17 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(transport::UnixConnection
   TROUPE_ASSIGN_OR_RETURN(auto outcome_ring, RingMemory::Create("troupe-outcomes", kRingCapacity));
   TROUPE_ASSIGN_OR_RETURN(auto orders, transport::RingReader::Attach(order_ring));
   TROUPE_ASSIGN_OR_RETURN(auto outcomes, transport::RingWriter::Attach(outcome_ring));
-  return std::shared_ptr<Session>(new Session(std::move(control), std::move(region), std::move(channel),
+  return std::shared_ptr<Session>(new Session(std::move(control), std::move(region), options,
+                                              std::move(channel),
                                               OrderRing{std::move(order_ring), std::move(orders)},
                                               OutcomeRing{std::move(outcome_ring), std::move(outcomes)}));
 }
 
-Session::Session(transport::UnixConnection control, RegionPtr region, std::shared_ptr<LocalChannel> channel,
-                 OrderRing orders, OutcomeRing outcomes)
+Session::Session(transport::UnixConnection control, RegionPtr region, const Options& options,
+                 std::shared_ptr<LocalChannel> channel, OrderRing orders, OutcomeRing outcomes)
     : control_(std::move(control)),
       region_(std::move(region)),
+      pins_(options.pins),
       channel_(std::move(channel)),
       orders_(std::move(orders)),
       outcomes_(std::move(outcomes)) {}
@@ -73,6 +75,17 @@ absl::Status Session::Welcome(const proto::WorkerDescription& description, int c
   }
   // The first message on a connection always has room: nothing waits here for a daemon that does not read.
   return control_.Send(bytes, descriptors, Duration(0));
+}
+
+void Session::Want(const HostModel& host, bool urgent) {
+  if (pins_ != nullptr) pins_->Want(host.weights, urgent);
+}
+
+void Session::DescribePins(proto::WorkerDescription& description) const {
+  if (pins_ == nullptr) return;
+  const RegionPins::State state = pins_->state();
+  description.set_registered_bytes(state.registered.count());
+  description.set_registering_bytes(state.wanted.count());
 }
 
 absl::StatusOr<bool> Session::Read(transport::RingRecord& record) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/worker/host_model.hpp"
+#include "gpu/worker/region_pins.hpp"
 #include "proto/worker.pb.h"
 #include "transport/local_channel.hpp"
 #include "transport/ring.hpp"
@@ -23,6 +24,7 @@ class Session {
     std::string arena_socket;  // of this session's own: runs of the last one may still hold theirs
     Bytes arena;
     std::shared_ptr<transport::SocketRefusals> refusals{};  // at the arena's socket; null: not shown
+    std::shared_ptr<RegionPins> pins{};                     // of the region; null: it is registered whole
   };
   static absl::StatusOr<std::shared_ptr<Session>> Open(transport::UnixConnection control,
                                                        const proto::AdoptHello& hello, RegionPtr region,
@@ -46,6 +48,9 @@ class Session {
   // False when the daemon has closed its end, or said something that it should not have.
   [[nodiscard]] bool StillThere();
   [[nodiscard]] const RegionPtr& region() const { return region_; }
+  // An order names this model.
+  void Want(const HostModel& host, bool urgent);
+  void DescribePins(proto::WorkerDescription& description) const;
   [[nodiscard]] const std::shared_ptr<transport::LocalChannel>& channel() const { return channel_; }
 
  private:
@@ -57,12 +62,13 @@ class Session {
   };
   using OrderRing = Ring<transport::RingReader>;
   using OutcomeRing = Ring<transport::RingWriter>;
-  Session(transport::UnixConnection control, RegionPtr region,
+  Session(transport::UnixConnection control, RegionPtr region, const Options& options,
           std::shared_ptr<transport::LocalChannel> channel, OrderRing orders, OutcomeRing outcomes);
   absl::StatusOr<bool> Write(const std::string& outcome, std::uint64_t sequence);
 
   transport::UnixConnection control_;
   RegionPtr region_;
+  const std::shared_ptr<RegionPins> pins_;
   std::shared_ptr<transport::LocalChannel> channel_;
   OrderRing orders_;
   OutcomeRing outcomes_;

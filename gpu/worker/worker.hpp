@@ -23,6 +23,7 @@
 #include "gpu/worker/handshakes.hpp"
 #include "gpu/worker/order_handler.hpp"
 #include "gpu/worker/ownership.hpp"
+#include "gpu/worker/region_pins.hpp"
 #include "gpu/worker/session.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "gpu/worker/weight_record.hpp"
@@ -71,7 +72,11 @@ class Worker {
                                 std::vector<transport::UniqueFd>& descriptors);
   absl::StatusOr<std::shared_ptr<WeightRecord>> OpenRecord(const transport::UniqueFd& memory, Bytes size);
   void ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links);
-  absl::StatusOr<RegionPtr> OpenRegion(transport::UniqueFd descriptor);
+  struct OpenedRegion {
+    RegionPtr region;
+    std::shared_ptr<RegionPins> pins;  // null: of a virtual device, or none are wanted
+  };
+  absl::StatusOr<OpenedRegion> OpenRegion(transport::UniqueFd descriptor);
   void DropSession(const std::string& why);
   void Say(const std::string& words);
 

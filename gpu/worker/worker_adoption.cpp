@@ -1,6 +1,7 @@
 // How a worker meets its daemons.
 #include <fcntl.h>
 
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,7 +63,7 @@ void Worker::Refuse(transport::UnixConnection& connection, const absl::Status& s
 
 absl::Status Worker::Adopt(transport::UnixConnection connection, transport::SocketMessage message) {
   proto::AdoptHello hello;
-  const auto prepare = [&]() -> absl::StatusOr<RegionPtr> {
+  const auto prepare = [&]() -> absl::StatusOr<OpenedRegion> {
     TROUPE_RETURN_IF_ERROR(ReadHello(message, options_, hello));
     TROUPE_RETURN_IF_ERROR(ownership_.Admit(hello, handler_ != nullptr && handler_->used()));
     if (handler_ != nullptr && handler_->shutting_down())
@@ -70,7 +71,7 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
     TROUPE_RETURN_IF_ERROR(OpenOrKeepDevice(hello, message.descriptors));
     return OpenRegion(std::move(message.descriptors[kHostRegion]));
   };
-  absl::StatusOr<RegionPtr> region = prepare();
+  absl::StatusOr<OpenedRegion> region = prepare();
   if (!region.ok()) {
     if (absl::IsInvalidArgument(region.status())) refusals_->Count(transport::SocketRefusal::kBrokenMessage);
     Refuse(connection, region.status());
@@ -83,8 +84,9 @@ absl::Status Worker::Adopt(transport::UnixConnection connection, transport::Sock
   options.arena_socket = absl::StrCat(options_.socket, ".a", number);
   options.arena = options_.arena;
   options.refusals = refusals_;
+  options.pins = std::move(region->pins);
   absl::StatusOr<std::shared_ptr<Session>> session =
-      Session::Open(std::move(connection), hello, *std::move(region), options);
+      Session::Open(std::move(connection), hello, std::move(region->region), options);
   absl::Status status = session.status();
   if (status.ok()) status = (*session)->Welcome(handler_->Describe(), page_.fd(), device_memory_.get());
   if (!status.ok()) {
@@ -166,19 +168,35 @@ void Worker::ShareLinks(const std::shared_ptr<transport::LinkBuckets>& links) {
                            [gpu = options_.gpu](std::uint32_t from) { return PeerLinkName(from, gpu); }});
 }
 
-// Registered with the device for as long as anybody reads from it.
-absl::StatusOr<RegionPtr> Worker::OpenRegion(transport::UniqueFd descriptor) {
+// Registered with the device for as long as anything reads from it: a virtual device at once, since it costs
+// nothing there, a real one little by little.
+absl::StatusOr<Worker::OpenedRegion> Worker::OpenRegion(transport::UniqueFd descriptor) {
   TROUPE_ASSIGN_OR_RETURN(auto view, transport::HostRegionView::Open(std::move(descriptor)));
   Device& device = handler_->device();
   if (!handler_->links().policy().registered) {
-    return std::make_shared<const transport::HostRegionView>(std::move(view));
+    return OpenedRegion{std::make_shared<const transport::HostRegionView>(std::move(view)), nullptr};
+  }
+  if (!options_.virtual_device) {
+    RegionPins::Calls calls;
+    calls.add = [&device](std::span<const std::byte> bytes) { return device.RegisterHost(bytes); };
+    calls.remove = [&device](std::span<const std::byte> bytes) { device.UnregisterHost(bytes); };
+    calls.refused = [](const absl::Status& why) {
+      std::fprintf(
+          stderr,
+          "troupe-gpu-worker: models come by slower copies, through the driver's own memory, because "
+          "the host region cannot be registered with the GPU: %s\n",
+          std::string(why.message()).c_str());
+    };
+    auto pins = std::make_shared<RegionPins>(std::move(calls), std::move(view));
+    return OpenedRegion{RegionPins::RegionOf(pins), pins};
   }
   TROUPE_RETURN_IF_ERROR(device.RegisterHost(view.bytes()));
-  return RegionPtr(new transport::HostRegionView(std::move(view)),
-                   [&device](const transport::HostRegionView* region) {
-                     device.UnregisterHost(region->bytes());
-                     delete region;
-                   });
+  return OpenedRegion{RegionPtr(new transport::HostRegionView(std::move(view)),
+                                [&device](const transport::HostRegionView* region) {
+                                  device.UnregisterHost(region->bytes());
+                                  delete region;
+                                }),
+                      nullptr};
 }
 
 void Worker::DropSession(const std::string& why) {

@@ -18,7 +18,9 @@ class Addresses {
   // Far from what a process has for itself, and 2^45 bytes long.
   static constexpr std::uint64_t kBegin = std::uint64_t{1} << 45;
   static constexpr std::uint64_t kEnd = std::uint64_t{1} << 46;
-  static constexpr Bytes kUnit = MiB(2);
+  // As large as the unit in which any GPU maps its memory: addresses cost nothing, and a GPU that cannot map at
+  // an address puts the model elsewhere.
+  static constexpr Bytes kUnit = MiB(64);
 
   // The model's address; the same until the model is forgotten, also when its size is told anew. Zero: there
   // is no room.

@@ -18,6 +18,7 @@ bool MeansUnfit(int code) {
     case kWorkerExitNoDriver:
     case kWorkerExitDriverTooOld:
     case kWorkerExitWrongArchitecture:
+    case kWorkerExitKeptOff:
       return true;
     default:
       return false;

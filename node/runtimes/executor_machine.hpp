@@ -30,6 +30,7 @@ inline constexpr int kWorkerExitNoPlugin = 7;
 inline constexpr int kWorkerExitNoDriver = 8;
 inline constexpr int kWorkerExitDriverTooOld = 9;
 inline constexpr int kWorkerExitWrongArchitecture = 10;
+inline constexpr int kWorkerExitKeptOff = 13;  // by the machine's settings
 
 struct SupervisionLimits {
   Duration start_timeout = std::chrono::seconds(20);  // until it listens

@@ -17,7 +17,7 @@ while (($#)); do
 done
 [[ -n $out ]] || { echo "bundle.sh: say where it shall go, for instance build/troupe-gpu.tar.gz" >&2; exit 2; }
 cases=${TROUPE_ONNX_TESTDATA:-/usr/share/libonnx-testdata/data}
-programs=(bin/{libtroupe_gpu_cuda.so,troupe-gpu-worker,trouped,troupe-import,cuda_bench,device_bench,http_load}
+programs=(bin/{libtroupe_gpu_cuda.so,troupe-gpu-probe,troupe-gpu-worker,trouped,troupe-import,cuda_bench,device_bench,http_load}
   tests/{gpu_cuda_test,gpu_cuda_broadcast_test,gpu_cuda_conformance_test})
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

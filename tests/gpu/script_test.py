@@ -91,8 +91,11 @@ class Script(unittest.TestCase):
         done = self.run_script("--dry-run")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("missing", done.stdout)
-        for step in ("device contract", "broadcasts between GPUs", "conformance and networks", "measurements"):
+        for step in ("probe", "device contract", "broadcasts between GPUs", "memory and link", "conformance and networks",
+                     "swaps and variants of networks", "memory of functions", "shares of the SMs", "faults", "daemons"):
             self.assertIn(f"would run  {step} (at most", done.stdout)
+        self.assertLess(done.stdout.index("device contract ("), done.stdout.index("swaps and variants"),
+                        "what needs no networks comes first")
         limits = [int(seconds) for seconds in re.findall(r"at most (\d+) s", done.stdout)]
         self.assertLessEqual(sum(limits), 480, "8 minutes in all")
 
@@ -107,10 +110,57 @@ class Script(unittest.TestCase):
                 self.assertRegex(done.stdout, r"skipped +broadcasts between GPUs: two GPUs are needed")
         self.assertEqual(self.run_script("--fast").returncode, 2)
 
+    def test_the_first_minutes_on_a_new_gpu_are_its_probe_the_contract_and_one_network(self):
+        done = self.run_script("--first", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        steps = re.findall(r"would run  ([\w ]+) \(at most", done.stdout)
+        self.assertEqual(steps, ["probe", "device contract", "memory and link", "conformance and networks",
+                                 "swaps and variants of networks", "memory of functions", "shares of the SMs", "faults"])
+        self.assertIn("--networks resnet50", done.stdout)
+
+    def test_parts_run_alone_and_are_added_to_one_file(self):
+        out = self.home / "parts"
+        done = self.run_script("--small", "--parts", "probe,raw", "--out", str(out))
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-3000:])
+        self.assertEqual(re.findall(r"^== ([\w ]+)$", done.stdout, re.M), ["probe", "memory and link"])
+        probed = json.loads((out / "probe.json").read_text())
+        self.assertEqual(probed["trouble"], "none")
+        self.assertTrue(any(fact["part"] == "host memory" for fact in probed["facts"]))
+        self.assertTrue(any("its driver is for CUDA 13.0" in use for use in probed["uses"]))
+        (file,) = out.glob("Fake-GPU-*.json")
+        raw = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
+        self.assertIn("plain_pinned_copy", raw)
+        done = self.run_script("--small", "--parts", "faults", "--out", str(out))
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-3000:])
+        names = [figure["name"] for figure in json.loads(file.read_text())["figures"]]
+        self.assertTrue(raw < set(names), "the figures of the part before stay")
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(self.run_script("--parts", "raw,everything").returncode, 2)
+
+    def test_what_was_measured_is_kept_when_time_is_over(self):
+        out = self.home / "late"
+        words = [sys.executable, ROOT / "bench" / "gpu.py", "--small", "--build", BUILD, "--out", out, "--only", "raw,networks,faults"]
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests" / "fake_cuda"), "PATH": f"{self.home}:{os.environ['PATH']}"}
+        with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            for line in process.stderr:
+                if "device_bench" in line:  # the first part is over, and the second one has begun
+                    process.terminate()
+        self.assertEqual(process.returncode, 1)
+        (file,) = out.glob("*.json")
+        result = json.loads(file.read_text())
+        self.assertEqual(result["failures"], ["networks: stopped by SIGTERM"])
+        self.assertIn("plain_pinned_copy", {figure["name"] for figure in result["figures"]})
+        done = subprocess.run([*words, "--limit", "0"], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        result = json.loads(file.read_text())
+        self.assertEqual([text.partition(",")[0] for text in result["failures"]],
+                         [f"{part}: not begun" for part in ("raw", "networks", "faults")])
+        self.assertIn("plain_pinned_copy", {figure["name"] for figure in result["figures"]}, "an earlier run's stay")
+
     def test_it_measures_everything_and_the_page_shows_it(self):
         done = self.run_script("--small", "--out", str(self.home / "results"))
         self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
-        (file,) = (self.home / "results").glob("*.json")
+        (file,) = (self.home / "results").glob("Fake-GPU-*.json")
         self.assertRegex(file.name, r"^Fake-GPU-\d{4}-\d\d-\d\d\.json$")
         result = json.loads(file.read_text())
         figures = {figure["name"]: figure for figure in result["figures"]}

@@ -11,6 +11,7 @@ namespace fake = troupe::gpu::cuda::fake;
 namespace {
 
 struct Handle {
+  CUcontext context = nullptr;  // that was current when it was made
   CUstream stream = nullptr;
   void* workspace = nullptr;
   int sms = 0;  // that it was told; 0: all
@@ -28,7 +29,8 @@ std::uint32_t FakeCudaSmsOf(CUstream stream);  // the fake driver's
 
 cublasStatus_t CUBLASWINAPI cublasCreate(cublasHandle_t* handle) {
   if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
-  *handle = reinterpret_cast<cublasHandle_t>(new Handle);
+  if (fake::Current() == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  *handle = reinterpret_cast<cublasHandle_t>(new Handle{fake::Current()});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasDestroy(cublasHandle_t handle) {
@@ -64,6 +66,8 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
     return CUBLAS_STATUS_INVALID_VALUE;
   // A product with fewer SMs than cuBLAS was told waits for the missing ones: no caller here intends that.
   const Handle& used = HandleOf(handle);
+  if (used.stream != nullptr && fake::QueueOf(used.stream).context() != used.context)
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   const std::uint32_t planned = used.sms == 0 ? FakeCudaSmsOf(nullptr) : static_cast<std::uint32_t>(used.sms);
   if (planned != FakeCudaSmsOf(used.stream)) return CUBLAS_STATUS_INVALID_VALUE;
   fake::Rounding rounding{};

@@ -15,6 +15,7 @@ using troupe::gpu::cuda::fake::Rounding;
 using Dims = std::vector<int>;
 
 struct Handle {
+  CUcontext context = nullptr;  // that was current when it was made
   CUstream stream = nullptr;
 };
 struct Tensor {
@@ -137,12 +138,17 @@ extern "C" {
 
 cudnnStatus_t CUDNNWINAPI cudnnCreate(cudnnHandle_t* handle) {
   if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUDNN_STATUS_NOT_INITIALIZED;
-  return Create<Handle>(handle);
+  if (troupe::gpu::cuda::fake::Current() == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  *handle = reinterpret_cast<cudnnHandle_t>(new Handle{troupe::gpu::cuda::fake::Current()});
+  return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t CUDNNWINAPI cudnnDestroy(cudnnHandle_t handle) {
   return Destroy<Handle>(handle);
 }
 cudnnStatus_t CUDNNWINAPI cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  // "Mismatch between the user stream and the cuDNN handle context", says the manual.
+  if (stream != nullptr && troupe::gpu::cuda::fake::QueueOf(stream).context() != Of<Handle>(handle).context)
+    return CUDNN_STATUS_BAD_PARAM;
   Of<Handle>(handle).stream = stream;
   return CUDNN_STATUS_SUCCESS;
 }

@@ -1,4 +1,5 @@
 // The fake driver's versions, devices and contexts.
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +23,16 @@ Config Parse(const char* text) {
                                                        {"sms", &config.sms},
                                                        {"green", &config.green},
                                                        {"no_capture", &config.no_capture},
-                                                       {"moves_addresses", &config.moves_addresses}};
+                                                       {"moves_addresses", &config.moves_addresses},
+                                                       {"unit", &config.unit},
+                                                       {"read_only_register", &config.read_only_register},
+                                                       {"no_register", &config.no_register},
+                                                       {"compute_mode", &config.compute_mode},
+                                                       {"no_context", &config.no_context},
+                                                       {"no_mapping", &config.no_mapping},
+                                                       {"context_bytes", &config.context_bytes},
+                                                       {"green_bytes", &config.green_bytes},
+                                                       {"pins", &config.pins}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
     const auto found = names.find(item.substr(0, item.find('=')));
@@ -34,6 +44,20 @@ Config Parse(const char* text) {
   }
   return config;
 }
+
+// Of all threads.
+struct Counts {
+  std::atomic<std::uint64_t> calls{0}, waits{0}, synchronising{0}, cold_launches{0}, timed_events{0},
+      events{0};
+};
+Counts& TheCounts() {
+  static Counts& counts = *new Counts;
+  return counts;
+}
+
+thread_local CUcontext current_here = nullptr;
+thread_local CUevent asked_here = nullptr;
+thread_local std::uint64_t synchronising_here = 0;
 
 }  // namespace
 
@@ -47,6 +71,34 @@ CUresult Alive() {
   const std::lock_guard lock(state.mutex);
   const std::uint64_t after = state.config.lost_after;
   return state.illegal || (after > 0 && state.copies >= after) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+CUcontext Current() {
+  return current_here;
+}
+
+void CountCall(CUevent asked, bool waits) {
+  Counts& counts = TheCounts();
+  const bool again = asked != nullptr && asked == asked_here;
+  asked_here = asked;
+  if (!again) ++counts.calls;
+  if (!again && waits) ++counts.waits;
+}
+
+void CountEvent(bool timed) {
+  ++TheCounts().events;
+  if (timed) ++TheCounts().timed_events;
+}
+
+void CountSynchronising() {
+  ++TheCounts().synchronising;
+  ++synchronising_here;
+}
+
+void Load(const void* kernel, bool captured) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  if (state.loaded.insert(kernel).second && !captured) ++TheCounts().cold_launches;
 }
 
 void CountCopy() {
@@ -70,10 +122,35 @@ void FakeCudaConfigure(const char* text) {
   state.copies = state.created = 0;
   state.illegal = false;
   state.launches.clear();
+  state.loaded.clear();
+}
+
+void FakeCudaCallCounts(troupe::gpu::cuda::fake::FakeCallCounts* counts) {
+  const auto& all = troupe::gpu::cuda::fake::TheCounts();
+  *counts = {
+      all.calls,         all.waits,        all.synchronising, troupe::gpu::cuda::fake::synchronising_here,
+      all.cold_launches, all.timed_events, all.events};
+}
+// As CUDA_DEVICE_MAX_CONNECTIONS said when the driver was started: how many streams do not wait for each other.
+std::uint64_t FakeCudaConnections() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  return state.connections;
+}
+// Of all GPUs' memory, by whatever call.
+std::uint64_t FakeCudaUsedBytes() {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  return state.used;
 }
 
 CUresult CUDAAPI cuInit(unsigned int) {
   const auto& config = TheState().config;
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  {
+    const std::lock_guard lock(TheState().mutex);
+    TheState().connections = connections == nullptr ? 8 : std::strtoull(connections, nullptr, 10);
+  }
   if (config.init != 0) return static_cast<CUresult>(config.init);
   return config.devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
@@ -120,8 +197,19 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
       *value = static_cast<int>(TheState().config.major);
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
       *value = 1;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+      *value = static_cast<int>(TheState().config.compute_mode);
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      *value = TheState().config.no_mapping == 0 ? 1 : 0;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      *value = 3;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
+      *value = static_cast<int>(TheState().config.read_only_register);
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = static_cast<int>(TheState().config.sms);
@@ -140,13 +228,22 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  if (state.config.no_context != 0) return static_cast<CUresult>(state.config.no_context);
+  if (state.contexts++ == 0) state.used += state.context_bytes = state.config.context_bytes;
   *context = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device) + 1);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  if (--state.contexts == 0) state.used -= state.context_bytes;
   return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuCtxSetCurrent(CUcontext) {
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
+  troupe::gpu::cuda::fake::CountCall();
+  troupe::gpu::cuda::fake::current_here = context;
   return CUDA_SUCCESS;
 }
 

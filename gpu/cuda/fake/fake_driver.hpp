@@ -32,8 +32,17 @@ struct Config {
   std::uint64_t lost_after = 0;  // copies; then the GPU is lost
   std::uint64_t no_capture = 0;  // streams cannot be captured
   std::uint64_t sms = 132;
-  std::uint64_t green = 1000;         // green contexts there can be; 0: it knows none
-  std::uint64_t moves_addresses = 0;  // reservations are not given where they were asked for
+  std::uint64_t green = 1000;            // green contexts there can be; 0: it knows none
+  std::uint64_t moves_addresses = 0;     // reservations are not given where they were asked for
+  std::uint64_t unit = 2 << 20;          // of physical memory
+  std::uint64_t read_only_register = 0;  // READ_ONLY_HOST_REGISTER_SUPPORTED
+  std::uint64_t no_register = 0;         // no memory of the host can be registered
+  std::uint64_t compute_mode = 0;        // CUcomputemode
+  std::uint64_t no_context = 0;          // what the driver answers instead of a primary context
+  std::uint64_t no_mapping = 0;          // no virtual memory management
+  std::uint64_t context_bytes = 0;       // of device memory, that the primary context takes
+  std::uint64_t green_bytes = 0;         // and each green context
+  std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };
 
 // Of graphs since the process began; `alive` are executable ones.
@@ -62,13 +71,29 @@ struct GraphNode {
   std::function<void()> work;
 };
 
+// How often the driver was called where launches pass, and how: since the process began.
+struct FakeCallCounts {
+  std::uint64_t calls =
+      0;  // asking for one event again and again counts once, and waiting for it then is no other
+  std::uint64_t waits = 0;               // of the host, for events
+  std::uint64_t synchronising = 0;       // calls that wait for all that the GPU has to do
+  std::uint64_t synchronising_here = 0;  // of them, by the calling thread
+  std::uint64_t cold_launches = 0;       // of kernels whose code was not loaded yet
+  std::uint64_t timed_events = 0;        // recorded
+  std::uint64_t events = 0;              // recorded
+};
+
 class Queue {
  public:
-  Queue();
+  explicit Queue(CUcontext context);
   ~Queue();
   // Done in order; while the queue is captured, kept instead.
   void Push(std::function<void()> work, const void* kind = nullptr);
   void Drain();
+  [[nodiscard]] CUcontext context() const { return context_; }
+  // Operations that were pushed, and those of them that are done.
+  [[nodiscard]] std::uint64_t pushed();
+  [[nodiscard]] std::uint64_t done();
   [[nodiscard]] bool BeginCapture();
   [[nodiscard]] bool capturing();
   void SpoilCapture();
@@ -77,6 +102,9 @@ class Queue {
 
  private:
   void Serve();
+  const CUcontext context_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t done_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
@@ -85,6 +113,23 @@ class Queue {
   std::unique_ptr<std::vector<GraphNode>> capture_;
   bool spoilt_ = false;
   std::thread thread_;
+};
+
+// The pages of a registered range, held as they were when it was registered: what is mapped there later is not
+// seen, as a GPU does not see it.
+class PinnedPages {
+ public:
+  // Null when the system does not let so many be held.
+  static std::shared_ptr<const PinnedPages> Hold(const void* begin, std::size_t size);
+  ~PinnedPages();
+  PinnedPages(const PinnedPages&) = delete;
+  PinnedPages& operator=(const PinnedPages&) = delete;
+  void Read(std::uintptr_t address, std::size_t size, char* to) const;
+
+ private:
+  explicit PinnedPages(std::uintptr_t begin) : begin_(begin) {}
+  std::uintptr_t begin_;
+  std::vector<std::pair<int, int>> pipes_;  // each holds the next kHeld bytes
 };
 
 inline Queue& QueueOf(CUstream stream) {
@@ -97,6 +142,14 @@ struct State {
   Config config;
   std::uint64_t used = 0;     // of all GPUs together: a test has one at a time, or small ones
   std::uint64_t created = 0;  // units
+  std::map<CUdeviceptr, std::uint64_t> allocated;  // by cuMemAlloc
+  std::set<const void*> loaded;                    // kernels whose code is
+  std::uint64_t connections = 0;                   // to the hardware, as the environment said at cuInit
+  std::uint64_t compute_mode = 0;                  // CUcomputemode
+  std::uint64_t no_context = 0;                    // what the driver answers instead of a primary context
+  std::uint64_t no_mapping = 0;                    // no virtual memory management
+  std::uint64_t context_bytes = 0;                 // that the primary context has taken
+  std::uint64_t contexts = 0;                      // times that the primary context is retained
   std::uint64_t copies = 0;
   std::uint64_t largest_grid = 0;                                  // in blocks
   bool illegal = false;                                            // a kernel read where nothing is
@@ -105,8 +158,10 @@ struct State {
   struct Pinned {
     std::uint64_t size = 0;
     bool read_only = false;
+    std::shared_ptr<const PinnedPages> pages{};  // null: they are read where they are mapped
   };
   std::map<std::uintptr_t, Pinned> registered;  // host memory
+  std::uint64_t registered_bytes = 0;           // of it, by the program
   std::uint64_t splits = 0;                     // of the SMs
   std::uint64_t green_contexts = 0;
   std::map<CUstream, std::set<std::uint32_t>> green_streams;  // SMs
@@ -118,11 +173,28 @@ State& TheState();
 CUresult Alive();
 // What it answers to calls that may not be made while this thread captures a stream; they spoil the capture.
 CUresult NotWhileCapturing();
+// The context of this thread; null: none was made current.
+[[nodiscard]] CUcontext Current();
+// One call where launches pass; with the event that it asks for.
+void CountCall(CUevent asked = nullptr, bool waits = false);
+void CountEvent(bool timed);
+// Waits for all that was put on any stream so far, as calls do that free something. What may not be made while this
+// thread captures a stream is refused.
+CUresult Synchronise();
+void CountSynchronising();
+// The code of this kernel is needed: on a stream that is captured it is loaded, on any other that is late.
+void Load(const void* kernel, bool captured);
 // A kernel was put on this stream.
 void CountLaunch(CUstream stream);
 // Counts towards `lost_after`.
 void CountCopy();
-// Null when it is not registered.
-[[nodiscard]] const State::Pinned* Registered(const void* begin, std::size_t size);
+// What the driver makes of host memory in a copy. A copy that begins in registered memory and leaves it, or
+// reaches it, is refused: a range is either within one registration or in none.
+struct HostMemory {
+  enum class Kind { kPageable, kRegistered, kAcross } kind = Kind::kPageable;
+  bool read_only = false;
+  std::shared_ptr<const PinnedPages> pages{};
+};
+[[nodiscard]] HostMemory HostMemoryAt(const void* begin, std::size_t size);
 
 }  // namespace troupe::gpu::cuda::fake

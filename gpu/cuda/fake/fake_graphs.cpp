@@ -51,6 +51,7 @@ void Queue::Push(std::function<void()> work, const void* kind) {
       return;
     }
     work_.push_back(std::move(work));
+    ++pushed_;
   }
   changed_.notify_all();
 }
@@ -135,6 +136,7 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgrap
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  fake::CountCall();
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   fake::QueueOf(stream).Push([nodes = fake::ExecutableOf(executable).nodes] {
     for (const fake::GraphNode& node : *nodes) node.work();

@@ -37,6 +37,7 @@ struct Description {
 };
 struct GreenContext {
   std::set<std::uint32_t> sms;
+  std::uint64_t bytes = 0;
 };
 
 }  // namespace
@@ -99,20 +100,29 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* made, CUdevResourceDesc descriptio
   const std::unique_ptr<const fake::Description> joined(
       reinterpret_cast<const fake::Description*>(description));
   if (state.green_contexts >= state.config.green) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (state.used + state.config.green_bytes + state.config.held > state.config.memory)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   ++state.green_contexts;
-  *made = reinterpret_cast<CUgreenCtx>(new fake::GreenContext{joined->sms});
+  state.used += state.config.green_bytes;
+  *made = reinterpret_cast<CUgreenCtx>(new fake::GreenContext{joined->sms, state.config.green_bytes});
+  return CUDA_SUCCESS;
+}
+// The same, as calls take it that know no green contexts.
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+  *context = reinterpret_cast<CUcontext>(green);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx context) {
   fake::State& state = fake::TheState();
   const std::lock_guard lock(state.mutex);
   --state.green_contexts;
+  state.used -= reinterpret_cast<fake::GreenContext*>(context)->bytes;
   delete reinterpret_cast<fake::GreenContext*>(context);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned int flags, int) {
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult made = cuStreamCreate(stream, flags); made != CUDA_SUCCESS) return made;
+  *stream = reinterpret_cast<CUstream>(new fake::Queue(reinterpret_cast<CUcontext>(context)));
   fake::State& state = fake::TheState();
   const std::lock_guard lock(state.mutex);
   state.green_streams[*stream] = reinterpret_cast<fake::GreenContext*>(context)->sms;

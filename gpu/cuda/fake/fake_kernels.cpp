@@ -86,7 +86,9 @@ CUresult CUDAAPI cuLibraryGetKernel(CUkernel* kernel, CUlibrary, const char* nam
 CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int, unsigned int,
                                 unsigned int threads, unsigned int, unsigned int, unsigned int,
                                 CUstream stream, void** parameters, void**) {
+  fake::CountCall();
   if (blocks == 0 || threads == 0 || threads % 32 != 0) return CUDA_ERROR_INVALID_VALUE;
+  fake::Load(function, fake::QueueOf(stream).capturing());
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   const auto& kernel = *reinterpret_cast<const fake::HostKernel*>(function);
   const auto* const bytes = static_cast<const char*>(parameters[0]);
@@ -112,18 +114,31 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, std::size_t size) {
-  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
-  void* const memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
-  *address = reinterpret_cast<CUdeviceptr>(memory);
-  return memory == nullptr || size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;
+  fake::State& state = fake::TheState();
+  const std::lock_guard lock(state.mutex);
+  if (state.used + size + state.config.held > state.config.memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(256, (size + 255) / 256 * 256));
+  if (*address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  state.allocated[*address] = size;
+  state.used += size;
+  return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
-  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
+  if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;
+  fake::State& state = fake::TheState();
+  const std::lock_guard lock(state.mutex);
+  const auto found = state.allocated.find(address);
+  if (found == state.allocated.end()) return CUDA_ERROR_INVALID_VALUE;
+  state.used -= found->second;
+  state.allocated.erase(found);
   std::free(reinterpret_cast<void*>(address));
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t size) {
-  if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
+  if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;
   std::memcpy(reinterpret_cast<void*>(to), from, size);
   return fake::Alive();
 }

@@ -4,47 +4,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
 
 using troupe::gpu::cuda::fake::Alive;
 using troupe::gpu::cuda::fake::State;
+using troupe::gpu::cuda::fake::Synchronise;
 using troupe::gpu::cuda::fake::TheState;
 
 namespace troupe::gpu::cuda::fake {
 
-const State::Pinned* Registered(const void* begin, std::size_t size) {
-  State& state = TheState();
-  const std::lock_guard lock(state.mutex);
-  const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  auto at = state.registered.upper_bound(address);
-  if (at == state.registered.begin()) return nullptr;
-  --at;
-  return address + size <= at->first + at->second.size ? &at->second : nullptr;
-}
-
-// Whether the page is mapped for writing.
-bool Writable(void* address) {
-  std::ifstream maps("/proc/self/maps");
-  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  for (std::string line; std::getline(maps, line);) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    char access[5] = {};
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) == 3 && begin <= wanted &&
-        wanted < end)
-      return access[1] == 'w';
-  }
-  return false;
-}
-
 namespace {
 
-constexpr std::size_t kGranularity = 64 << 10;
+std::size_t Unit() {
+  return TheState().config.unit;
+}
 
 void* Address(CUdeviceptr pointer) {
   return reinterpret_cast<void*>(pointer);
@@ -54,7 +29,7 @@ void* Address(CUdeviceptr pointer) {
 }  // namespace troupe::gpu::cuda::fake
 
 using troupe::gpu::cuda::fake::Address;
-using troupe::gpu::cuda::fake::kGranularity;
+using troupe::gpu::cuda::fake::Unit;
 
 extern "C" {
 
@@ -68,14 +43,14 @@ CUresult CUDAAPI cuMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 CUresult CUDAAPI cuMemGetAllocationGranularity(std::size_t* granularity, const CUmemAllocationProp*,
                                                CUmemAllocationGranularity_flags) {
-  *granularity = kGranularity;
+  *granularity = Unit();
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t size,
                              const CUmemAllocationProp*, unsigned long long) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
-  if (size % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size % Unit() != 0) return CUDA_ERROR_INVALID_VALUE;
   ++state.created;
   const bool refused = state.config.refuse > 0 && state.created >= state.config.refuse;
   if (refused || state.used + size + state.config.held > state.config.memory) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -100,13 +75,13 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* pointer, std::size_t size, std
                                      unsigned long long) {
   // As the driver takes it: a wish.
   const bool moves = TheState().config.moves_addresses != 0;
-  const std::size_t room = size + kGranularity;
+  const std::size_t room = size + Unit();
   void* reserved = mmap(moves ? nullptr : Address(address), address != 0 ? size : room, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   if (address == 0) {  // aligned; what is beside it is given back
     const auto begin = reinterpret_cast<std::uintptr_t>(reserved);
-    const std::uintptr_t aligned = (begin + kGranularity - 1) / kGranularity * kGranularity;
+    const std::uintptr_t aligned = (begin + Unit() - 1) / Unit() * Unit();
     if (aligned > begin) munmap(reserved, aligned - begin);
     if (begin + room > aligned + size) munmap(Address(aligned + size), begin + room - aligned - size);
     reserved = Address(aligned);
@@ -122,8 +97,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   const auto found = state.handles.find(handle);
-  if (found == state.handles.end() || offset != 0 || size != found->second.second ||
-      pointer % kGranularity != 0)
+  if (found == state.handles.end() || offset != 0 || size != found->second.second || pointer % Unit() != 0)
     return CUDA_ERROR_INVALID_VALUE;
   // No access before cuMemSetAccess.
   void* const mapped =
@@ -131,6 +105,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
   return mapped == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, std::size_t size) {
+  if (const CUresult free = Synchronise(); free != CUDA_SUCCESS) return free;
   void* const left =
       mmap(Address(pointer), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == MAP_FAILED ? CUDA_ERROR_UNMAP_FAILED : CUDA_SUCCESS;
@@ -160,33 +135,6 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   state.used += static_cast<std::uint64_t>(about.st_size);
   state.handles[*handle] = {file, static_cast<std::uint64_t>(about.st_size)};
   return CUDA_SUCCESS;
-}
-CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int flags) {
-  State& state = TheState();
-  const std::lock_guard lock(state.mutex);
-  const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
-  if (!read_only && !troupe::gpu::cuda::fake::Writable(address)) return CUDA_ERROR_INVALID_VALUE;
-  const bool fresh =
-      state.registered.emplace(reinterpret_cast<std::uintptr_t>(address), State::Pinned{size, read_only})
-          .second;
-  return fresh ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-}
-CUresult CUDAAPI cuMemHostUnregister(void* address) {
-  State& state = TheState();
-  const std::lock_guard lock(state.mutex);
-  return state.registered.erase(reinterpret_cast<std::uintptr_t>(address)) == 1
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-}
-CUresult CUDAAPI cuMemHostAlloc(void** address, std::size_t size, unsigned int flags) {
-  *address = std::calloc(1, size);
-  (void)flags;
-  return *address == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : cuMemHostRegister(*address, size, 0);
-}
-CUresult CUDAAPI cuMemFreeHost(void* address) {
-  const CUresult known = cuMemHostUnregister(address);
-  std::free(address);
-  return known;
 }
 
 }  // extern "C"

@@ -18,8 +18,28 @@ void Record::Wait() {
   changed.wait(lock, [this] { return reached; });
 }
 
-Queue::Queue() : thread_([this] { Serve(); }) {}
+namespace {
+
+struct Queues {
+  std::mutex mutex;
+  std::set<Queue*> all;
+};
+Queues& TheQueues() {
+  static Queues& queues = *new Queues;
+  return queues;
+}
+
+}  // namespace
+
+Queue::Queue(CUcontext context) : context_(context), thread_([this] { Serve(); }) {
+  const std::lock_guard lock(TheQueues().mutex);
+  TheQueues().all.insert(this);
+}
 Queue::~Queue() {
+  {
+    const std::lock_guard lock(TheQueues().mutex);
+    TheQueues().all.erase(this);
+  }
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -43,13 +63,45 @@ void Queue::Serve() {
     work();
     lock.lock();
     busy_ = false;
+    ++done_;
     changed_.notify_all();
   }
+}
+
+std::uint64_t Queue::pushed() {
+  const std::lock_guard lock(mutex_);
+  return pushed_;
+}
+std::uint64_t Queue::done() {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+// Streams may be made and destroyed meanwhile.
+CUresult Synchronise() {
+  CountSynchronising();
+  if (const CUresult free = NotWhileCapturing(); free != CUDA_SUCCESS) return free;
+  std::map<Queue*, std::uint64_t> until;
+  {
+    const std::lock_guard lock(TheQueues().mutex);
+    for (Queue* const queue : TheQueues().all) until[queue] = queue->pushed();
+  }
+  while (!until.empty()) {
+    {
+      const std::lock_guard lock(TheQueues().mutex);
+      std::erase_if(until, [](const auto& entry) {
+        return !TheQueues().all.contains(entry.first) || entry.first->done() >= entry.second;
+      });
+    }
+    if (!until.empty()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return CUDA_SUCCESS;
 }
 
 namespace {
 
 struct Event {
+  bool timed = true;
   std::mutex mutex;
   std::shared_ptr<Record> record;  // null: never recorded
 };
@@ -65,6 +117,7 @@ void* Address(CUdeviceptr pointer) {
   return reinterpret_cast<void*>(pointer);
 }
 CUresult Copy(CUstream stream, void* to, const void* from, std::size_t size) {
+  CountCall();
   if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
   QueueOf(stream).Push([=] {
     std::memcpy(to, from, size);
@@ -88,7 +141,8 @@ namespace fake = troupe::gpu::cuda::fake;
 extern "C" {
 
 CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int) {
-  *stream = reinterpret_cast<CUstream>(new fake::Queue);
+  if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *stream = reinterpret_cast<CUstream>(new fake::Queue(fake::Current()));
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
@@ -101,12 +155,16 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
+  fake::CountCall();
   if (const CUresult free = fake::NotCaptured(stream); free != CUDA_SUCCESS) return free;
   if (auto record = fake::RecordOf(event)) fake::QueueOf(stream).Push([record] { record->Wait(); });
   return CUDA_SUCCESS;
 }
-CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned int) {
-  *event = reinterpret_cast<CUevent>(new fake::Event);
+CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned int flags) {
+  if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* const made = new fake::Event;
+  made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  *event = reinterpret_cast<CUevent>(made);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuEventDestroy(CUevent event) {
@@ -114,6 +172,8 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
+  fake::CountCall();
+  fake::CountEvent(fake::EventOf(event).timed);
   if (const CUresult free = fake::NotCaptured(stream); free != CUDA_SUCCESS) return free;
   auto record = std::make_shared<fake::Record>();
   {
@@ -124,6 +184,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
   return fake::Alive();
 }
 CUresult CUDAAPI cuEventQuery(CUevent event) {
+  fake::CountCall(event, true);
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   const auto record = fake::RecordOf(event);
   if (record == nullptr) return CUDA_SUCCESS;
@@ -131,10 +192,13 @@ CUresult CUDAAPI cuEventQuery(CUevent event) {
   return record->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult CUDAAPI cuEventSynchronize(CUevent event) {
+  fake::CountCall(event, true);
   if (const auto record = fake::RecordOf(event)) record->Wait();
   return fake::Alive();
 }
 CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  fake::CountCall();
+  if (!fake::EventOf(begin).timed || !fake::EventOf(end).timed) return CUDA_ERROR_INVALID_HANDLE;
   const auto first = fake::RecordOf(begin);
   const auto second = fake::RecordOf(end);
   if (first == nullptr || second == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -144,7 +208,18 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent 
 // From memory that is not registered the driver takes what it copies before it returns, to such memory it
 // returns when the bytes are there.
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
-  if (fake::Registered(from, size) != nullptr) return fake::Copy(stream, fake::Address(to), from, size);
+  const fake::HostMemory host = fake::HostMemoryAt(from, size);
+  if (host.kind == fake::HostMemory::Kind::kAcross) return CUDA_ERROR_INVALID_VALUE;
+  if (host.pages != nullptr) {
+    if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+    fake::QueueOf(stream).Push([to, from, size, pages = host.pages] {
+      pages->Read(reinterpret_cast<std::uintptr_t>(from), size, static_cast<char*>(fake::Address(to)));
+      fake::CountCopy();
+    });
+    return CUDA_SUCCESS;
+  }
+  if (host.kind == fake::HostMemory::Kind::kRegistered)
+    return fake::Copy(stream, fake::Address(to), from, size);
   if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   const auto* const bytes = static_cast<const char*>(from);
@@ -155,13 +230,15 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
-  const auto* const pinned = fake::Registered(to, size);
-  if (pinned != nullptr && pinned->read_only) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (pinned == nullptr) {
+  const fake::HostMemory host = fake::HostMemoryAt(to, size);
+  if (host.kind == fake::HostMemory::Kind::kAcross) return CUDA_ERROR_INVALID_VALUE;
+  if (host.read_only) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const bool registered = host.kind == fake::HostMemory::Kind::kRegistered;
+  if (!registered) {
     if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   }
   const CUresult result = fake::Copy(stream, to, fake::Address(from), size);
-  if (pinned == nullptr) fake::QueueOf(stream).Drain();
+  if (!registered) fake::QueueOf(stream).Drain();
   return result;
 }
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream) {

@@ -27,7 +27,7 @@ absl::Status Multiply(const KernelLaunch& launch, const Product3& p, const float
                       float* out) {
   Libraries& libraries = *launch.tools.libraries;
   TROUPE_ASSIGN_OR_RETURN(const Blas* const calls, libraries.blas());
-  TROUPE_ASSIGN_OR_RETURN(const cublasHandle_t handle, libraries.BlasOn(launch.stream));
+  TROUPE_ASSIGN_OR_RETURN(const cublasHandle_t handle, libraries.BlasOn(launch.spot()));
   return libraries.Check(
       calls->cublasGemmStridedBatchedEx_64(
           handle, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, p.n,
@@ -62,7 +62,7 @@ bool Fuses(const KernelLaunch& launch, const std::shared_ptr<FusedProduct>& fuse
   return fused != nullptr && !launch.tools.libraries->IsBound(launch.stream);
 }
 absl::Status RunFused(FusedProduct& fused, const KernelLaunch& launch, In in, const float* bias, Out out) {
-  return fused.Run(*launch.tools.libraries, launch.stream, Data<float>(in[0]), Data<float>(in[1]), bias,
+  return fused.Run(*launch.tools.libraries, launch.spot(), Data<float>(in[0]), Data<float>(in[1]), bias,
                    MutableData<float>(out[0]));
 }
 

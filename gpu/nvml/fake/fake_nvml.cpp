@@ -6,6 +6,10 @@
 //   link 0 1 4 25000     four NVLinks between them, each of so many MB/s
 //   nvswitch 0 18 26562  eighteen to the NVLink switch
 //   ecc 0 3              uncorrectable errors; without a line the GPU has no ECC
+//   remap 0 1 0          it exchanges rows of its memory: so many wait for a reset, so many could not be exchanged
+//   recovery 0 1         what the driver wants done (1: a reset); without a line the driver does not say
+//   mig 0                it is cut into instances
+//   lost 0               it fell off the bus
 //   xid 1 79             a critical error, told once
 //   holder 0 4711 python 1000000000
 #include <algorithm>
@@ -44,6 +48,10 @@ struct Machine {
   std::map<std::pair<unsigned, unsigned>, Links> links;
   std::map<unsigned, Links> to_switch;
   std::map<unsigned, unsigned long long> ecc;
+  std::map<unsigned, std::pair<unsigned, unsigned>> remaps;
+  std::map<unsigned, unsigned> recoveries;
+  std::set<unsigned> mig;
+  std::set<unsigned> lost;
   std::vector<std::pair<unsigned, unsigned long long>> xids;
   std::map<unsigned, std::vector<Holder>> holders;
 };
@@ -66,6 +74,10 @@ Machine Read() {
     }
     if (what == "nvswitch") words >> machine.to_switch[one].count >> machine.to_switch[one].speed;
     if (what == "ecc") words >> machine.ecc[one];
+    if (what == "remap") words >> machine.remaps[one].first >> machine.remaps[one].second;
+    if (what == "recovery") words >> machine.recoveries[one];
+    if (what == "mig") machine.mig.insert(one);
+    if (what == "lost") machine.lost.insert(one);
     if (what == "xid" && words >> other) machine.xids.emplace_back(one, other);
     if (what == "holder") {
       Holder holder;
@@ -136,7 +148,8 @@ nvml::Return nvmlDeviceGetPciInfo_v3(nvml::Device device, nvml::PciInfo* info) {
   Fill(Number(device), *info);
   return nvml::kSuccess;
 }
-nvml::Return nvmlDeviceGetMemoryInfo(nvml::Device, nvml::Memory* memory) {
+nvml::Return nvmlDeviceGetMemoryInfo(nvml::Device device, nvml::Memory* memory) {
+  if (Read().lost.contains(Number(device))) return nvml::kGpuIsLost;
   *memory = {256ULL << 20, 256ULL << 20, 0};
   return nvml::kSuccess;
 }
@@ -167,6 +180,12 @@ nvml::Return nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml::Device device, unsigned l
 }
 nvml::Return nvmlDeviceGetFieldValues(nvml::Device device, int count, nvml::FieldValue* values) {
   const Machine machine = Read();
+  if (count == 1 && values->field == nvml::kRecoveryAction) {
+    const auto found = machine.recoveries.find(Number(device));
+    values->status = found == machine.recoveries.end() ? nvml::kNotSupported : nvml::kSuccess;
+    if (found != machine.recoveries.end()) values->value.as_unsigned = found->second;
+    return nvml::kSuccess;
+  }
   if (count != 1 || values->field != nvml::kNvLinkMegabytesPerSecond) return nvml::kNotSupported;
   values->status = nvml::kNotSupported;
   for (const auto& [pair, links] : machine.links) {
@@ -186,6 +205,21 @@ nvml::Return nvmlDeviceGetTotalEccErrors(nvml::Device device, int type, int coun
   const auto found = machine.ecc.find(Number(device));
   if (found == machine.ecc.end()) return nvml::kNotSupported;
   *errors = type == nvml::kUncorrected && counter == nvml::kSinceDriverStart ? found->second : 0;
+  return nvml::kSuccess;
+}
+nvml::Return nvmlDeviceGetRemappedRows(nvml::Device device, unsigned* corrected, unsigned* uncorrected,
+                                       unsigned* pending, unsigned* failed) {
+  const Machine machine = Read();
+  const auto found = machine.remaps.find(Number(device));
+  if (found == machine.remaps.end()) return nvml::kNotSupported;
+  *corrected = 0;
+  *uncorrected = found->second.first;
+  *pending = found->second.first > 0 ? 1 : 0;
+  *failed = found->second.second > 0 ? 1 : 0;
+  return nvml::kSuccess;
+}
+nvml::Return nvmlDeviceGetMigMode(nvml::Device device, unsigned* current, unsigned* pending) {
+  *current = *pending = Read().mig.contains(Number(device)) ? 1 : 0;
   return nvml::kSuccess;
 }
 nvml::Return nvmlDeviceGetComputeRunningProcesses_v3(nvml::Device device, unsigned* count,

@@ -35,7 +35,7 @@ std::uint32_t GpusThatCanBroadcast() {
 class CudaMembers final : public transport::test::BroadcastMembers {
  public:
   explicit CudaMembers(std::uint32_t count) {
-    if (!RealDriver()) machine_.emplace("devices=3");
+    if (!RealDriver()) machine_.emplace("devices=3,memory=1073741824");  // of all of them
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       CudaOpened opened = cuda::Open(OptionsFor(static_cast<int>(rank)));
       TROUPE_CHECK(opened.device != nullptr, opened.why.c_str());

@@ -32,12 +32,21 @@ TEST_F(CudaStart, EachTroubleHasItsLine) {
                 "needs a driver for CUDA 13.0, found one for 12.9"},
            Case{"init=803", CudaTrouble::kDriverTooOld, "803"},
            Case{"init=999", CudaTrouble::kNoDriver, "does not start"},
-           Case{"devices=0", CudaTrouble::kNoDevice, "this machine has no GPU"},
+           Case{"devices=0", CudaTrouble::kNoDevice, "the driver sees no GPU"},
            Case{"major=7", CudaTrouble::kWrongArchitecture, "is of sm_70, there is code for sm_80 and later"},
            Case{"refuse=3", CudaTrouble::kOutOfMemory,
-                "taking 16 MiB of device memory (128 KiB were to be had)"},
+                "taking 16 MiB of device memory (4 MiB were to be had)"},
            Case{"held=260000000", CudaTrouble::kBusy, "free of 256 MiB, 16 MiB is needed; end that process"},
            Case{"held=140000000", CudaTrouble::kBusy, "half is needed", 0},
+           Case{"init=100", CudaTrouble::kNoDevice, "cut into instances (MIG)"},
+           Case{"init=807", CudaTrouble::kTaken, "the MPS server between this process and the GPU refuses"},
+           Case{"compute_mode=2", CudaTrouble::kTaken, "cuda:0 lets no process compute"},
+           Case{"no_mapping=1", CudaTrouble::kWrongArchitecture, "virtual memory management"},
+           Case{"no_context=46", CudaTrouble::kBusy, "is another process's alone (compute mode exclusive)"},
+           Case{"no_context=809", CudaTrouble::kTaken,
+                "the MPS server between this process and cuda:0 refuses"},
+           Case{"no_context=2", CudaTrouble::kBusy, "no memory left for a context"},
+           Case{"no_context=999", CudaTrouble::kLost, "making a context on cuda:0: "},
            Case{"", CudaTrouble::kUsage, "were asked for, which has 256 MiB", GiB(1).count()},
            Case{"", CudaTrouble::kUsage, "less than a unit", 1000},
        }) {
@@ -84,11 +93,12 @@ TEST_F(CudaStart, AWholeGpuLeavesSomeToLibraries) {
 TEST_F(CudaStart, WhatFailedLeavesNothingTaken) {
   for (int round = 0; round < 3; ++round) {
     {
-      const FakeMachine machine("refuse=200");
+      const FakeMachine machine("refuse=30");
       EXPECT_EQ(cuda::Open(SmallOptions()).trouble, CudaTrouble::kOutOfMemory);
     }
-    const FakeMachine machine("memory=17825792");  // 17 MiB
-    EXPECT_EQ(cuda::Open(SmallOptions()).trouble, CudaTrouble::kNone) << cuda::Open(SmallOptions()).why;
+    const FakeMachine machine("memory=68157440");  // 65 MiB
+    const CudaOpened opened = cuda::Open(SmallOptions());
+    EXPECT_EQ(opened.trouble, CudaTrouble::kNone) << opened.why;
   }
 }
 
@@ -105,7 +115,7 @@ TEST_F(CudaStart, AnAddressThatTheDriverDoesNotGiveIsRefused) {
 }
 
 TEST_F(CudaStart, ALostGpuFailsWhatIsUnderWayAndAllThatComes) {
-  const FakeMachine machine("lost_after=6");  // three are the measured link's
+  const FakeMachine machine("lost_after=40");  // at most 24 are the measured link's
   const CudaOpened opened = cuda::Open(SmallOptions());
   ASSERT_NE(opened.device, nullptr) << opened.why;
   Device& device = *opened.device;
@@ -114,7 +124,7 @@ TEST_F(CudaStart, ALostGpuFailsWhatIsUnderWayAndAllThatComes) {
   auto stream = device.MakeStream();
   auto other = device.MakeStream();
   EventPtr last;
-  for (int i = 0; i < 8; ++i) last = stream->CopyIn(range, bytes, nullptr);
+  for (int i = 0; i < 48; ++i) last = stream->CopyIn(range, bytes, nullptr);
   EXPECT_EQ(last->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(device.Health().message()), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
   other->Wait(last);

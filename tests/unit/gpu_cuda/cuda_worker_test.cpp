@@ -45,6 +45,7 @@ class CudaHarness : public WorkerHarness {
   explicit CudaHarness(const char* device = "cuda:0") {
     command.device = device;
     command.quota = MiB(16);
+    host = *transport::HostRegion::Create("host", {.size = MiB(32), .readers_register = true});
   }
 };
 
@@ -177,6 +178,92 @@ TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
   }
 }
 
+// A large GPU has large units: models lie in whole ones, and at other addresses than it can map them to they go
+// elsewhere.
+TEST(CudaWorker, WeightsAreMappedInTheUnitsOfTheGpu) {
+  const WorkerMachine machine("unit=16777216");
+  CudaHarness harness;
+  harness.command.addresses = "mapped";
+  harness.command.quota = MiB(64);
+  Link link = harness.StartAndAdopt();
+  const auto copy = PlaceSmall(*harness.host, "m", 1, 20 << 20);
+  proto::WorkerOrder order = SwapInOf(copy);
+  for (const std::uint64_t address : {std::uint64_t{40} << 40, (std::uint64_t{40} << 40) + (2 << 20)}) {
+    order.mutable_swap_in()->set_address(address);
+    const auto swapped = link.Ask(order);
+    ASSERT_EQ(swapped.code(), 0) << swapped.message();
+    EXPECT_EQ(link.Ask(DescribeOf()).description().free_bytes(), 32u << 20) << "two units of 16 MiB";
+    proto::WorkerOrder run = RunOf("m", 1);
+    *run.mutable_run()->mutable_model() = copy;
+    EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  }
+}
+
+// Waits until the worker has registered so much of its host region, and nothing is left to register.
+void AwaitRegistered(Link& link, std::uint64_t bytes) {
+  const Time give_up = transport::SteadyNow() + kPatience;
+  for (;;) {
+    const auto described = link.Ask(DescribeOf()).description();
+    if (described.registered_bytes() == bytes && described.registering_bytes() == 0) return;
+    ASSERT_LT(transport::SteadyNow(), give_up) << described.registered_bytes() << " bytes are registered";
+    std::this_thread::yield();
+  }
+}
+
+// The fake driver copies from the pages that it registered, as a GPU does.
+TEST(CudaWorker, AModelInThePlaceOfAnotherIsCopiedFromItsOwnPages) {
+  const WorkerMachine machine("pins=1");
+  CudaHarness harness;
+  harness.host =
+      *transport::HostRegion::Create("host", {.size = MiB(32), .gives_back = true, .readers_register = true});
+  Link link = harness.StartAndAdopt();
+  constexpr std::size_t kBytes = 2 << 20;
+  std::uint64_t place = 0;
+  for (int round = 0; round < 4; ++round) {
+    const auto first = static_cast<float>(1 + 4 * round);
+    const std::string digest = "m" + std::to_string(round);
+    const auto copy = PlaceSmall(*harness.host, digest, first, kBytes, kBytes - 4096);
+    EXPECT_TRUE(round == 0 || copy.weights().offset() == place) << "it takes the place of the one before";
+    place = copy.weights().offset();
+    for (int swap = 0; swap < 2; ++swap) {  // in the second one the model is registered
+      if (swap > 0) AwaitRegistered(link, kBytes);
+      ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+      proto::WorkerOrder run = RunOf(digest, 1);
+      *run.mutable_run()->mutable_model() = copy;
+      EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()),
+                  ElementsAre(first, first + 2, first + 4, 0));
+      ASSERT_EQ(link.Ask(EvictOf(digest)).code(), 0);
+    }
+    ASSERT_TRUE(harness.host->Free(copy.weights()).ok());
+    ASSERT_TRUE(harness.host->Free(copy.model()).ok());
+    harness.host->GiveBack();
+  }
+  AwaitRegistered(link, 0);
+}
+
+TEST(CudaWorker, AHostRegionThatCannotBeRegisteredIsServedBySlowerCopies) {
+  const WorkerMachine machine("no_register=1");
+  CudaHarness harness;
+  const std::string log = harness.directory / "log";
+  harness.command.log = open(log.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  Link link = harness.StartAndAdopt();
+  for (const char* const digest : {"m", "n"}) {
+    const auto copy = PlaceSmall(*harness.host, digest, 1, 1 << 20);
+    ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+    proto::WorkerOrder run = RunOf(digest, 1);
+    *run.mutable_run()->mutable_model() = copy;
+    EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+  }
+  EXPECT_EQ(link.Ask(ShutdownOf()).code(), 0);
+  link.heard->AwaitDeath();
+  close(harness.command.log);
+  std::ostringstream said;
+  said << std::ifstream(log).rdbuf();
+  EXPECT_THAT(said.str(), HasSubstr("models come by slower copies"));
+  EXPECT_EQ(said.str().find("slower copies"), said.str().rfind("slower copies")) << said.str();
+}
+
 TEST(CudaWorker, AnOperatorThatIsNotCoveredIsRefusedByName) {
   const WorkerMachine machine("");
   CudaHarness harness;
@@ -202,6 +289,8 @@ TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
         Case{"devices=0", kExitNoDevice, "no device: cuda:0 was asked for"},
         Case{"major=6", kExitWrongArchitecture, "wrong architecture: cuda:0 is of sm_60"},
         Case{"refuse=5", kExitOutOfMemory, "out of memory at start: taking 16 MiB"},
+        Case{"compute_mode=2", kExitKeptOff, "kept off the GPU: cuda:0 lets no process compute"},
+        Case{"no_context=46", kExitMemoryHeld, "cuda:0 is another process's alone"},
         Case{"held=268000000", kExitMemoryHeld, "another process holds the memory: cuda:0"}}) {
     const WorkerMachine machine(c.machine);
     CudaHarness harness;

@@ -27,7 +27,7 @@ inline std::string DriverLibrary() {
 inline CudaOptions SmallOptions() {
   CudaOptions options;
   options.driver = DriverLibrary();
-  options.memory = RealDriver() ? MiB(64) : MiB(16);
+  options.memory = MiB(64);
   if (RealDriver()) return options;
   options.blas = FakeLibrary("libcublas.so.13");
   options.blas_lt = FakeLibrary("libcublasLt.so.13");

@@ -66,8 +66,8 @@ TEST_F(GpuManagementTest, VisibleGpusAreCountedAsProgramsCountThem) {
   const auto some = Open("3,GPU-1");
   ASSERT_EQ(some->gpus(), 2u);
   EXPECT_EQ(*some->Topology(2), "switch:0-1");
-  EXPECT_EQ(some->EccProblem(0), "2 uncorrectable ECC errors since the driver's start");
-  EXPECT_EQ(some->EccProblem(1), "");
+  EXPECT_EQ(some->Problem(0), "2 uncorrectable ECC errors since the driver's start");
+  EXPECT_EQ(some->Problem(1), "");
   EXPECT_EQ(Open("")->gpus(), 0u);
   EXPECT_THAT(GpuManagement::Open(library_, "0,7").status().message(),
               HasSubstr("CUDA_VISIBLE_DEVICES names '7', and this machine has 4 GPUs"));
@@ -103,9 +103,51 @@ TEST_F(GpuManagementTest, AProblemOfOneGpuIsHeardOfAndStays) {
   EXPECT_EQ((*watch)->ProblemOf(9), "");
 }
 
+// The GPU says itself whether it is of use: it exchanges rows of its memory, and errors that it contained are over.
+TEST_F(GpuManagementTest, AContainedErrorOfTheMemoryIsNoProblemOfTheGpu) {
+  struct Case {
+    const char* machine;
+    const char* problem;
+  };
+  for (const Case& c : {
+           Case{"ecc 0 3\n", "3 uncorrectable ECC errors since the driver's start"},
+           Case{"ecc 0 3\nremap 0 0 0\n", ""},
+           Case{"ecc 0 3\nremap 0 1 0\n", ""},
+           Case{"ecc 0 3\nremap 0 2 1\n", "no spare row is left (2 were exchanged)"},
+           Case{"ecc 0 3\nrecovery 0 0\n", ""},
+           Case{"ecc 0 3\nremap 0 1 0\nrecovery 0 1\n", "the driver says that it must be reset"},
+           Case{"recovery 0 2\n", "its machine must be started again"},
+           Case{"recovery 0 4\nremap 0 1 0\n", ""},  // a reset when its work is done: it computes until then
+           Case{"lost 0\n", "it fell off the bus"},
+           Case{"", ""},
+       }) {
+    std::ofstream(machine_) << c.machine;  // in place of the one before
+    EXPECT_THAT(Open()->Problem(0), HasSubstr(c.problem)) << c.machine;
+    EXPECT_EQ(Open()->Problem(0).empty(), *c.problem == 0) << c.machine;
+    EXPECT_EQ(Open()->Problem(1), "") << "the other GPU is well";
+  }
+}
+
+TEST_F(GpuManagementTest, TheWatchTellsOfAGpuThatFellOffTheBusAndNotOfAContainedError) {
+  Machine("gpus 2\necc 0 1\nremap 0 1 0\nxid 0 48\nxid 0 63\nxid 0 94\nxid 1 31\n");
+  auto watch = GpuWatch::Start(Open());
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  Machine("lost 1\n");
+  while ((*watch)->ProblemOf(1).empty()) std::this_thread::yield();
+  EXPECT_THAT((*watch)->ProblemOf(1), HasSubstr("it fell off the bus"));
+  EXPECT_EQ((*watch)->ProblemOf(0), "") << "its Xids were told before, and ended programs alone";
+}
+
+TEST_F(GpuManagementTest, AGpuThatIsCutIntoInstancesIsKnown) {
+  Machine("mig 1\n");
+  EXPECT_FALSE(Open()->Partitioned(0));
+  EXPECT_TRUE(Open()->Partitioned(1));
+}
+
 TEST(Xids, ThoseOfTheApplicationAreNotTheGpus) {
-  for (const std::uint64_t xid : {13, 31, 43, 45}) EXPECT_FALSE(IsOfTheGpu(xid)) << xid;
-  for (const std::uint64_t xid : {48, 62, 74, 79, 95, 119}) EXPECT_TRUE(IsOfTheGpu(xid)) << xid;
+  for (const std::uint64_t xid : {13, 31, 43, 45}) EXPECT_EQ(KindOf(xid), XidOf::kProgram) << xid;
+  for (const std::uint64_t xid : {48, 63, 94}) EXPECT_EQ(KindOf(xid), XidOf::kMemory) << xid;
+  for (const std::uint64_t xid : {62, 64, 74, 79, 95, 119}) EXPECT_EQ(KindOf(xid), XidOf::kGpu) << xid;
 }
 
 }  // namespace

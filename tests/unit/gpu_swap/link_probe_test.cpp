@@ -1,5 +1,7 @@
 #include "gpu/swap/link_probe.hpp"
 
+#include "gpu/swap/device_links.hpp"
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_swap/held_device.hpp"
@@ -35,6 +37,13 @@ TEST(ProbeLink, MeasuresAndGivesItsMemoryBack) {
   EXPECT_LE(curve.points.back().size, MiB(2)) << "the probe takes at most a quarter of the device";
   EXPECT_EQ(curve.elbow, ElbowOf(curve.points));
   EXPECT_EQ(device->memory().free, device->memory().total);
+}
+
+TEST(ProbeLink, AFastLinkIsSharedInLargerBlocks) {
+  EXPECT_EQ(BlockFor({}), MiB(2));
+  EXPECT_EQ(BlockFor({12e9}), MiB(2));
+  EXPECT_EQ(BlockFor({25e9}), MiB(8));
+  EXPECT_EQ(BlockFor({55e9}), MiB(16));
 }
 
 TEST(ProbeLink, WithoutTimeOrRoomThereIsTheUsualSize) {

@@ -157,6 +157,7 @@ TEST_F(ExecutorMachineTest, SomeExitCodesMeanUnfit) {
                         {10, true},
                         {11, false},
                         {12, false},
+                        {13, true},
                         {134, false}}) {
     machine = ExecutorMachine();
     On(Begin{});

@@ -1,0 +1,206 @@
+// What a worker asks of the driver, in counts on the fake one: calls for a launch, waits of the host, calls that wait
+// for all that the GPU has to do, memory that is taken beside the models'.
+#include <dlfcn.h>
+
+#include "gmock/gmock.h"
+#include "gpu/cuda/fake/fake_driver.hpp"
+#include "gtest/gtest.h"
+#include "tests/unit/gpu_cuda/fake_cuda.hpp"
+#include "tests/unit/gpu_engine/model_builder.hpp"
+
+namespace troupe::gpu::test {
+namespace {
+
+constexpr Duration kCallsPatience = std::chrono::minutes(1);
+
+cuda::fake::FakeCallCounts CallCounts() {
+  void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
+  cuda::fake::FakeCallCounts counts;
+  reinterpret_cast<void (*)(cuda::fake::FakeCallCounts*)>(dlsym(library, "FakeCudaCallCounts"))(&counts);
+  return counts;
+}
+std::uint64_t AskDriver(const char* name) {
+  return reinterpret_cast<std::uint64_t (*)()>(dlsym(dlopen(DriverLibrary().c_str(), RTLD_NOW), name))();
+}
+
+// A chain of products and additions, in so many steps.
+class CudaCalls : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (RealDriver()) GTEST_SKIP() << "only the fake driver counts its calls";
+    Open("");
+  }
+  void Open(const char* machine) {
+    opened_ = CudaOpened();
+    machine_.emplace(machine);
+    opened_ = cuda::Open(SmallOptions());
+    ASSERT_NE(opened_.device, nullptr) << opened_.why;
+  }
+  struct Lane {
+    std::unique_ptr<Stream> stream;
+    LaunchArguments arguments;
+  };
+  std::shared_ptr<DevicePlan> Plan(int steps) {
+    ModelBuilder builder;
+    std::string before = builder.Input("x", {1, 4});
+    for (int step = 1; step <= steps; ++step) {
+      const std::string after = step == steps ? "y" : "t" + std::to_string(step);
+      if (step % 2 == 0) {
+        builder.Step("MatMul", {before, builder.Floats({4, 4}, std::vector<float>(16, 1))}, after);
+      } else {
+        builder.Step("Add", {before, builder.Floats({1}, {1})}, after);
+      }
+      before = after;
+    }
+    builder.Output("y", {1, 4});
+    return *opened_.device->Prepare(builder.model(), builder.weights(), builder.input_specs(),
+                                    proto::PRECISION_FP32);
+  }
+  Lane LaneFor(const DevicePlan& plan) {
+    Lane lane;
+    lane.stream = opened_.device->MakeStream();
+    lane.arguments.weights = *opened_.device->Allocate(plan.weights_bytes());
+    lane.arguments.activations = *opened_.device->Allocate(plan.activation_bytes());
+    lane.arguments.inputs = {*opened_.device->Allocate(plan.input_bytes(0))};
+    lane.arguments.outputs = {*opened_.device->Allocate(plan.output_bytes(0))};
+    return lane;
+  }
+  static void Run(Lane& lane, const std::shared_ptr<DevicePlan>& plan) {
+    const EventPtr done = lane.stream->Launch(plan, lane.arguments, nullptr);
+    ASSERT_TRUE(done->Wait(kCallsPatience).ok()) << done->status();
+  }
+  std::optional<FakeMachine> machine_;
+  CudaOpened opened_;
+};
+
+TEST_F(CudaCalls, ARunThatIsResidentAndRecordedTakesFiveCallsAndOneWait) {
+  const auto plan = Plan(20);
+  Lane lane = LaneFor(*plan);
+  for (int round = 0; round < 3; ++round) Run(lane, plan);
+  const auto before = CallCounts();
+  constexpr std::uint64_t kRuns = 10;
+  for (std::uint64_t round = 0; round < kRuns; ++round) Run(lane, plan);
+  const auto after = CallCounts();
+  EXPECT_LE(after.calls - before.calls, 5 * kRuns);
+  EXPECT_EQ(after.waits - before.waits, kRuns);
+}
+
+// With a limit, as a node's runs have it, too.
+TEST_F(CudaCalls, NoCallOnThePathOfLaunchesWaitsForAllThatTheGpuDoes) {
+  const auto plan = Plan(20);
+  Lane first = LaneFor(*plan);
+  Lane second = LaneFor(*plan);
+  const auto before = CallCounts();
+  for (Lane* lane : {&first, &second}) {
+    for (const Duration limit : {Duration(0), Duration(std::chrono::hours(1))}) {
+      lane->arguments.limit = limit;
+      for (int round = 0; round < 4; ++round) Run(*lane, plan);
+    }
+  }
+  const auto counts = CallCounts();
+  EXPECT_EQ(counts.synchronising - before.synchronising, 2u)
+      << "the workspace of each lane with its first product, and nothing else";
+  const auto warm = CallCounts();
+  for (int round = 0; round < 4; ++round) {
+    Run(first, plan);
+    Run(second, plan);
+  }
+  EXPECT_EQ(CallCounts().synchronising, warm.synchronising);
+}
+
+// What a plan frees is freed on another thread, while other plans compute.
+TEST_F(CudaCalls, APlanThatLeavesWaitsForNothing) {
+  auto stays = Plan(4);
+  Lane lane = LaneFor(*stays);
+  Run(lane, stays);
+  ModelBuilder builder;  // its taps lie in memory of its own
+  proto::Step& step =
+      builder.Step("Resize", {builder.Input("x", {1, 1, 2, 2}), "", builder.Floats({4}, {1, 1, 2, 2})}, "y");
+  ModelBuilder::SetText(step, "mode", "linear");
+  builder.Output("y", {1, 1, 4, 4});
+  auto leaves = *opened_.device->Prepare(builder.model(), builder.weights(), builder.input_specs(),
+                                         proto::PRECISION_FP32);
+  Lane other = LaneFor(*leaves);
+  for (int round = 0; round < 3; ++round) Run(other, leaves);
+  const auto before = CallCounts();
+  leaves.reset();
+  EXPECT_EQ(CallCounts().synchronising_here, before.synchronising_here);
+  Run(lane, stays);
+  lane.stream.reset();
+  other.stream.reset();
+  stays.reset();
+  opened_.device.reset();  // all is given back before it ends
+  EXPECT_GT(CallCounts().synchronising, before.synchronising);
+}
+
+TEST_F(CudaCalls, UnmappingIsNotTheCallersToWaitFor) {
+  Device& device = *opened_.device;
+  const DeviceRange range = *device.Allocate(device.MappingUnit() * 2);
+  for (int round = 0; round < 5; ++round) {
+    const auto mapped = device.Map(0, std::vector<DeviceRange>{range});
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    const auto before = CallCounts();
+    device.Unmap(*mapped);
+    EXPECT_EQ(CallCounts().synchronising_here, before.synchronising_here);
+  }
+}
+
+// Code that is loaded by a launch makes it look like a hang.
+TEST_F(CudaCalls, TheFirstLaunchOfAPlanLoadsNothing) {
+  Open("devices=1");  // a driver that has loaded nothing
+  const auto plan = Plan(6);
+  Lane lane = LaneFor(*plan);
+  const auto before = CallCounts();
+  Run(lane, plan);
+  EXPECT_EQ(CallCounts().cold_launches, before.cold_launches);
+  Open("no_capture=1");  // nothing can be recorded, so that the launch loads it
+  const auto cold = Plan(6);
+  Lane late = LaneFor(*cold);
+  const auto then = CallCounts();
+  Run(late, cold);
+  EXPECT_GT(CallCounts().cold_launches, then.cold_launches);
+}
+
+TEST_F(CudaCalls, ACopyTakesOneEventThatKeepsNoTime) {
+  Device& device = *opened_.device;
+  std::vector<std::byte> host(1 << 20);
+  ASSERT_TRUE(device.RegisterHost(host).ok());
+  const DeviceRange range = *device.Allocate(MiB(1));
+  const auto stream = device.MakeStream();
+  const auto before = CallCounts();
+  EventPtr last;
+  for (int i = 0; i < 16; ++i) last = stream->CopyIn(range, host, nullptr);
+  ASSERT_TRUE(last->Wait(kCallsPatience).ok());
+  const auto after = CallCounts();
+  EXPECT_EQ(after.events - before.events, 16u);
+  EXPECT_EQ(after.timed_events - before.timed_events, 0u);
+  device.UnregisterHost(host);
+}
+
+TEST_F(CudaCalls, StreamsHaveConnectionsOfTheirOwn) {
+  EXPECT_EQ(AskDriver("FakeCudaConnections"), 32u);
+}
+
+// With two lanes that compute products on a share each: the context, the places of shares that the start shows to
+// work, the workspaces, the constants of a plan.
+TEST_F(CudaCalls, AWorkersStartTakesLittleMemoryBesideItsModels) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  Open("memory=2147483648,context_bytes=314572800,green_bytes=20971520");
+  const auto used = [] { return AskDriver("FakeCudaUsedBytes"); };
+  const std::uint64_t opened = used() - SmallOptions().memory.count();
+  EXPECT_EQ(opened, (300 + 2 * 20) * kMiB) << "the context, and two places";
+  const auto plan = Plan(6);
+  Lane first = LaneFor(*plan);
+  Lane second = LaneFor(*plan);
+  ShareGate gate(opened_.device->info().shares, 64);
+  for (Lane* lane : {&first, &second}) {
+    lane->arguments.share = *gate.Take(24);
+    Run(*lane, plan);
+  }
+  const std::uint64_t all = used() - SmallOptions().memory.count();
+  EXPECT_EQ(all - opened, (2 * 20 + 2 * 32) * kMiB) << "a place and a workspace for each lane";
+  EXPECT_LE(all, 512 * kMiB);
+}
+
+}  // namespace
+}  // namespace troupe::gpu::test
