@@ -61,15 +61,18 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
     value.spec.set_name(binding.tensor());
     inputs.push_back(std::move(value));
   }
-  if (!step.has_fan_out()) return std::vector<std::vector<RunValue>>{std::move(inputs)};
+  if (!step.has_for_each()) return std::vector<std::vector<RunValue>>{std::move(inputs)};
   const auto split = std::find_if(inputs.begin(), inputs.end(), [&](const RunValue& value) {
-    return value.spec.name() == step.fan_out().input();
+    return value.spec.name() == step.for_each().input();
   });
   if (split == inputs.end())
     return absl::InvalidArgumentError(
-        absl::StrCat("step '", step.name(), "' has no input '", step.fan_out().input(), "'"));
+        absl::StrCat("step '", step.name(), "' has no input '", step.for_each().input(), "'"));
   TROUPE_RETURN_IF_ERROR(cluster::CheckBytes(split->spec, split->bytes->size()));
-  TROUPE_ASSIGN_OR_RETURN(const auto plan, cluster::PlanFanOut(split->spec, step.fan_out().dimension()));
+  const std::uint64_t most =
+      step.for_each().most() > 0 ? step.for_each().most() : cluster::ForEachLimits::kMost;
+  TROUPE_ASSIGN_OR_RETURN(const auto plan,
+                          cluster::PlanForEach(split->spec, step.for_each().dimension(), most));
   std::vector<std::vector<RunValue>> calls;
   const auto position = split - inputs.begin();
   for (std::uint64_t part = 0; part < plan.parts; ++part) {
@@ -84,7 +87,7 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
 
 absl::StatusOr<std::vector<RunValue>> RunValues::Join(const proto::WorkflowStep& step,
                                                       const std::vector<std::vector<RunValue>>& calls) {
-  if (!step.has_fan_out()) return calls.front();
+  if (!step.has_for_each()) return calls.front();
   std::vector<RunValue> joined;
   for (std::size_t output = 0; output < calls.front().size(); ++output) {
     std::vector<proto::TensorSpec> specs;
@@ -96,9 +99,9 @@ absl::StatusOr<std::vector<RunValue>> RunValues::Join(const proto::WorkflowStep&
       specs.push_back(call[output].spec);
       parts.push_back(*call[output].bytes);
     }
-    TROUPE_ASSIGN_OR_RETURN(auto spec, cluster::ConcatenatedSpec(specs, step.fan_out().dimension()));
+    TROUPE_ASSIGN_OR_RETURN(auto spec, cluster::ConcatenatedSpec(specs, step.for_each().dimension()));
     spec.set_name(specs.front().name());
-    TROUPE_ASSIGN_OR_RETURN(auto bytes, cluster::Concatenate(specs, parts, step.fan_out().dimension()));
+    TROUPE_ASSIGN_OR_RETURN(auto bytes, cluster::Concatenate(specs, parts, step.for_each().dimension()));
     joined.push_back({std::move(spec), std::make_shared<const std::string>(std::move(bytes))});
   }
   return joined;

@@ -28,7 +28,8 @@ class RunValues {
   // expected.
   [[nodiscard]] static absl::Status CheckInputs(const proto::WorkflowSpec& spec,
                                                 const proto::InferRequest& request);
-  // The calls that one step makes: one, or one per slice of its fan-out.
+  // The calls that one step makes: one, or one for each slice of its for_each, which may be none. Each of its bindings is
+  // one value.
   [[nodiscard]] absl::StatusOr<std::vector<std::vector<RunValue>>> CallsOf(
       const proto::WorkflowStep& step) const;
   // The outputs of a step from those of its calls.
