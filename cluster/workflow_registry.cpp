@@ -1,6 +1,8 @@
 #include "cluster/workflow_registry.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
@@ -36,7 +38,47 @@ absl::StatusOr<proto::WorkflowRecord> WorkflowRegistry::ValidateSubmit(const pro
                                                  " is submitted already; the next free version is ",
                                                  newest + 1));
   }
+  if (const auto wrong = WrongWithCallersOf(spec.name(), FindWith(Finder(), record)); !wrong.empty())
+    return absl::InvalidArgumentError(absl::StrCat("with this version, ", wrong));
   return record;
+}
+
+absl::Status WorkflowRegistry::ValidateRemoval(const std::string& name, const std::string& version) const {
+  const auto* removed = Find(name, version);
+  if (removed == nullptr) return absl::NotFoundError(absl::StrCat("there is no workflow '", name, "'"));
+  const auto& versions = workflows_.at(name);
+  const FindWorkflow without = [&](const std::string& other,
+                                   const std::string& wanted) -> const proto::WorkflowRecord* {
+    const auto* found = Find(other, wanted);
+    if (found != removed) return found;
+    if (!wanted.empty() || versions.size() == 1) return nullptr;
+    return &std::next(versions.rbegin())->second;
+  };
+  const auto wrong = WrongWithCallersOf(name, without);
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("without version ", removed->spec().version(), " of '",
+                                                    name, "', ", wrong,
+                                                    "; remove or change one of them first"));
+}
+
+std::string WorkflowRegistry::WrongWithCallersOf(const std::string& name, const FindWorkflow& find) const {
+  Nesting nesting(find);
+  // Callers of callers are deeper still.
+  std::vector<std::string> left = {name};
+  std::set<std::string> seen = {name};
+  while (!left.empty()) {
+    const auto callers = UsersOf(left.back());
+    left.pop_back();
+    for (const auto& caller : callers) {
+      if (!seen.insert(caller).second) continue;
+      left.push_back(caller);
+      for (const auto& [number, record] : workflows_.at(caller)) {
+        if (find(caller, record.spec().version()) != &record) continue;  // it is the one that is removed
+        if (auto wrong = nesting.WrongWith(record.spec()); !wrong.empty()) return wrong;
+      }
+    }
+  }
+  return {};
 }
 
 void WorkflowRegistry::Apply(const proto::WorkflowRecord& record, Revision revision) {
@@ -70,8 +112,9 @@ std::vector<std::string> WorkflowRegistry::UsersOf(const std::string& function) 
   for (const auto& [name, versions] : workflows_) {
     const bool uses = std::any_of(versions.begin(), versions.end(), [&](const auto& version) {
       const auto& steps = version.second.spec().steps();
-      return std::any_of(steps.begin(), steps.end(),
-                         [&](const auto& step) { return step.function() == function; });
+      return std::any_of(steps.begin(), steps.end(), [&](const auto& step) {
+        return step.function() == function || step.workflow() == function;
+      });
     });
     if (uses) users.push_back(name);
   }

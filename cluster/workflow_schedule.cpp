@@ -1,5 +1,6 @@
 #include "cluster/workflow_schedule.hpp"
 
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,49 +9,153 @@
 
 namespace troupe::cluster {
 
-WorkflowProgress::WorkflowProgress(const proto::WorkflowSpec& spec) : spec_(spec) {
-  for (int i = 0; i < spec_.steps_size(); ++i) index_[spec_.steps(i).name()] = i;
-  for (const proto::WorkflowStep& step : spec_.steps()) {
-    std::set<std::string>& waits = waits_for_[step.name()];
-    for (const proto::Binding& binding : step.inputs()) {
-      const std::string from = ParseValue(binding.value()).step;
-      if (!from.empty() && waits.insert(from).second) feeds_[from].push_back(step.name());
+namespace {
+
+using State = Source::State;
+
+}  // namespace
+
+WorkflowProgress::WorkflowProgress(const proto::WorkflowSpec& spec)
+    : spec_(std::make_shared<const proto::WorkflowSpec>(spec)), ends_(*spec_), deadlines_(*spec_) {
+  for (int i = 0; i < spec_->steps_size(); ++i) index_[spec_->steps(i).name()] = i;
+  for (const proto::WorkflowStep& step : spec_->steps()) {
+    const auto reads = [&](const proto::Binding& binding) {
+      ForEachValue(binding, [&](const std::string& value) {
+        if (const std::string from = ParseValue(value).step; !from.empty()) feeds_[from].insert(step.name());
+      });
+    };
+    ForEachRead(step, reads);
+    // The step itself is looked at again when what stands in for it has ended.
+    const auto& on_error = step.on_error();
+    if (!on_error.step().empty()) {
+      feeds_[step.name()].insert(on_error.step());
+      feeds_[on_error.step()].insert(step.name());
     }
-    if (waits.empty()) ready_.insert(index_.at(step.name()));
+    for (const proto::Binding& binding : on_error.values())
+      ForEachValue(binding, [&](const std::string& value) {
+        if (const std::string from = ParseValue(value).step; !from.empty()) feeds_[from].insert(step.name());
+      });
+    look_.insert(index_.at(step.name()));
   }
 }
 
 const proto::WorkflowStep& WorkflowProgress::Step(const std::string& name) const {
-  const auto it = index_.find(name);
+  return spec_->steps(IndexOf(name));
+}
+
+int WorkflowProgress::IndexOf(const std::string& step) const {
+  const auto it = index_.find(step);
   TROUPE_CHECK(it != index_.end(), "the workflow has no such step");
-  return spec_.steps(it->second);
+  return it->second;
 }
 
-void WorkflowProgress::Commit(const std::string& step) {
-  const int index = [&] {
-    const auto it = index_.find(step);
-    TROUPE_CHECK(it != index_.end(), "the workflow has no such step");
-    return it->second;
-  }();
-  if (!committed_.insert(step).second) return;
-  ready_.erase(index);
+void WorkflowProgress::End(const std::string& step, StepOutcome outcome) {
+  look_.erase(IndexOf(step));
   started_.erase(step);
-  for (const std::string& next : feeds_[step]) {
-    std::set<std::string>& waits = waits_for_.at(next);
-    waits.erase(step);
-    if (waits.empty() && !committed_.contains(next) && !started_.contains(next))
-      ready_.insert(index_.at(next));
+  if (ends_.Find(step) != nullptr) return;
+  const bool failed = outcome.end == proto::STEP_FAILED;
+  ends_.Set(step, std::move(outcome));
+  if (failed) standing_in_.insert(step);
+  LookAtReadersOf(step);
+  Settle();
+}
+
+// Also at those that read the step by way of one for which it stands in.
+void WorkflowProgress::LookAtReadersOf(const std::string& step) {
+  std::vector<std::string> left = {step};
+  std::set<std::string> seen = {step};
+  while (!left.empty()) {
+    const std::string from = std::move(left.back());
+    left.pop_back();
+    for (const std::string& reader : feeds_[from]) {
+      const StepOutcome* ended = ends_.Find(reader);
+      if (ended == nullptr && !started_.contains(reader)) look_.insert(IndexOf(reader));
+      if (ended != nullptr && ended->end == proto::STEP_FAILED && seen.insert(reader).second)
+        left.push_back(reader);
+    }
   }
 }
 
-std::vector<std::string> WorkflowProgress::TakeReady() {
-  std::vector<std::string> steps;
-  if (state() != proto::RUN_RUNNING) return steps;
-  for (const int index : std::exchange(ready_, {})) {
-    steps.push_back(spec_.steps(index).name());
-    started_.insert(steps.back());
+void WorkflowProgress::RunAgain(const std::string& step) {
+  ends_.Clear(step);
+  decided_.insert(step);
+  look_.insert(IndexOf(step));
+}
+
+void WorkflowProgress::Reopen(const std::set<std::string>& steps) {
+  for (const std::string& step : steps) {
+    started_.erase(step);
+    RunAgain(step);
   }
-  return steps;
+}
+
+std::set<std::string> WorkflowProgress::Committed() const {
+  std::set<std::string> committed;
+  for (const proto::WorkflowStep& step : spec_->steps()) {
+    const StepOutcome* outcome = ends_.Find(step.name());
+    if (outcome != nullptr && outcome->end == proto::STEP_COMMITTED) committed.insert(step.name());
+  }
+  return committed;
+}
+
+std::vector<StepDecision> WorkflowProgress::Decide(const Truth& truth) {
+  std::vector<StepDecision> decisions;
+  if (state() != proto::RUN_RUNNING) return decisions;
+  for (const int index : std::exchange(look_, {})) {
+    const proto::WorkflowStep& step = spec_->steps(index);
+    StepDecision decision = Judge(step, truth);
+    if (decision.kind == StepDecision::Kind::kWait) continue;
+    started_.insert(step.name());
+    decisions.push_back(std::move(decision));
+  }
+  return decisions;
+}
+
+// In a fixed order: whether the step stands in for another one that has failed, its condition, its inputs. What
+// is settled later cannot change what is decided, so it does not matter in which order steps end.
+StepDecision WorkflowProgress::Judge(const proto::WorkflowStep& step, const Truth& truth) const {
+  const auto wait = [&] { return StepDecision{.kind = StepDecision::Kind::kWait, .step = step.name()}; };
+  const auto skip = [&](std::string why) {
+    return StepDecision{
+        .kind = StepDecision::Kind::kSkip, .step = step.name(), .status = absl::CancelledError(why)};
+  };
+  const bool decided = decided_.contains(step.name());
+  if (const auto* first = ends_.StandsInFor(step.name()); first != nullptr && !decided) {
+    const StepOutcome* outcome = ends_.Find(first->name());
+    if (outcome == nullptr) return wait();
+    if (outcome->end == proto::STEP_COMMITTED)
+      return skip(absl::StrCat("step '", first->name(), "', for which it stands in, did not fail"));
+    if (outcome->end == proto::STEP_SKIPPED)
+      return skip(absl::StrCat("step '", first->name(), "', for which it stands in, was skipped"));
+  }
+  if (step.has_when() && !decided) {
+    const Source source = ends_.SourceOf(step.when());
+    if (source.state == State::kWaits) return wait();
+    if (source.state == State::kAbsent)
+      return skip(absl::StrCat("its 'when' reads '", step.when().value(), "', and ", source.why));
+    const absl::StatusOr<bool> true_or_false = truth(source.value);
+    if (!true_or_false.ok())
+      return {.kind = StepDecision::Kind::kFail, .step = step.name(), .status = true_or_false.status()};
+    if (!*true_or_false) return skip(absl::StrCat("its 'when', ", source.value, ", is 0"));
+  }
+  std::string absent;
+  for (const proto::Binding& binding : step.inputs()) {
+    const Source source = ends_.SourceOf(binding);
+    if (source.state == State::kWaits) return wait();
+    if (source.state == State::kAbsent && absent.empty())
+      absent = absl::StrCat("its input '", binding.tensor(), "' is absent: ", source.why);
+  }
+  if (!absent.empty()) return skip(std::move(absent));
+  return {.kind = StepDecision::Kind::kRun, .step = step.name()};
+}
+
+proto::WorkflowStep WorkflowProgress::Bound(const std::string& name) const {
+  proto::WorkflowStep step = Step(name);
+  for (proto::Binding& binding : *step.mutable_inputs()) {
+    binding.set_value(ends_.SourceOf(binding).value);
+    binding.clear_fallbacks();
+  }
+  return step;
 }
 
 void WorkflowProgress::Fail(const std::string& step, const absl::Status& status) {
@@ -62,74 +167,92 @@ void WorkflowProgress::Fail(const std::string& step, const absl::Status& status)
   }
 }
 
+void WorkflowProgress::Settle() {
+  for (auto it = standing_in_.begin(); it != standing_in_.end();) {
+    const Source stand_in = ends_.StandIn(Step(*it));
+    if (stand_in.state == State::kWaits) {
+      ++it;
+      continue;
+    }
+    const StepOutcome& failed = *ends_.Find(*it);
+    if (stand_in.state == State::kAbsent) {
+      Fail(*it,
+           FromWire(failed.code, absl::StrCat(failed.message, "; nothing stands in for it: ", stand_in.why)));
+    }
+    it = standing_in_.erase(it);
+  }
+}
+
 void WorkflowProgress::Cancel() {
   if (state() != proto::RUN_RUNNING) return;
   cancelled_ = true;
   status_ = absl::CancelledError("the run was cancelled");
 }
 
-void WorkflowProgress::Retry(const std::string& step) {
-  if (started_.erase(step) == 1) ready_.insert(index_.at(step));
-}
-
-void WorkflowProgress::Reopen(const std::set<std::string>& steps) {
-  for (const std::string& step : steps) {
-    committed_.erase(step);
-    started_.erase(step);
-  }
-  ready_.clear();
-  for (const proto::WorkflowStep& step : spec_.steps()) {
-    std::set<std::string>& waits = waits_for_.at(step.name());
-    waits.clear();
-    for (const proto::Binding& binding : step.inputs()) {
-      const std::string from = ParseValue(binding.value()).step;
-      if (!from.empty() && !committed_.contains(from)) waits.insert(from);
-    }
-    const bool open = !committed_.contains(step.name()) && !started_.contains(step.name());
-    if (open && waits.empty()) ready_.insert(index_.at(step.name()));
-  }
-}
-
 proto::RunState WorkflowProgress::state() const {
   if (cancelled_) return proto::RUN_CANCELLED;
   if (!status_.ok()) return proto::RUN_FAILED;
-  return committed_.size() == index_.size() ? proto::RUN_SUCCEEDED : proto::RUN_RUNNING;
+  return ends_.size() == index_.size() && standing_in_.empty() ? proto::RUN_SUCCEEDED : proto::RUN_RUNNING;
 }
 
-std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec, const std::string& step) {
+std::set<std::string> StepsThatStandIn(const proto::WorkflowSpec& spec) {
+  std::set<std::string> steps;
+  for (const proto::WorkflowStep& step : spec.steps()) {
+    if (!step.on_error().step().empty()) steps.insert(step.on_error().step());
+    for (const proto::Binding& binding : step.on_error().values())
+      ForEachValue(binding, [&](const std::string& value) { steps.insert(ParseValue(value).step); });
+  }
+  return steps;
+}
+
+std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec, const std::string& name) {
+  // What stands in for another step's outputs may be what the workflow gives.
+  if (StepsThatStandIn(spec).contains(name)) return {};
   std::set<std::string> keep;
-  for (const proto::WorkflowStep& other : spec.steps()) {
-    if (other.name() == step && other.has_fan_out()) return {};
-    for (const proto::Binding& binding : other.inputs()) {
-      const ValueRef value = ParseValue(binding.value());
-      if (value.step == step) keep.insert(value.name);
-    }
+  std::set<std::string> here;
+  const auto note = [&](const proto::Binding& binding, std::set<std::string>& outputs) {
+    ForEachValue(binding, [&](const std::string& value) {
+      const ValueRef read = ParseValue(value);
+      if (read.step == name) outputs.insert(read.name);
+    });
+  };
+  for (const proto::WorkflowStep& step : spec.steps()) {
+    if (step.name() == name && (step.has_for_each() || !step.workflow().empty())) return {};
+    for (const proto::Binding& binding : step.inputs()) note(binding, step.workflow().empty() ? keep : here);
+    if (step.has_when()) note(step.when(), here);
   }
-  for (const proto::Binding& binding : spec.outputs()) {
-    const ValueRef value = ParseValue(binding.value());
-    if (value.step == step) keep.erase(value.name);
-  }
+  for (const proto::Binding& binding : spec.outputs()) note(binding, here);
+  for (const std::string& output : here) keep.erase(output);
   return {keep.begin(), keep.end()};
 }
 
-std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec,
-                                       const std::set<std::string>& committed,
+std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec, const StepEnds& ends,
                                        const std::set<std::string>& lost) {
-  std::map<std::string, const proto::WorkflowStep*> steps;
   std::vector<std::string> read;
-  const auto reads = [&read](const auto& bindings) {
-    for (const proto::Binding& binding : bindings) read.push_back(ParseValue(binding.value()).step);
+  // The value that counts; while that is open, each one that may come to count.
+  const std::function<void(const proto::Binding&)> reads = [&](const proto::Binding& binding) {
+    const Source source = ends.SourceOf(binding);
+    if (source.state == State::kThere) return read.push_back(ParseValue(source.value).step);
+    ForEachValue(binding, [&](const std::string& value) {
+      const std::string from = ParseValue(value).step;
+      const StepOutcome* outcome = ends.Find(from);
+      if (outcome == nullptr || outcome->end == proto::STEP_SKIPPED) return;
+      if (outcome->end == proto::STEP_COMMITTED) return read.push_back(from);
+      const auto& on_error = ends.Step(from)->on_error();
+      if (!on_error.step().empty()) read.push_back(on_error.step());
+      for (const proto::Binding& stand_in : on_error.values()) reads(stand_in);
+    });
   };
-  for (const proto::WorkflowStep& step : spec.steps()) {
-    steps[step.name()] = &step;
-    if (!committed.contains(step.name())) reads(step.inputs());
-  }
-  reads(spec.outputs());
+  for (const proto::WorkflowStep& step : spec.steps())
+    if (ends.Find(step.name()) == nullptr) ForEachRead(step, reads);
+  for (const proto::Binding& binding : spec.outputs()) reads(binding);
   std::set<std::string> again;
   while (!read.empty()) {
-    const std::string step = std::move(read.back());
+    const std::string name = std::move(read.back());
     read.pop_back();
-    if (lost.contains(step) && again.insert(step).second) reads(steps.at(step)->inputs());
+    if (!lost.contains(name) || !again.insert(name).second) continue;
+    // That it runs was decided before: only its inputs are read again.
+    for (const proto::Binding& binding : ends.Step(name)->inputs()) reads(binding);
   }
   return again;
 }

@@ -7,11 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cluster/workflows/condition.hpp"
+#include "cluster/workflows/step_circles.hpp"
+#include "cluster/workflows/step_ends.hpp"
 #include "proto/function_signature.hpp"
 
 namespace troupe::cluster {
 
 namespace {
+
+using proto::TensorSpecs;
 
 std::string Type(proto::DataType type) {
   return proto::DataType_Name(type);
@@ -19,15 +24,17 @@ std::string Type(proto::DataType type) {
 std::string Shape(const proto::TensorSpec& spec) {
   return absl::StrCat("[", absl::StrJoin(spec.shape(), ","), "]");
 }
+std::string Text(const proto::TensorSpec& spec) {
+  return absl::StrCat(Type(spec.type()), " ", Shape(spec));
+}
 
-const proto::TensorSpec* FindTensor(const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs,
-                                    const std::string& name) {
+const proto::TensorSpec* FindTensor(const TensorSpecs& specs, const std::string& name) {
   const auto it =
       std::find_if(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name() == name; });
   return it == specs.end() ? nullptr : &*it;
 }
 
-std::string Names(const google::protobuf::RepeatedPtrField<proto::TensorSpec>& specs) {
+std::string Names(const TensorSpecs& specs) {
   return absl::StrJoin(specs, ", ", [](std::string* out, const auto& spec) { out->append(spec.name()); });
 }
 
@@ -39,214 +46,290 @@ bool ShapesFit(const proto::TensorSpec& a, const proto::TensorSpec& b) {
   return true;
 }
 
+// What a step calls: a function or a workflow.
+struct Callee {
+  std::string what{};  // "function 'net'"
+  TensorSpecs inputs{};
+  TensorSpecs outputs{};
+};
+
 class Validator {
  public:
-  Validator(const proto::WorkflowSpec& spec, const FunctionTable& functions)
-      : spec_(spec), functions_(functions) {}
+  // `file` is read as far as it can be; what cannot be read was noted, and what follows from that is not.
+  Validator(const ReadWorkflowFile& file, const FunctionTable& functions, const FindWorkflow& workflows,
+            Mistakes& mistakes)
+      : spec_(file.spec), whole_(file.whole), functions_(functions), mistakes_(mistakes) {
+    *record_.mutable_spec() = file.spec;
+    find_ = FindWith(workflows, record_);
+  }
 
-  absl::StatusOr<proto::WorkflowRecord> Run() {
+  proto::WorkflowRecord Run() {
     CollectNames();
     for (const proto::WorkflowStep& step : spec_.steps()) CheckStep(step);
-    CheckCycles();
-    proto::WorkflowRecord record;
-    *record.mutable_spec() = spec_;
-    CheckOutputs(record);
-    CheckUnused();
-    if (!errors_.empty()) return WorkflowErrors(spec_.name(), std::move(errors_));
-    return record;
+    for (const StepCircle& circle : StepCircles(spec_))
+      Error(circle.line, absl::StrCat("the steps wait for each other: ", absl::StrJoin(circle.path, " -> ")));
+    CheckOutputs();
+    if (whole_) CheckUnused();
+    return std::move(record_);
   }
 
  private:
-  void Error(std::uint32_t line, std::string message) { errors_.push_back({line, std::move(message)}); }
+  void Error(std::uint32_t line, std::string message) { mistakes_.Add(line, std::move(message)); }
+  void Error(const proto::WorkflowStep& step, std::uint32_t line, const std::string& message) {
+    Error(line, absl::StrCat("step '", step.name(), "': ", message));
+  }
 
+  // Names that stand there twice were noted when the file was read.
   void CollectNames() {
-    if (spec_.steps().empty()) Error(0, "there are no steps");
-    for (const proto::WorkflowInput& input : spec_.inputs()) {
-      if (!inputs_.emplace(input.spec().name(), &input).second) {
-        Error(input.line(), absl::StrCat("two inputs are called '", input.spec().name(), "'"));
-      }
+    if (whole_ && spec_.steps().empty()) Error(0, "there are no steps");
+    for (const proto::WorkflowInput& input : spec_.inputs()) inputs_.emplace(input.spec().name(), &input);
+    Nesting nesting(find_);
+    for (int i = 0; i < spec_.steps_size(); ++i) {
+      const proto::WorkflowStep& step = spec_.steps(i);
+      if (!step.name().empty()) steps_.emplace(step.name(), &step);
+      if (!step.function().empty()) KnowFunction(step);
+      if (!step.workflow().empty()) KnowWorkflow(step, nesting);
+      const auto callee = callees_.find(step.name());
+      if (callee != callees_.end())
+        *record_.mutable_spec()->mutable_steps(i)->mutable_outputs() = callee->second.outputs;
     }
-    for (const proto::WorkflowStep& step : spec_.steps()) {
-      if (!steps_.emplace(step.name(), &step).second) {
-        Error(step.line(), absl::StrCat("two steps are called '", step.name(), "'"));
-      }
-      proto::FunctionKey key;
-      key.set_name(step.function());
-      key.set_version(step.version());
-      const proto::FunctionRecord* record = functions_.Find(key);
-      if (record == nullptr) {
-        Error(step.line(), absl::StrCat("step '", step.name(), "': there is no ", Describe(key)));
-      } else {
-        records_[step.name()] = record;
-      }
+  }
+  void KnowFunction(const proto::WorkflowStep& step) {
+    proto::FunctionKey key;
+    key.set_name(step.function());
+    key.set_version(step.version());
+    const proto::FunctionRecord* record = functions_.Find(key);
+    if (record == nullptr) return Error(step, step.line(), absl::StrCat("there is no ", Describe(key)));
+    callees_[step.name()] = {absl::StrCat("function '", step.function(), "'"), proto::CallerInputs(*record),
+                             proto::CallerOutputs(*record)};
+  }
+  void KnowWorkflow(const proto::WorkflowStep& step, Nesting& nesting) {
+    const auto* called = find_(step.workflow(), step.version());
+    if (called == nullptr) {
+      const std::string version = step.version().empty() ? "" : absl::StrCat(" version ", step.version());
+      return Error(step, step.line(), absl::StrCat("there is no workflow '", step.workflow(), "'", version));
     }
+    // Not its own outputs, which are not known yet.
+    if (const auto wrong = nesting.WrongWith(record_.spec(), called->spec()); !wrong.empty())
+      return Error(step, step.line(), wrong);
+    Callee callee{absl::StrCat("workflow '", step.workflow(), "'"), {}, called->outputs()};
+    for (const auto& input : called->spec().inputs()) *callee.inputs.Add() = input.spec();
+    callees_[step.name()] = std::move(callee);
+  }
+  // Null: unknown, which was told.
+  const Callee* CalleeOf(const std::string& step) const {
+    const auto it = callees_.find(step);
+    return it == callees_.end() ? nullptr : &it->second;
+  }
+  // What the steps that read the step see.
+  static proto::TensorSpec Seen(const proto::WorkflowStep& step, proto::TensorSpec output) {
+    const int dimension = static_cast<int>(step.for_each().dimension());
+    if (step.has_for_each() && dimension < output.shape_size()) output.set_shape(dimension, -1);
+    return output;
   }
 
   // What a value is, or nothing when it is none, or of a step whose function is unknown (told already).
-  std::optional<proto::TensorSpec> Resolve(const proto::Binding& binding) {
-    const ValueRef ref = ParseValue(binding.value());
-    if (ref.step.empty()) return ResolveInput(binding, ref.name);
+  std::optional<proto::TensorSpec> Resolve(std::uint32_t line, const std::string& value) {
+    const ValueRef ref = ParseValue(value);
+    if (ref.step.empty()) return ResolveInput(line, ref.name);
     const auto step = steps_.find(ref.step);
     if (step == steps_.end()) {
-      Error(binding.line(), absl::StrCat("'", binding.value(), "': there is no step '", ref.step, "'"));
+      if (whole_) Error(line, absl::StrCat("'", value, "': there is no step '", ref.step, "'"));
       return std::nullopt;
     }
-    const auto record = records_.find(ref.step);
-    if (record == records_.end()) return std::nullopt;
-    const proto::TensorSpecs outputs = proto::CallerOutputs(*record->second);
-    const proto::TensorSpec* output = FindTensor(outputs, ref.name);
+    const Callee* callee = CalleeOf(ref.step);
+    if (callee == nullptr) return std::nullopt;
+    const proto::TensorSpec* output = FindTensor(callee->outputs, ref.name);
     if (output == nullptr) {
-      Error(binding.line(),
-            absl::StrCat("'", binding.value(), "': function '", step->second->function(), "' has no output '",
-                         ref.name, "'; its outputs are: ", Names(outputs)));
+      Error(line, absl::StrCat("'", value, "': ", callee->what, " has no output '", ref.name,
+                               "'; its outputs are: ", Names(callee->outputs)));
       return std::nullopt;
     }
-    proto::TensorSpec spec = *output;
-    const int dimension = static_cast<int>(step->second->fan_out().dimension());
-    if (step->second->has_fan_out() && dimension < spec.shape_size()) spec.set_shape(dimension, -1);
-    return spec;
+    return Seen(*step->second, *output);
   }
-  std::optional<proto::TensorSpec> ResolveInput(const proto::Binding& binding, const std::string& name) {
+  std::optional<proto::TensorSpec> ResolveInput(std::uint32_t line, const std::string& name) {
     const auto input = inputs_.find(name);
     if (input == inputs_.end()) {
       const bool is_step = steps_.contains(name);
-      Error(binding.line(),
-            absl::StrCat("'", name, "' is not an input of the workflow",
-                         is_step ? "; it is a step, whose outputs are written STEP.OUTPUT" : ""));
+      if (whole_)
+        Error(line, absl::StrCat("'", name, "' is not an input of the workflow",
+                                 is_step ? "; it is a step, whose outputs are written STEP.OUTPUT" : ""));
       return std::nullopt;
     }
     used_inputs_.insert(name);
+    if (input->second->spec().type() == proto::DATA_TYPE_UNSPECIFIED) return std::nullopt;
     return input->second->spec();
   }
 
   void CheckStep(const proto::WorkflowStep& step) {
-    const auto found = records_.find(step.name());
-    const proto::FunctionRecord* record = found == records_.end() ? nullptr : found->second;
+    const Callee* callee = CalleeOf(step.name());
     std::set<std::string> bound;
     for (const proto::Binding& binding : step.inputs()) {
-      if (!bound.insert(binding.tensor()).second) {
-        Error(binding.line(), absl::StrCat("step '", step.name(), "' binds '", binding.tensor(), "' twice"));
-      }
-      const std::optional<proto::TensorSpec> value = Resolve(binding);
-      if (record != nullptr) CheckBinding(step, *record, binding, value);
+      bound.insert(binding.tensor());
+      CheckBinding(step, callee, binding);
     }
-    if (record == nullptr) return;
-    for (const proto::TensorSpec& input : proto::CallerInputs(*record)) {
-      if (!bound.contains(input.name())) {
-        Error(step.line(),
-              absl::StrCat("step '", step.name(), "' lacks input '", input.name(), "' (", Type(input.type()),
-                           " ", Shape(input), ") of function '", step.function(), "'"));
+    if (step.has_when()) CheckWhen(step);
+    if (step.has_on_error()) CheckOnError(step, callee);
+    if (callee == nullptr) return;
+    for (const proto::TensorSpec& input : callee->inputs) {
+      if (whole_ && !bound.contains(input.name())) {
+        Error(step.line(), absl::StrCat("step '", step.name(), "' lacks input '", input.name(), "' (",
+                                        Text(input), ") of ", callee->what));
       }
     }
-    if (step.has_fan_out()) CheckFanOut(step, *record, bound);
+    if (step.has_for_each()) CheckForEach(step, *callee, bound);
   }
 
-  void CheckBinding(const proto::WorkflowStep& step, const proto::FunctionRecord& record,
-                    const proto::Binding& binding, std::optional<proto::TensorSpec> value) {
-    const proto::TensorSpecs inputs = proto::CallerInputs(record);
-    const proto::TensorSpec* wanted = FindTensor(inputs, binding.tensor());
-    if (wanted == nullptr) {
-      return Error(binding.line(),
-                   absl::StrCat("step '", step.name(), "': function '", step.function(), "' has no input '",
-                                binding.tensor(), "'; its inputs are: ", Names(inputs)));
+  void CheckBinding(const proto::WorkflowStep& step, const Callee* callee, const proto::Binding& binding) {
+    const proto::TensorSpec* wanted = nullptr;
+    if (callee != nullptr && !binding.tensor().empty()) {
+      wanted = FindTensor(callee->inputs, binding.tensor());
+      if (wanted == nullptr)
+        Error(step, binding.line(),
+              absl::StrCat(callee->what, " has no input '", binding.tensor(),
+                           "'; its inputs are: ", Names(callee->inputs)));
     }
-    if (!value.has_value()) return;
-    if (value->type() != wanted->type()) {
-      Error(binding.line(),
-            absl::StrCat("step '", step.name(), "': '", binding.value(), "' is ", Type(value->type()),
-                         ", and input '", binding.tensor(), "' is ", Type(wanted->type())));
-    }
-    // A call of a fanned out step sees one slice.
-    const int dimension = static_cast<int>(step.fan_out().dimension());
-    const bool split = step.has_fan_out() && step.fan_out().input() == binding.tensor();
-    if (split && dimension < value->shape_size()) value->set_shape(dimension, 1);
-    if (!ShapesFit(*value, *wanted)) {
-      Error(binding.line(), absl::StrCat("step '", step.name(), "': '", binding.value(), "' has shape ",
-                                         Shape(*value), split ? " after the fan-out" : "", ", and input '",
-                                         binding.tensor(), "' wants ", Shape(*wanted)));
-    }
+    ForEachValue(binding, [&](const std::string& text) {
+      std::optional<proto::TensorSpec> value = Resolve(binding.line(), text);
+      if (wanted == nullptr || !value.has_value()) return;
+      if (value->type() != wanted->type())
+        Error(step, binding.line(),
+              absl::StrCat("'", text, "' is ", Type(value->type()), ", and input '", binding.tensor(),
+                           "' is ", Type(wanted->type())));
+      // A call of a step with for_each sees one slice.
+      const int dimension = static_cast<int>(step.for_each().dimension());
+      const bool split = step.has_for_each() && step.for_each().input() == binding.tensor();
+      if (split && dimension < value->shape_size()) value->set_shape(dimension, 1);
+      if (!ShapesFit(*value, *wanted))
+        Error(step, binding.line(),
+              absl::StrCat("'", text, "' has shape ", Shape(*value), split ? " in each call" : "",
+                           ", and input '", binding.tensor(), "' wants ", Shape(*wanted)));
+    });
   }
 
-  void CheckFanOut(const proto::WorkflowStep& step, const proto::FunctionRecord& record,
-                   const std::set<std::string>& bound) {
-    const proto::FanOut& fan_out = step.fan_out();
-    const int dimension = static_cast<int>(fan_out.dimension());
-    const std::string what = absl::StrCat("step '", step.name(), "': fan_out");
-    const proto::TensorSpec* input = FindTensor(record.inputs(), fan_out.input());
-    if (input == nullptr || !bound.contains(fan_out.input())) {
-      return Error(step.line(), absl::StrCat(what, " names '", fan_out.input(),
-                                             "', which is not a bound input of the step"));
+  void CheckWhen(const proto::WorkflowStep& step) {
+    ForEachValue(step.when(), [&](const std::string& text) {
+      const auto value = Resolve(step.when().line(), text);
+      if (!value.has_value()) return;
+      const auto& shape = value->shape();
+      const bool one =
+          std::all_of(shape.begin(), shape.end(), [](std::int64_t size) { return size == 1 || size == -1; });
+      if (MayBeCondition(value->type()) && one) return;
+      Error(step, step.when().line(),
+            absl::StrCat("'when' reads '", text, "', which is ", Text(*value),
+                         "; a condition is BOOL or an integer type, and has exactly one element"));
+    });
+  }
+
+  void CheckOnError(const proto::WorkflowStep& step, const Callee* callee) {
+    const auto& on_error = step.on_error();
+    if (!on_error.step().empty()) return CheckStandIn(step, callee);
+    std::set<std::string> given;
+    for (const proto::Binding& binding : on_error.values()) {
+      given.insert(binding.tensor());
+      const auto* output = callee == nullptr ? nullptr : FindTensor(callee->outputs, binding.tensor());
+      if (callee != nullptr && output == nullptr && !binding.tensor().empty())
+        Error(step, binding.line(),
+              absl::StrCat("on_error has a value for '", binding.tensor(), "', and ", callee->what,
+                           " has no such output; its outputs are: ", Names(callee->outputs)));
+      ForEachValue(binding, [&](const std::string& text) {
+        const auto value = Resolve(binding.line(), text);
+        if (value.has_value() && output != nullptr)
+          CheckInstead(step, binding.line(), Seen(step, *output), text, *value);
+      });
+    }
+    if (callee == nullptr || !whole_) return;
+    for (const auto& output : callee->outputs)
+      if (!given.contains(output.name()))
+        Error(step, on_error.line(),
+              absl::StrCat("on_error has no value for the output '", output.name(), "'"));
+  }
+  void CheckStandIn(const proto::WorkflowStep& step, const Callee* callee) {
+    const auto& name = step.on_error().step();
+    const std::uint32_t line = step.on_error().line();
+    const auto found = steps_.find(name);
+    if (found == steps_.end()) {
+      if (whole_) Error(step, line, absl::StrCat("on_error names '", name, "', and there is no such step"));
+      return;
+    }
+    const auto [first, is_first] = stands_in_for_.emplace(name, step.name());
+    if (!is_first)
+      Error(step, line,
+            absl::StrCat("on_error names '", name, "', which stands in for step '", first->second,
+                         "' already; a step stands in for one other"));
+    const Callee* other = CalleeOf(name);
+    if (callee == nullptr || other == nullptr) return;
+    for (const auto& output : callee->outputs) {
+      const auto* instead = FindTensor(other->outputs, output.name());
+      if (instead == nullptr) {
+        Error(step, line,
+              absl::StrCat("on_error names '", name, "', whose ", other->what, " has no output '",
+                           output.name(), "' that could stand in for this step's"));
+        continue;
+      }
+      CheckInstead(step, line, Seen(step, output), absl::StrCat(name, ".", output.name()),
+                   Seen(*found->second, *instead));
+    }
+  }
+  void CheckInstead(const proto::WorkflowStep& step, std::uint32_t line, const proto::TensorSpec& output,
+                    const std::string& text, const proto::TensorSpec& value) {
+    if (value.type() == output.type() && ShapesFit(value, output)) return;
+    Error(step, line,
+          absl::StrCat("'", text, "', which is ", Text(value), ", cannot stand in for the output '",
+                       output.name(), "', which is ", Text(output)));
+  }
+
+  void CheckForEach(const proto::WorkflowStep& step, const Callee& callee,
+                    const std::set<std::string>& bound) {
+    const proto::ForEach& for_each = step.for_each();
+    const int dimension = static_cast<int>(for_each.dimension());
+    const proto::TensorSpec* input = FindTensor(callee.inputs, for_each.input());
+    if (input == nullptr || !bound.contains(for_each.input())) {
+      return Error(
+          step, step.line(),
+          absl::StrCat("for_each names '", for_each.input(), "', which is not a bound input of the step"));
     }
     if (input->type() == proto::BYTES) {
-      Error(step.line(),
-            absl::StrCat(what, ": input '", fan_out.input(), "' is BYTES, which cannot be split"));
+      Error(step, step.line(),
+            absl::StrCat("for_each: input '", for_each.input(), "' is BYTES, which cannot be split"));
     }
     if (dimension >= input->shape_size()) {
-      Error(step.line(), absl::StrCat(what, ": input '", fan_out.input(), "' of shape ", Shape(*input),
-                                      " has no dimension ", dimension));
+      Error(step, step.line(),
+            absl::StrCat("for_each: input '", for_each.input(), "' of shape ", Shape(*input),
+                         " has no dimension ", dimension));
     }
-    for (const proto::TensorSpec& output : proto::CallerOutputs(record)) {
+    for (const proto::TensorSpec& output : callee.outputs) {
       if (dimension >= output.shape_size() || output.type() == proto::BYTES) {
-        Error(step.line(),
-              absl::StrCat(what, ": output '", output.name(), "' (", Type(output.type()), " ", Shape(output),
+        Error(step, step.line(),
+              absl::StrCat("for_each: output '", output.name(), "' (", Text(output),
                            ") cannot be put together along dimension ", dimension));
       }
     }
   }
 
-  // One error per cycle that is found, with its path, at the line of its first step.
-  void CheckCycles() {
-    for (const proto::WorkflowStep& step : spec_.steps()) {
-      if (!done_.contains(step.name())) Visit(step);
-    }
-  }
-  // Depth first without recursion: a chain of a thousand steps must not cost a thousand frames.
-  void Visit(const proto::WorkflowStep& first) {
-    std::vector<std::pair<const proto::WorkflowStep*, int>> path = {{&first, 0}};
-    std::set<std::string> on_path = {first.name()};
-    while (!path.empty()) {
-      auto& [step, next] = path.back();
-      if (next == step->inputs_size()) {
-        done_.insert(step->name());
-        on_path.erase(step->name());
-        path.pop_back();
-        continue;
-      }
-      const std::string from = ParseValue(step->inputs(next++).value()).step;
-      const auto it = steps_.find(from);
-      if (from.empty() || it == steps_.end() || done_.contains(from)) continue;
-      if (on_path.contains(from)) {
-        ReportCycle(path, from);
-        continue;
-      }
-      on_path.insert(from);
-      path.emplace_back(it->second, 0);
-    }
-  }
-  void ReportCycle(const std::vector<std::pair<const proto::WorkflowStep*, int>>& path,
-                   const std::string& to) {
-    std::vector<std::string> names;
-    auto it = path.begin();
-    while (it->first->name() != to) ++it;
-    const std::uint32_t line = it->first->line();
-    for (; it != path.end(); ++it) names.push_back(it->first->name());
-    // The path follows inputs; data flows the other way.
-    names.push_back(to);
-    std::reverse(names.begin(), names.end());
-    Error(line, absl::StrCat("the steps wait for each other: ", absl::StrJoin(names, " -> ")));
-  }
-
-  void CheckOutputs(proto::WorkflowRecord& record) {
-    if (spec_.outputs().empty()) Error(0, "there are no outputs");
-    std::set<std::string> names;
+  void CheckOutputs() {
+    if (whole_ && spec_.outputs().empty()) Error(0, "there are no outputs");
     for (const proto::Binding& binding : spec_.outputs()) {
-      if (!names.insert(binding.tensor()).second) {
-        Error(binding.line(), absl::StrCat("two outputs are called '", binding.tensor(), "'"));
-      }
-      std::optional<proto::TensorSpec> value = Resolve(binding);
-      if (!value.has_value()) continue;
-      value->set_name(binding.tensor());
-      *record.add_outputs() = std::move(*value);
+      std::optional<proto::TensorSpec> output;
+      std::string first;
+      ForEachValue(binding, [&](const std::string& text) {
+        const std::optional<proto::TensorSpec> value = Resolve(binding.line(), text);
+        if (!value.has_value()) return;
+        if (!output.has_value()) {
+          output = value;
+          first = text;
+          return;
+        }
+        if (value->type() != output->type() || !ShapesFit(*value, *output)) {
+          return Error(binding.line(), absl::StrCat("output '", binding.tensor(), "': '", text, "' is ",
+                                                    Text(*value), ", and '", first, "' is ", Text(*output)));
+        }
+        for (int i = 0; i < output->shape_size(); ++i)
+          if (output->shape(i) != value->shape(i)) output->set_shape(i, -1);
+      });
+      if (!output.has_value()) continue;
+      output->set_name(binding.tensor());
+      *record_.add_outputs() = *std::move(output);
     }
   }
 
@@ -259,26 +342,40 @@ class Validator {
   }
 
   const proto::WorkflowSpec& spec_;
+  const bool whole_;
   const FunctionTable& functions_;
+  Mistakes& mistakes_;
+  FindWorkflow find_;  // with this workflow itself
   std::map<std::string, const proto::WorkflowInput*> inputs_;
   std::map<std::string, const proto::WorkflowStep*> steps_;
-  std::map<std::string, const proto::FunctionRecord*> records_;
+  std::map<std::string, Callee> callees_;  // by step
+  std::map<std::string, std::string> stands_in_for_;
   std::set<std::string> used_inputs_;
-  std::set<std::string> done_;
-  std::vector<WorkflowError> errors_;
+  proto::WorkflowRecord record_;
 };
+
+absl::StatusOr<proto::WorkflowRecord> Check(const ReadWorkflowFile& file, const FunctionTable& functions,
+                                            const FindWorkflow& workflows, Mistakes& mistakes) {
+  auto record = Validator(file, functions, workflows, mistakes).Run();
+  if (!mistakes.empty()) return mistakes.ToStatus(file.spec.name());
+  return record;
+}
 
 }  // namespace
 
-ValueRef ParseValue(const std::string& value) {
-  const std::size_t dot = value.find('.');
-  if (dot == std::string::npos) return {.step = {}, .name = value};
-  return {.step = value.substr(0, dot), .name = value.substr(dot + 1)};
+absl::StatusOr<proto::WorkflowRecord> ValidateWorkflow(const proto::WorkflowSpec& spec,
+                                                       const FunctionTable& functions,
+                                                       const FindWorkflow& workflows) {
+  Mistakes mistakes;
+  return Check({.spec = spec}, functions, workflows, mistakes);
 }
 
-absl::StatusOr<proto::WorkflowRecord> ValidateWorkflow(const proto::WorkflowSpec& spec,
-                                                       const FunctionTable& functions) {
-  return Validator(spec, functions).Run();
+absl::StatusOr<proto::WorkflowRecord> CheckWorkflow(std::string_view text, const FunctionTable& functions,
+                                                    const FindWorkflow& workflows) {
+  Mistakes mistakes;
+  const auto file = ReadWorkflowText(text, mistakes);
+  if (!file.readable) return mistakes.ToStatus(file.spec.name());
+  return Check(file, functions, workflows, mistakes);
 }
 
 }  // namespace troupe::cluster

@@ -161,10 +161,26 @@ class Front : public FrontSelf::base {
   WorkflowRunActor Spawn(WorkflowRunOptions options, const proto::WorkflowSpec& spec) {
     options.gateway = options_.gateway;
     options.seed = random_();
+    options.view = options_.view;
+    options.adopt = [inbox = inbox_, front = caf::weak_actor_ptr(ctrl())](
+                        const WorkflowRunActor& run, const ClusterManagerActor& manager) {
+      const auto self = caf::actor_cast<caf::strong_actor_ptr>(front);
+      if (self) inbox->Post(self, [run, manager](Front& adopter) { adopter.Adopt(run, manager); });
+    };
     auto run = SpawnWorkflowRun(system(), std::move(options), spec, router_, manager_, channel_);
     monitor(run);
     living_[run->id()] = run;
     return run;
+  }
+
+  // A run that a step of another one has begun. It may have ended by now, and the manager that it knows may have gone.
+  void Adopt(const WorkflowRunActor& run, const ClusterManagerActor& manager) {
+    monitor(run);
+    living_[run->id()] = run;
+    const auto watcher = caf::actor_cast<PeerWatcherActor>(run);
+    if (manager == manager_) return;
+    if (!manager_) return send(watcher, proto::PeerLost());
+    send(watcher, proto::PeerUp(), caf::actor_cast<caf::strong_actor_ptr>(manager_));
   }
 
   // Outputs that an actor is to read: unlike those of threads, which hold on until they are written to their
@@ -187,6 +203,9 @@ class Front : public FrontSelf::base {
     WorkflowRunOptions options;
     options.run = message.run().start().run();
     options.record = message.run();
+    options.parent = message.run().start().parent();
+    options.parent_step = message.run().start().parent_step();
+    options.depth = message.run().start().depth();
     Spawn(std::move(options), message.workflow().spec());
   }
 

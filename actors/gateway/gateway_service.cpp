@@ -212,6 +212,11 @@ std::shared_ptr<const gateway::FunctionInfo> GatewayService::Describe(const clus
   for (const auto& input : workflow->spec().inputs()) info->inputs.push_back(input.spec());
   info->outputs = {workflow->outputs().begin(), workflow->outputs().end()};
   for (const auto& step : workflow->spec().steps()) {
+    if (!step.workflow().empty()) {
+      if (view.FindWorkflow(step.workflow(), step.version()) == nullptr)
+        info->reason = absl::StrCat("step '", step.name(), "': there is no workflow '", step.workflow(), "'");
+      continue;
+    }
     proto::FunctionKey key;
     key.set_name(step.function());
     key.set_version(step.version());

@@ -1,6 +1,7 @@
 #include "actors/gateway/run_values.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,10 @@ bool Fits(const proto::TensorSpec& declared, const proto::TensorSpec& given) {
   for (int i = 0; i < declared.shape_size(); ++i)
     if (declared.shape(i) >= 0 && declared.shape(i) != given.shape(i)) return false;
   return true;
+}
+
+std::uint64_t MostCalls(const proto::WorkflowStep& step) {
+  return step.for_each().most() > 0 ? step.for_each().most() : cluster::ForEachLimits::kMost;
 }
 
 }  // namespace
@@ -48,31 +53,36 @@ bool RunValues::FallBack(const std::string& name) {
   return true;
 }
 
-void RunValues::DropRead(const proto::WorkflowSpec& spec, const std::set<std::string>& committed) {
+void RunValues::DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnds& ends) {
   std::set<std::string> wanted;
-  const auto add = [&](const auto& bindings) {
-    for (const auto& binding : bindings) wanted.insert(binding.value());
+  const auto want = [&](const proto::Binding& binding) {
+    cluster::ForEachValue(binding, [&](const std::string& value) { wanted.insert(value); });
   };
   for (const auto& step : spec.steps())
-    if (!committed.contains(step.name())) add(step.inputs());
-  add(spec.outputs());
+    if (ends.Find(step.name()) == nullptr) cluster::ForEachRead(step, want);
+  for (const auto& binding : spec.outputs()) want(binding);
+  const auto stand_ins = cluster::StepsThatStandIn(spec);
   std::vector<std::string> read;
   for (const auto& [name, value] : values_)
-    if (value.kept && !wanted.contains(name)) read.push_back(name);
+    if (value.kept && !wanted.contains(name) && !stand_ins.contains(cluster::ParseValue(name).step))
+      read.push_back(name);
   for (const auto& name : read) FallBack(name);
 }
 
 std::set<std::string> RunValues::Missing(const proto::WorkflowSpec& spec,
                                          const std::set<std::string>& steps) const {
   std::set<std::string> missing;
-  const auto add = [&](const auto& bindings) {
-    for (const auto& binding : bindings) {
-      const auto step = cluster::ParseValue(binding.value()).step;
-      if (steps.contains(step) && !values_.contains(binding.value())) missing.insert(step);
-    }
+  const auto look = [&](const proto::Binding& binding) {
+    cluster::ForEachValue(binding, [&](const std::string& value) {
+      const auto step = cluster::ParseValue(value).step;
+      if (steps.contains(step) && !values_.contains(value)) missing.insert(step);
+    });
   };
-  for (const auto& step : spec.steps()) add(step.inputs());
-  add(spec.outputs());
+  for (const auto& step : spec.steps()) {
+    cluster::ForEachRead(step, look);
+    for (const auto& binding : step.on_error().values()) look(binding);
+  }
+  for (const auto& binding : spec.outputs()) look(binding);
   return missing;
 }
 
@@ -82,8 +92,8 @@ std::vector<std::string> RunValues::NeededAsBytes(const proto::WorkflowStep& ste
     const auto it = values_.find(binding.value());
     if (it == values_.end()) continue;
     bool needed = it->second.OnlyInLog();
-    if (it->second.kept && step.has_fan_out() && binding.tensor() == step.fan_out().input()) {
-      const auto plan = cluster::PlanFanOut(it->second.spec, step.fan_out().dimension());
+    if (it->second.kept && step.has_for_each() && binding.tensor() == step.for_each().input()) {
+      const auto plan = cluster::PlanForEach(it->second.spec, step.for_each().dimension(), MostCalls(step));
       needed = plan.ok() && plan->outer > 1;
     }
     if (needed && std::ranges::find(names, binding.value()) == names.end()) names.push_back(binding.value());
@@ -121,16 +131,17 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
     value.spec.set_name(binding.tensor());
     inputs.push_back(std::move(value));
   }
-  if (!step.has_fan_out()) return std::vector<std::vector<RunValue>>{std::move(inputs)};
+  if (!step.has_for_each()) return std::vector<std::vector<RunValue>>{std::move(inputs)};
   const auto split = std::find_if(inputs.begin(), inputs.end(), [&](const RunValue& value) {
-    return value.spec.name() == step.fan_out().input();
+    return value.spec.name() == step.for_each().input();
   });
   if (split == inputs.end())
     return absl::InvalidArgumentError(
-        absl::StrCat("step '", step.name(), "' has no input '", step.fan_out().input(), "'"));
+        absl::StrCat("step '", step.name(), "' has no input '", step.for_each().input(), "'"));
   TROUPE_RETURN_IF_ERROR(
       cluster::CheckBytes(split->spec, split->kept ? split->kept->length() : split->bytes->size()));
-  TROUPE_ASSIGN_OR_RETURN(const auto plan, cluster::PlanFanOut(split->spec, step.fan_out().dimension()));
+  TROUPE_ASSIGN_OR_RETURN(const auto plan,
+                          cluster::PlanForEach(split->spec, step.for_each().dimension(), MostCalls(step)));
   std::vector<std::vector<RunValue>> calls;
   const auto position = split - inputs.begin();
   for (std::uint64_t part = 0; part < plan.parts; ++part) {
@@ -150,7 +161,7 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
 
 absl::StatusOr<std::vector<RunValue>> RunValues::Join(const proto::WorkflowStep& step,
                                                       const std::vector<std::vector<RunValue>>& calls) {
-  if (!step.has_fan_out()) return calls.front();
+  if (!step.has_for_each()) return calls.front();
   std::vector<RunValue> joined;
   for (std::size_t output = 0; output < calls.front().size(); ++output) {
     std::vector<proto::TensorSpec> specs;
@@ -162,9 +173,9 @@ absl::StatusOr<std::vector<RunValue>> RunValues::Join(const proto::WorkflowStep&
       specs.push_back(call[output].spec);
       parts.push_back(*call[output].bytes);
     }
-    TROUPE_ASSIGN_OR_RETURN(auto spec, cluster::ConcatenatedSpec(specs, step.fan_out().dimension()));
+    TROUPE_ASSIGN_OR_RETURN(auto spec, cluster::ConcatenatedSpec(specs, step.for_each().dimension()));
     spec.set_name(specs.front().name());
-    TROUPE_ASSIGN_OR_RETURN(auto bytes, cluster::Concatenate(specs, parts, step.fan_out().dimension()));
+    TROUPE_ASSIGN_OR_RETURN(auto bytes, cluster::Concatenate(specs, parts, step.for_each().dimension()));
     joined.push_back({std::move(spec), std::make_shared<const std::string>(std::move(bytes))});
   }
   return joined;

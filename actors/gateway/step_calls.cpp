@@ -10,6 +10,7 @@
 #include "actors/core/time.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/workflows/for_each_limits.hpp"
 
 namespace troupe::actors {
 
@@ -28,33 +29,62 @@ void StepCalls::Begin(const proto::WorkflowStep& step, const std::vector<Values>
   auto& under_way = steps_[step.name()];
   under_way.outputs.resize(inputs.size());
   under_way.open = inputs.size();
+  under_way.at_once =
+      step.for_each().at_once() > 0 ? step.for_each().at_once() : cluster::ForEachLimits::kAtOnce;
   under_way.until = until;
   under_way.keep = keep;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    Invoke(std::make_shared<OneCall>(OneCall{.step = step, .index = i, .inputs = inputs[i]}));
+    under_way.waiting.push_back(
+        std::make_shared<OneCall>(OneCall{.step = step, .index = i, .inputs = inputs[i]}));
+  InvokeMore(step.name());
 }
 
-void StepCalls::Cancel() {
-  for (const auto call : open_) {
-    proto::CancelInfer cancel;
-    cancel.set_call(call);
-    self_->send(options_.router, std::move(cancel));
+// A call may end at once, and the step with it.
+void StepCalls::InvokeMore(const std::string& step) {
+  for (;;) {
+    const auto it = steps_.find(step);
+    if (it == steps_.end() || it->second.waiting.empty() || it->second.active >= it->second.at_once) return;
+    const auto call = std::move(it->second.waiting.front());
+    it->second.waiting.pop_front();
+    ++it->second.active;
+    Invoke(call);
   }
-  open_.clear();
+}
+
+void StepCalls::Cancel(bool for_good) {
+  for (auto& [name, step] : steps_) {
+    if (step.waiting.empty()) continue;
+    step.failure.Update(absl::CancelledError("the run has ended"));
+    step.open -= std::exchange(step.waiting, {}).size();
+  }
+  for (const auto& [call, run] : std::exchange(open_, {})) {
+    proto::CancelInfer cancel;
+    if (!run) {
+      cancel.set_call(call);
+      self_->send(options_.router, std::move(cancel));
+    } else {
+      cancel.set_call(for_good ? 0 : call);  // without a call: not only its client goes away
+      self_->send(run, std::move(cancel));
+    }
+  }
   EndRetries("");
 }
 
 void StepCalls::Forget() {
   ++life_;
   pauses_.clear();
-  Cancel();
+  Cancel(false);
   steps_.clear();
 }
 
 void StepCalls::Clear() {
   pauses_.clear();
   steps_.clear();
+  for (const auto& [call, run] : open_)
+    if (run) caf::anon_send_exit(run, caf::exit_reason::user_shutdown);
+  open_.clear();
   options_.router = RouterActor();
+  options_.inner_run = nullptr;
 }
 
 void StepCalls::Invoke(const CallPtr& call) {
@@ -77,22 +107,37 @@ void StepCalls::Invoke(const CallPtr& call) {
     }
     *request.add_inputs() = *std::move(tensor);
   }
+  WorkflowRunActor run;
+  if (!call->step.workflow().empty()) {
+    auto begun = options_.inner_run(call->step, call->index);
+    if (!begun.ok()) {
+      for (const auto& place : places) static_cast<void>(channel_.Release(place));
+      return CallFailed(call, begun.status(), {}, false);
+    }
+    run = *std::move(begun);
+    self_->monitor(run);
+    request.mutable_function()->set_name(call->step.workflow());
+    request.clear_workflow();
+  }
   const auto number = request.call();
-  open_.insert(number);
-  Call<proto::InferReply>(
-      self_, calls_, options_.router, remaining + options_.patience, std::move(request),
-      [this, call, places, number, life = life_](const absl::StatusOr<proto::InferReply>& reply) {
-        open_.erase(number);
-        for (const auto& place : places) static_cast<void>(channel_.Release(place));
-        const auto status = StatusOf(reply);
-        if (status.ok()) return Collect(call, *reply, life);
-        if (life != life_) return;
-        // A router that is gone without an answer cannot say how far the call had come.
-        if (!reply.ok()) return CallFailed(call, status, {}, true);
-        if (const auto step = steps_.find(call->step.name()); step != steps_.end())
-          step->second.lost.insert(reply->lost_inputs().begin(), reply->lost_inputs().end());
-        CallFailed(call, status, Duration(reply->retry_after_ns()), reply->state_advanced());
-      });
+  open_[number] = run;
+  auto answered = [this, call, places, number, life = life_,
+                   is_run = static_cast<bool>(run)](const absl::StatusOr<proto::InferReply>& reply) {
+    open_.erase(number);
+    for (const auto& place : places) static_cast<void>(channel_.Release(place));
+    const auto status = StatusOf(reply);
+    if (status.ok()) return Collect(call, *reply, life);
+    if (life != life_) return;
+    // A router that is gone without an answer cannot say how far the call had come; a run is found again by its key.
+    if (!reply.ok()) return CallFailed(call, status, {}, !is_run);
+    if (const auto step = steps_.find(call->step.name()); step != steps_.end())
+      step->second.lost.insert(reply->lost_inputs().begin(), reply->lost_inputs().end());
+    CallFailed(call, status, Duration(reply->retry_after_ns()), reply->state_advanced());
+  };
+  const auto patience = remaining + options_.patience;
+  if (run)
+    return Call<proto::InferReply>(self_, calls_, run, patience, std::move(request), std::move(answered));
+  Call<proto::InferReply>(self_, calls_, options_.router, patience, std::move(request), std::move(answered));
 }
 
 absl::StatusOr<proto::Tensor> StepCalls::Place(const RunValue& input, std::vector<proto::TensorRef>& places) {
@@ -171,6 +216,11 @@ void StepCalls::CallFailed(const CallPtr& call, const absl::Status& status, Dura
     if (call->failures == 0) return Called(call->step, status);
     return Called(call->step, FromWire(WireCode(status), absl::StrCat(status.message(), before())));
   }
+  if (call->step.has_retries() && call->failures >= call->step.retries()) {
+    const auto many = absl::StrCat("; 'retries' of the step allows ", call->step.retries());
+    return Called(call->step, FromWire(WireCode(status), absl::StrCat(status.message(), many,
+                                                                      call->failures > 0 ? before() : "")));
+  }
   ++call->failures;
   call->last = status;
   const auto pause = cluster::RetryPause(options_.retry, call->failures, retry_after, random_);
@@ -203,9 +253,12 @@ void StepCalls::EndRetries(const std::string& step) {
 void StepCalls::Called(const proto::WorkflowStep& step, const absl::Status& status) {
   auto& under_way = steps_[step.name()];
   under_way.failure.Update(status);
-  if (--under_way.open > 0) {
-    if (!status.ok()) EndRetries(step.name());
-    return;
+  --under_way.active;
+  --under_way.open;
+  if (!status.ok()) under_way.open -= std::exchange(under_way.waiting, {}).size();
+  if (under_way.open > 0) {
+    if (status.ok()) return InvokeMore(step.name());
+    return EndRetries(step.name());
   }
   auto ended = std::move(under_way);
   steps_.erase(step.name());

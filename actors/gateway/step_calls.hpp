@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,7 @@
 #include "actors/gateway/run_tensors.hpp"
 #include "actors/gateway/run_values.hpp"
 #include "actors/interfaces/router.hpp"
+#include "actors/interfaces/workflow_run.hpp"
 #include "base/random.hpp"
 #include "cluster/step_retry.hpp"
 #include "proto/workflow.pb.h"
@@ -30,6 +31,8 @@ class StepCalls {
   struct Options {
     RouterActor router;
     std::string workflow;  // its name
+    // The run that a call is, of a step that calls a workflow.
+    std::function<absl::StatusOr<WorkflowRunActor>(const proto::WorkflowStep&, std::uint64_t call)> inner_run;
     cluster::RetryLimits retry;
     Duration patience;   // how much longer than its timeout a call is waited for
     std::uint64_t seed;  // of the pauses between calls that are made again
@@ -50,29 +53,21 @@ class StepCalls {
   StepCalls(RunSelf::pointer self, PendingCalls& calls, RunTensors& tensors,
             transport::TensorChannel& channel, Options options, Run run);
 
-  // `inputs`: of each call: of the whole step, or of one slice of its fan-out. No call goes on beyond `until`. `keep`:
-  // outputs that are to stay where they are computed.
+  // `inputs`: of each call, at least one: of the whole step, or of one slice of its for_each, of which so many are
+  // under way at a time as it says. No call goes on beyond `until`. `keep`: outputs that are to stay where they are
+  // computed.
   void Begin(const proto::WorkflowStep& step, const std::vector<Values>& inputs, Time until,
              const std::vector<std::string>& keep);
   // A pause is over.
   void Retry(std::uint64_t pause);
-  // The calls end at the router, the node, the GPU's queue; none is made again.
-  void Cancel();
-  // The same, and what they still answer is dropped.
+  // The calls end at the router, the node, the GPU's queue; none is made again. Calls that are runs are cancelled for
+  // good, or else (`for_good` is false) go on, as the same calls of this run may be made again.
+  void Cancel(bool for_good);
+  // Another gateway has the run, or this one begins anew: what calls still answer is dropped.
   void Forget();
   void Clear();
 
  private:
-  // A step under way: its calls, and what they gave so far.
-  struct Step {
-    std::vector<Values> outputs;
-    std::size_t open = 0;
-    Time until{};
-    std::vector<std::string> keep;
-    Duration took{};
-    absl::Status failure;
-    std::set<std::string> lost;  // inputs
-  };
   struct OneCall {
     proto::WorkflowStep step;
     std::size_t index = 0;
@@ -81,6 +76,20 @@ class StepCalls {
     absl::Status last{};         // the last of them
   };
   using CallPtr = std::shared_ptr<OneCall>;
+  // A step under way: its calls, and what they gave so far.
+  struct Step {
+    std::vector<Values> outputs;
+    std::size_t open = 0;    // calls that have not ended
+    std::size_t active = 0;  // of them: begun
+    std::size_t at_once = 1;
+    std::deque<CallPtr> waiting;  // not begun
+    Time until{};
+    std::vector<std::string> keep;
+    Duration took{};
+    absl::Status failure;
+    std::set<std::string> lost;  // inputs
+  };
+  void InvokeMore(const std::string& step);
   void Invoke(const CallPtr& call);
   // An input of the call, with its bytes in the arena or where a node keeps them.
   absl::StatusOr<proto::Tensor> Place(const RunValue& input, std::vector<proto::TensorRef>& places);
@@ -102,10 +111,10 @@ class StepCalls {
   const Run run_;
   Random random_;
   std::map<std::string, Step> steps_;
-  std::set<std::uint64_t> open_;             // calls at the router
-  std::map<std::uint64_t, CallPtr> pauses_;  // calls that failed and are to be made again
-  std::uint64_t next_ = 1;                   // number of a call, or of a pause
-  std::uint64_t life_ = 0;                   // grows with Forget
+  std::map<std::uint64_t, WorkflowRunActor> open_;  // calls at the router, or at a run of their own
+  std::map<std::uint64_t, CallPtr> pauses_;         // calls that failed and are to be made again
+  std::uint64_t next_ = 1;                          // number of a call, or of a pause
+  std::uint64_t life_ = 0;                          // grows with Forget
 };
 
 }  // namespace troupe::actors

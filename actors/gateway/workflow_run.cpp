@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
+#include "actors/gateway/inner_runs.hpp"
+#include "actors/gateway/view_cell.hpp"
 #include "actors/gateway/workflow_run_actor.hpp"
 #include "base/wire_status.hpp"
 
@@ -22,8 +24,13 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
       session_(this, calls_, kTie, {options_.commit_timeout}),
       step_calls_(
           this, calls_, tensors_, channel,
-          {.router = std::move(router),
+          {.router = router,
            .workflow = progress_.spec().name(),
+           .inner_run =
+               [this, router, &channel](const proto::WorkflowStep& step, std::uint64_t call) {
+                 return SpawnInnerRun(system(), options_, step, call, results_.recomputed[step.name()],
+                                      router, manager_, channel);
+               },
            .retry = options_.retry,
            .patience = options_.commit_timeout,
            .seed = options_.seed,
@@ -37,7 +44,7 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
 
 WorkflowRun::behavior_type WorkflowRun::make_behavior() {
   set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
-  ManagerIs(std::exchange(manager_, {}));
+  ManagerIs(manager_);
   if (options_.record) After(this, Duration::zero(), MakeTick(kGoOn));
   return {
       [this](const proto::InferRequest& request) { return Begin(request); },
@@ -58,6 +65,7 @@ WorkflowRun::behavior_type WorkflowRun::make_behavior() {
       [this](const proto::PeerLost&) {
         session_.Lost();
         tensors_.SetManager({});
+        manager_ = ClusterManagerActor();
       },
   };
 }
@@ -70,11 +78,13 @@ void WorkflowRun::on_exit() {
   end_.outputs.clear();
   results_.values.DropOutputs();
   step_calls_.Clear();
+  manager_ = ClusterManagerActor();
   client_.promise = {};  // holds this actor
 }
 
 void WorkflowRun::ManagerIs(ClusterManagerActor manager) {
   if (!manager) return;
+  manager_ = manager;
   monitor(manager);
   tensors_.SetManager(manager);
   session_.Up(std::move(manager));
@@ -116,6 +126,9 @@ void WorkflowRun::Submit() {
     start_.set_workflow(progress_.spec().name());
     start_.set_version(progress_.spec().version());
     start_.set_gateway(options_.gateway);
+    start_.set_parent(options_.parent);
+    start_.set_parent_step(options_.parent_step);
+    start_.set_depth(options_.depth);
     *start_.mutable_inputs() = *std::move(stored);
     Register();
   });
@@ -144,9 +157,15 @@ void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
   Forget();
   ownership_.started = true;
   ownership_.claim = run->claim();
-  if (run->start().version() != progress_.spec().version()) {
-    return Answer(absl::FailedPreconditionError(absl::StrCat(
-        "run '", options_.run, "' was begun with version ", run->start().version(), " of the workflow")));
+  const auto& version = run->start().version();
+  // A step of another run asks for the newest version, and goes on with the version with which it began.
+  const auto view = options_.depth > 0 && options_.view ? options_.view->Get() : nullptr;
+  const auto* begun = view ? view->FindWorkflow(progress_.spec().name(), version) : nullptr;
+  if (begun != nullptr && version != progress_.spec().version())
+    progress_ = cluster::WorkflowProgress(begun->spec());
+  if (version != progress_.spec().version()) {
+    return Answer(absl::FailedPreconditionError(
+        absl::StrCat("run '", options_.run, "' was begun with version ", version, " of the workflow")));
   }
   Restore(*run);
 }
@@ -163,9 +182,9 @@ void WorkflowRun::Restore(const proto::RunRecord& run) {
   auto restored = std::make_shared<Restored>();
   restored->open = 1 + run.steps_size();
   for (const auto& step : run.steps()) {
-    if (!HasStep(step.step()))
+    if (progress_.ends().Step(step.step()) == nullptr)
       return Answer(absl::DataLossError("the run log has a step of another workflow"));
-    restored->committed.insert(step.step());
+    restored->ends.emplace(step.step(), cluster::OutcomeOf(step));
     results_.recomputed[step.step()] = step.recomputed();
   }
   // The client that sent the inputs has them; the log refused different ones.
@@ -193,7 +212,11 @@ void WorkflowRun::RestorePart(const std::string& step, const RunTensors::Stored&
 }
 
 void WorkflowRun::GoOnWith(const Restored& restored) {
-  results_.committed.insert(restored.committed.begin(), restored.committed.end());
+  cluster::StepEnds ends(progress_.spec());
+  for (const auto& [step, outcome] : restored.ends) {
+    results_.committed.insert(step);
+    ends.Set(step, outcome);
+  }
   if (const auto& [what, why] = restored.failed; !why.ok()) {
     // An output that cannot be computed again is lost: the run cannot go on.
     progress_.Fail(what, why);
@@ -202,42 +225,15 @@ void WorkflowRun::GoOnWith(const Restored& restored) {
   results_.has_inputs = true;
   std::set<std::string> lost;
   for (const auto& [step, why] : restored.lost) lost.insert(step);
-  const auto again = cluster::StepsToRecompute(progress_.spec(), restored.committed, lost);
-  for (const auto& step : restored.committed)
-    if (!again.contains(step)) progress_.Commit(step);
+  const auto again = cluster::StepsToRecompute(progress_.spec(), ends, lost);
+  for (const auto& [step, outcome] : restored.ends)
+    if (!again.contains(step)) progress_.End(step, outcome);
   for (const auto& step : again) {
+    progress_.RunAgain(step);
     if (++results_.recomputed[step] <= options_.most_recomputed) continue;
     progress_.Fail(step, LostTooOften(std::string(restored.lost.at(step).message())));
   }
   Advance();
-}
-
-absl::Status WorkflowRun::LostTooOften(const std::string& why) const {
-  return absl::DataLossError(
-      absl::StrCat("its committed result was lost again after it had been computed anew ",
-                   options_.most_recomputed, " times (", why, ")"));
-}
-
-bool WorkflowRun::HasStep(const std::string& name) const {
-  return std::ranges::any_of(progress_.spec().steps(), [&](const auto& step) { return step.name() == name; });
-}
-
-void WorkflowRun::Store(const Values& values, RunTensors::Done<RunTensors::Stored> done) {
-  tensors_.Store(values, [this, values, done](absl::StatusOr<RunTensors::Stored> stored) {
-    if (stored.ok() || session_.registered()) return done(std::move(stored));
-    session_.WhenTied([this, values, done](const absl::Status& status) {
-      status.ok() ? Store(values, done) : done(status);
-    });
-  });
-}
-
-void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done) {
-  tensors_.Load(stored, [this, stored, done](absl::StatusOr<Values> values) {
-    if (values.ok() || session_.registered()) return done(std::move(values));
-    session_.WhenTied([this, stored, done](const absl::Status& status) {
-      status.ok() ? Load(stored, done) : done(status);
-    });
-  });
 }
 
 // --- which gateway has it ---
@@ -284,7 +280,7 @@ void WorkflowRun::Cancel(const proto::CancelInfer& cancel) {
     return Reply(absl::CancelledError("its client went away; the run goes on"), {});
   end_.cancelled = true;
   progress_.Cancel();
-  step_calls_.Cancel();
+  step_calls_.Cancel(true);
   if (ownership_.started) Advance();
 }
 
@@ -300,7 +296,10 @@ void WorkflowRun::Finish() {
     end_.finish->set_code(static_cast<int>(progress_.status().code()));
   if (progress_.state() == proto::RUN_SUCCEEDED) {
     for (const auto& binding : progress_.spec().outputs()) {
-      auto value = *results_.values.Find(binding.value());
+      // Without the outputs of steps that were skipped.
+      const auto source = progress_.ends().SourceOf(binding);
+      if (source.state != cluster::Source::State::kThere) continue;
+      auto value = *results_.values.Find(source.value);
       value.spec.set_name(binding.tensor());
       end_.outputs.push_back(std::move(value));
     }

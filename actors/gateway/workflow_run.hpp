@@ -2,6 +2,8 @@
 #pragma once
 
 #include <caf/actor_system.hpp>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,6 +15,8 @@
 #include "transport/tensor_channel.hpp"
 
 namespace troupe::actors {
+
+class ViewCell;
 
 struct WorkflowRunOptions {
   std::string run;      // key of the run
@@ -34,6 +38,14 @@ struct WorkflowRunOptions {
   cluster::RetryLimits retry{};
   std::uint64_t seed = 0;                 // of the pauses between such calls
   std::uint64_t inline_bytes = 1u << 20;  // larger tensors become blobs of the manager
+  // Where steps find the workflows that they call; null: they call functions only.
+  std::shared_ptr<ViewCell> view{};
+  // Told of each run that a step begins, and which manager that run knows: who adopts it tells it of managers from then
+  // on, and ends it. Called in the run's thread.
+  std::function<void(const WorkflowRunActor&, const ClusterManagerActor&)> adopt{};
+  std::string parent{};  // the run whose step this run is; "": of a client
+  std::string parent_step{};
+  std::uint32_t depth = 0;  // how many runs it is inside of
 };
 
 // The run ends itself once it has answered and its end is stored. `channel` outlives it. Its spawner tells it

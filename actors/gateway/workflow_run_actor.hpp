@@ -32,8 +32,8 @@ class WorkflowRun : public RunSelf::base {
   // What the log has of a run, while it is read.
   struct Restored {
     int open = 0;
-    std::set<std::string> committed;
-    std::map<std::string, absl::Status> lost;  // of committed: steps whose results are gone
+    std::map<std::string, cluster::StepOutcome> ends;  // of steps
+    std::map<std::string, absl::Status> lost;          // committed steps whose results are gone
     std::pair<std::string, absl::Status> failed;
   };
 
@@ -51,8 +51,8 @@ class WorkflowRun : public RunSelf::base {
   // What the run has come to so far.
   struct Results {
     RunValues values;
-    bool has_inputs = false;                          // in `values`
-    std::set<std::string> committed;                  // by us, on their way too, or found in the log
+    bool has_inputs = false;          // in `values`
+    std::set<std::string> committed;  // ends of steps: by us, on their way too, or found in the log
     std::map<std::string, std::uint32_t> recomputed;  // how often a committed result was lost, by step
   };
   struct End {
@@ -89,7 +89,7 @@ class WorkflowRun : public RunSelf::base {
   // As RunTensors' own, but waits for a manager that is away.
   void Store(const Values& values, RunTensors::Done<RunTensors::Stored> done);
   void Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done);
-  [[nodiscard]] bool HasStep(const std::string& name) const;
+
   [[nodiscard]] absl::Status LostTooOften(const std::string& why) const;
 
   // --- steps (workflow_run_steps.cpp) ---
@@ -102,7 +102,11 @@ class WorkflowRun : public RunSelf::base {
   void Write(const proto::WorkflowStep& step, const StepCalls::Outcome& outcome);
   // Inputs of the step are lost with the worker that kept them: the steps that gave them are run again, and then this one.
   void InputsLost(const proto::WorkflowStep& step, const std::set<std::string>& inputs);
+  // For good: what stands in for it is next, or the run has failed.
+  void StepFailed(const std::string& step, const absl::Status& status);
   void Failed(const proto::WorkflowStep& step, const absl::Status& status);
+  // That a step was skipped, or failed, is durable before a step that reads it is decided.
+  void CommitEnd(const std::string& step, proto::StepEnd end, const absl::Status& status);
   // `written`: the outputs as the log is to keep them.
   void CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written);
   void Committed(const proto::WorkflowStep& step, const Values& outputs, const absl::Status& status);
@@ -121,7 +125,7 @@ class WorkflowRun : public RunSelf::base {
   RunTensors tensors_;
   RunSession session_;
   StepCalls step_calls_;
-  ClusterManagerActor manager_;  // until the run begins
+  ClusterManagerActor manager_;  // null: it is away
   Client client_;
   proto::StartRun start_;
   Results results_;

@@ -1,26 +1,61 @@
-// A run's steps, and what they give, committed before a step that needs it begins.
+// A run's steps: which of them run, and how each ends, durable before a step that reads it is decided.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/time.hpp"
 #include "actors/gateway/workflow_run_actor.hpp"
 #include "cluster/step_durability.hpp"
+#include "cluster/step_retry.hpp"
+#include "cluster/workflows/condition.hpp"
 
 namespace troupe::actors {
 
+using Decided = cluster::StepDecision::Kind;
+
 void WorkflowRun::Advance() {
-  if (progress_.state() != proto::RUN_RUNNING && progress_.state() != proto::RUN_PENDING) return Finish();
-  for (const auto& step : progress_.TakeReady()) RunStep(progress_.Step(step));
+  const auto truth = [this](const std::string& name) -> absl::StatusOr<bool> {
+    const auto value = results_.values.Find(name);
+    if (!value.ok()) return value.status();
+    if (value->bytes == nullptr) return absl::InternalError(absl::StrCat("'", name, "' is not here"));
+    return cluster::IsNotZero(name, value->spec, *value->bytes);
+  };
+  for (const auto& decision : progress_.Decide(truth)) {
+    switch (decision.kind) {
+      case Decided::kRun:
+        RunStep(progress_.Step(decision.step));
+        break;
+      case Decided::kSkip:
+        CommitEnd(decision.step, proto::STEP_SKIPPED, decision.status);
+        break;
+      case Decided::kFail:
+        Failed(progress_.Step(decision.step), decision.status);
+        break;
+      case Decided::kWait:
+        break;
+    }
+  }
+  if (progress_.state() == proto::RUN_RUNNING || progress_.state() == proto::RUN_PENDING) return;
+  // Calls of the steps beside it are not needed any more. A run that may go on later finds the runs inside it again.
+  step_calls_.Cancel(!cluster::MayReopen(progress_.status().code()));
+  Finish();
 }
 
 void WorkflowRun::RunStep(const proto::WorkflowStep& step) {
-  if (const auto names = results_.values.NeededAsBytes(step); !names.empty()) return FetchFor(step, names);
-  const auto calls = results_.values.CallsOf(step);
-  if (!calls.ok()) return Failed(step, calls.status());
-  const Time until = step.timeout_ns() > 0 ? std::min(client_.expiry, Now(this) + Duration(step.timeout_ns()))
-                                           : client_.expiry;
-  step_calls_.Begin(step, *calls, until, cluster::OutputsToKeep(progress_.spec(), step.name()));
+  const auto bound = progress_.Bound(step.name());
+  if (const auto names = results_.values.NeededAsBytes(bound); !names.empty()) return FetchFor(bound, names);
+  const auto calls = results_.values.CallsOf(bound);
+  if (!calls.ok()) return StepFailed(step.name(), calls.status());
+  if (!calls->empty())
+    return step_calls_.Begin(bound, *calls, progress_.Deadline(step.name(), Now(this), client_.expiry),
+                             cluster::OutputsToKeep(progress_.spec(), step.name()));
+  const auto specs = cluster::OutputsOfNoCall(step);
+  if (!specs.ok()) return StepFailed(step.name(), specs.status());
+  Values outputs;
+  for (const auto& spec : *specs)
+    outputs.push_back({.spec = spec, .bytes = std::make_shared<const std::string>()});
+  CommitStep(step, outputs, outputs);
 }
 
 void WorkflowRun::FetchFor(const proto::WorkflowStep& step, const std::vector<std::string>& names) {
@@ -38,7 +73,7 @@ void WorkflowRun::FetchFor(const proto::WorkflowStep& step, const std::vector<st
     if (value.ok()) results_.values.Set(name, *std::move(value));
     if (--*open > 0) return;
     if (!lost->empty()) return InputsLost(step, *lost);
-    failed->ok() ? RunStep(step) : Failed(step, *failed);
+    failed->ok() ? RunStep(step) : StepFailed(step.name(), *failed);
   };
   for (const auto& name : names) {
     const auto value = *results_.values.Find(name);
@@ -60,8 +95,8 @@ void WorkflowRun::InputsLost(const proto::WorkflowStep& step, const std::set<std
   for (const auto& binding : step.inputs())
     if (inputs.contains(binding.tensor())) results_.values.FallBack(binding.value());
   // Another step that read them may have had them computed anew already.
-  auto again = cluster::StepsToRecompute(progress_.spec(), progress_.committed(),
-                                         results_.values.Missing(progress_.spec(), progress_.committed()));
+  auto again = cluster::StepsToRecompute(progress_.spec(), progress_.ends(),
+                                         results_.values.Missing(progress_.spec(), progress_.Committed()));
   for (const auto& name : again) {
     if (++results_.recomputed[name] > options_.most_recomputed)
       return Failed(progress_.Step(name), LostTooOften("the worker that kept it was lost"));
@@ -74,7 +109,7 @@ void WorkflowRun::InputsLost(const proto::WorkflowStep& step, const std::set<std
 
 void WorkflowRun::StepEnded(const proto::WorkflowStep& step,
                             const absl::StatusOr<StepCalls::Outcome>& outcome) {
-  if (!outcome.ok()) return Failed(step, outcome.status());
+  if (!outcome.ok()) return StepFailed(step.name(), outcome.status());
   std::uint64_t kept = 0;
   for (const auto& output : outcome->outputs) kept += output.kept ? output.kept->length() : 0;
   if (kept > 0 && cluster::WritesKept(outcome->took, kept)) return Write(step, *outcome);
@@ -92,7 +127,7 @@ void WorkflowRun::Write(const proto::WorkflowStep& step, const StepCalls::Outcom
     if (--*open > 0) return;
     // It was lost before it was written: the step is run again.
     if (absl::IsDataLoss(*failed) && progress_.state() == proto::RUN_RUNNING) {
-      progress_.Retry(step.name());
+      progress_.Reopen({step.name()});
       return Advance();
     }
     failed->ok() ? CommitStep(step, outcome.outputs, *written) : Failed(step, *failed);
@@ -108,10 +143,37 @@ void WorkflowRun::Write(const proto::WorkflowStep& step, const StepCalls::Outcom
   close(absl::OkStatus());
 }
 
+void WorkflowRun::StepFailed(const std::string& name, const absl::Status& status) {
+  const auto& step = progress_.Step(name);
+  const bool goes_on = progress_.state() == proto::RUN_RUNNING && Now(this) < client_.expiry;
+  if (step.has_on_error() && goes_on) return CommitEnd(name, proto::STEP_FAILED, status);
+  Failed(step, status);
+}
+
 void WorkflowRun::Failed(const proto::WorkflowStep& step, const absl::Status& status) {
   progress_.Fail(step.name(), status);
-  step_calls_.Cancel();  // of the steps beside it, which are not needed any more
   Advance();
+}
+
+void WorkflowRun::CommitEnd(const std::string& step, proto::StepEnd end, const absl::Status& status) {
+  proto::CommitStep command;
+  command.set_run(options_.run);
+  command.set_step(step);
+  command.set_end(end);
+  command.set_message(std::string(status.message()));
+  if (end == proto::STEP_FAILED) command.set_code(WireCode(status));
+  if (const auto again = results_.recomputed.find(step); again != results_.recomputed.end())
+    command.set_recomputed(again->second);
+  results_.committed.insert(step);
+  session_.Tell(command, [this, step, outcome = cluster::OutcomeOf(command),
+                          life = ownership_.life](const absl::StatusOr<proto::RunReply>& reply) {
+    if (life != ownership_.life) return;
+    const auto told = StatusOf(reply);
+    if (absl::IsAborted(told)) return Yield();
+    if (!told.ok()) return Failed(progress_.Step(step), told);
+    progress_.End(step, outcome);
+    Advance();
+  });
 }
 
 // Where the outputs are is durable before a step that needs them begins; and they are, if they are written.
@@ -143,11 +205,38 @@ void WorkflowRun::Committed(const proto::WorkflowStep& step, const Values& outpu
                             const absl::Status& status) {
   if (absl::IsAborted(status)) return Yield();
   if (!status.ok()) return Failed(step, status);
-  for (const auto& output : outputs)
+  cluster::StepOutcome outcome;
+  for (const auto& output : outputs) {
+    outcome.outputs.insert(output.spec.name());
     results_.values.Set(absl::StrCat(step.name(), ".", output.spec.name()), output);
-  progress_.Commit(step.name());
-  results_.values.DropRead(progress_.spec(), progress_.committed());
+  }
+  progress_.End(step.name(), std::move(outcome));
+  results_.values.DropRead(progress_.spec(), progress_.ends());
   Advance();
+}
+
+absl::Status WorkflowRun::LostTooOften(const std::string& why) const {
+  return absl::DataLossError(
+      absl::StrCat("its committed result was lost again after it had been computed anew ",
+                   options_.most_recomputed, " times (", why, ")"));
+}
+
+void WorkflowRun::Store(const Values& values, RunTensors::Done<RunTensors::Stored> done) {
+  tensors_.Store(values, [this, values, done](absl::StatusOr<RunTensors::Stored> stored) {
+    if (stored.ok() || session_.registered()) return done(std::move(stored));
+    session_.WhenTied([this, values, done](const absl::Status& status) {
+      status.ok() ? Store(values, done) : done(status);
+    });
+  });
+}
+
+void WorkflowRun::Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done) {
+  tensors_.Load(stored, [this, stored, done](absl::StatusOr<Values> values) {
+    if (values.ok() || session_.registered()) return done(std::move(values));
+    session_.WhenTied([this, stored, done](const absl::Status& status) {
+      status.ok() ? Load(stored, done) : done(status);
+    });
+  });
 }
 
 }  // namespace troupe::actors

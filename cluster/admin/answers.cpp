@@ -76,6 +76,8 @@ proto::RunRecord Outline(const proto::RunRecord& run) {
   start.set_version(run.start().version());
   start.set_gateway(run.start().gateway());
   start.set_unix_ns(run.start().unix_ns());
+  start.set_parent(run.start().parent());
+  start.set_parent_step(run.start().parent_step());
   out.set_state(run.state());
   out.set_message(run.message());
   out.set_finished_unix_ns(run.finished_unix_ns());
@@ -84,6 +86,9 @@ proto::RunRecord Outline(const proto::RunRecord& run) {
     committed.set_step(step.step());
     committed.set_unix_ns(step.unix_ns());
     committed.set_recomputed(step.recomputed());
+    committed.set_end(step.end());
+    committed.set_message(step.message());
+    committed.set_code(step.code());
   }
   return out;
 }
@@ -197,9 +202,8 @@ void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {
 
 absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml, const Catalogue& catalogue,
                                                    std::int64_t unix_now) {
-  TROUPE_ASSIGN_OR_RETURN(const auto spec, ParseWorkflow(yaml));
   const auto& functions = catalogue.functions().table();
-  TROUPE_ASSIGN_OR_RETURN(auto record, ValidateWorkflow(spec, functions));
+  TROUPE_ASSIGN_OR_RETURN(auto record, CheckWorkflow(yaml, functions, catalogue.workflows().Finder()));
   record.set_submitted_unix_ns(unix_now);
   return catalogue.workflows().ValidateSubmit(record, functions);
 }

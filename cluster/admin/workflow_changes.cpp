@@ -34,9 +34,8 @@ void WorkflowChanges::Remove(Ask ask, const proto::RemoveWorkflow& wish) {
 absl::Status WorkflowChanges::Validate(RemovingWorkflow& change) const {
   auto& command = change.command;
   const auto& workflows = parts_.catalogue.workflows();
+  TROUPE_RETURN_IF_ERROR(workflows.ValidateRemoval(command.name(), command.version()));
   const auto* known = workflows.Find(command.name(), command.version());
-  if (known == nullptr)
-    return absl::NotFoundError(absl::StrCat("there is no workflow '", command.name(), "'"));
   command.set_version(known->spec().version());
   *change.reply.add_workflows() = *known;
   for (const auto& [number, record] : workflows.workflows().at(command.name()))

@@ -18,13 +18,28 @@ namespace {
 
 using Bindings = google::protobuf::RepeatedPtrField<proto::Binding>;
 
+// One value, or a list of those of which the first that is there counts.
+std::string ValuesYaml(const proto::Binding& binding) {
+  if (binding.fallbacks().empty()) return YamlText(binding.value());
+  auto out = Cat("[", YamlText(binding.value()));
+  for (const auto& value : binding.fallbacks()) Append(&out, ", ", YamlText(value));
+  return out + "]";
+}
+
 std::string BindingMap(const Bindings& bindings) {
   return Cat("{",
              absl::StrJoin(bindings, ", ",
                            [](std::string* out, const proto::Binding& binding) {
-                             Append(out, YamlText(binding.tensor()), ": ", YamlText(binding.value()));
+                             Append(out, YamlText(binding.tensor()), ": ", ValuesYaml(binding));
                            }),
              "}");
+}
+
+std::string ForEachYaml(const proto::ForEach& each) {
+  auto out = Cat("{input: ", YamlText(each.input()), ", dimension: ", each.dimension());
+  if (each.most() > 0) Append(&out, ", most: ", each.most());
+  if (each.at_once() > 0) Append(&out, ", at_once: ", each.at_once());
+  return out + "}";
 }
 
 std::string FunctionYaml(const std::string& name,
@@ -42,13 +57,19 @@ std::string FunctionYaml(const std::string& name,
 }
 
 std::string StepYaml(const proto::WorkflowStep& step) {
-  auto out = Cat("  - name: ", YamlText(step.name()), "\n    function: ", YamlText(step.function()), "\n");
+  auto out = Cat("  - name: ", YamlText(step.name()),
+                 step.workflow().empty() ? "\n    function: " : "\n    workflow: ",
+                 YamlText(step.workflow().empty() ? step.function() : step.workflow()), "\n");
   if (!step.version().empty()) Append(&out, "    version: ", step.version(), "\n");
   Append(&out, "    inputs: ", BindingMap(step.inputs()), "\n");
-  if (step.has_fan_out())
-    Append(&out, "    fan_out: {input: ", YamlText(step.fan_out().input()),
-           ", dimension: ", step.fan_out().dimension(), "}\n");
+  if (step.has_when()) Append(&out, "    when: ", ValuesYaml(step.when()), "\n");
+  if (step.has_for_each()) Append(&out, "    for_each: ", ForEachYaml(step.for_each()), "\n");
   if (step.timeout_ns() > 0) Append(&out, "    timeout: ", ExactTime(step.timeout_ns()), "\n");
+  if (step.has_retries()) Append(&out, "    retries: ", step.retries(), "\n");
+  if (!step.on_error().step().empty())
+    Append(&out, "    on_error: {step: ", YamlText(step.on_error().step()), "}\n");
+  if (!step.on_error().values().empty())
+    Append(&out, "    on_error: {values: ", BindingMap(step.on_error().values()), "}\n");
   return out;
 }
 

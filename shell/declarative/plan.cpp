@@ -3,6 +3,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -27,14 +28,19 @@ std::map<std::string, KnownFunction::Versions> FunctionsIn(const proto::AdminRep
   return functions;
 }
 
-// Without what a file's layout makes of it.
+// Without what a file's layout makes of it, and what the manager keeps beside it.
 proto::WorkflowSpec WithoutPlaces(proto::WorkflowSpec spec) {
   spec.clear_version();
   for (auto& input : *spec.mutable_inputs()) input.clear_line();
   for (auto& output : *spec.mutable_outputs()) output.clear_line();
   for (auto& step : *spec.mutable_steps()) {
     step.clear_line();
+    step.clear_outputs();
     for (auto& input : *step.mutable_inputs()) input.clear_line();
+    if (step.has_when()) step.mutable_when()->clear_line();
+    if (!step.has_on_error()) continue;
+    step.mutable_on_error()->clear_line();
+    for (auto& value : *step.mutable_on_error()->mutable_values()) value.clear_line();
   }
   return spec;
 }
@@ -58,7 +64,7 @@ class Planner {
       const KnownFunction known(found == functions_.end() ? KnownFunction::Versions() : found->second);
       TROUPE_RETURN_IF_ERROR(PlanFunction(function, known, present_, plan_));
     }
-    for (std::size_t i = 0; i < manifests_.workflows.size(); ++i)
+    for (const std::size_t i : CalledFirst())
       TROUPE_RETURN_IF_ERROR(AddWorkflow(manifests_.workflows[i], present_.read_workflows.at(i)));
     if (pruning == Pruning::kRemove) {
       RemoveWorkflows();
@@ -90,13 +96,45 @@ class Planner {
     return known;
   }
 
-  // The functions that a workflow calls are in the cluster or in the manifests.
+  // The manifests of workflows, those that others call before those others; the manager refuses circles.
+  [[nodiscard]] std::vector<std::size_t> CalledFirst() const {
+    std::vector<std::size_t> order;
+    std::vector<std::size_t> left(manifests_.workflows.size());
+    std::iota(left.begin(), left.end(), std::size_t{0});
+    while (!left.empty()) {
+      const auto waits = [&](std::size_t i) {
+        const auto& steps = present_.read_workflows.at(i).steps();
+        return std::any_of(left.begin(), left.end(), [&](std::size_t other) {
+          return other != i && std::any_of(steps.begin(), steps.end(), [&](const auto& step) {
+                   return step.workflow() == manifests_.workflows[other].name;
+                 });
+        });
+      };
+      const auto ready = std::find_if_not(left.begin(), left.end(), waits);
+      const auto next = ready == left.end() ? left.begin() : ready;
+      order.push_back(*next);
+      left.erase(next);
+    }
+    return order;
+  }
+
+  // The functions and workflows that a workflow calls are in the cluster or in the manifests.
   [[nodiscard]] absl::Status CheckSteps(const WorkflowManifest& workflow,
                                         const proto::WorkflowSpec& spec) const {
     std::vector<std::string> names;
     for (const auto& [name, versions] : functions_) names.push_back(name);
     for (const auto& function : manifests_.functions) names.push_back(function.name);
+    std::vector<std::string> workflows;
+    for (const auto& record : present_.workflows.workflows()) workflows.push_back(record.spec().name());
+    for (const auto& other : manifests_.workflows) workflows.push_back(other.name);
     for (const auto& step : spec.steps()) {
+      if (!step.workflow().empty()) {
+        if (std::find(workflows.begin(), workflows.end(), step.workflow()) != workflows.end()) continue;
+        return WrongAt(
+            {workflow.place.file, static_cast<int>(step.line())},
+            Cat("step '", Printable(step.name()), "' calls the workflow '", Printable(step.workflow()),
+                "', which neither the cluster nor these files have", DidYouMean(step.workflow(), workflows)));
+      }
       if (std::find(names.begin(), names.end(), step.function()) != names.end()) continue;
       return WrongAt(
           {workflow.place.file, static_cast<int>(step.line())},

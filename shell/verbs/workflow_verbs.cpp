@@ -2,6 +2,7 @@
 #include "base/status.hpp"
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
+#include "shell/graphs/workflow_graph.hpp"
 #include "shell/inference.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/inputs/tensor_values.hpp"
@@ -114,6 +115,38 @@ absl::Status WorkflowCancel(Session& session, const Arguments& arguments) {
   return absl::OkStatus();
 }
 
+// The version that the run was begun with, or else the one that is asked for.
+absl::Status DrawWorkflow(Session& session, const Arguments& arguments) {
+  proto::AdminRequest request;
+  std::string version = arguments.Text("--version");
+  proto::AdminReply shown;
+  if (arguments.Has("--run")) {
+    request.mutable_show_run()->set_run(arguments.Text("--run"));
+    TROUPE_ASSIGN_OR_RETURN(shown, session.Ask(request));
+    if (shown.runs().empty()) return absl::InternalError("the cluster manager has answered without the run");
+    const auto& start = shown.runs(0).start();
+    if (start.workflow() != arguments.Text("NAME"))
+      return UsageError(Cat("run ", Printable(start.run()), " is one of workflow ",
+                            Printable(start.workflow()), ", not of ", Printable(arguments.Text("NAME"))));
+    if (!version.empty() && version != start.version())
+      return UsageError(Cat("run ", Printable(start.run()), " was begun with version ",
+                            Printable(start.version()), ", not ", Printable(version)));
+    version = start.version();
+  }
+  request.mutable_show_workflow()->set_name(arguments.Text("NAME"));
+  request.mutable_show_workflow()->set_version(version);
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
+  if (reply.workflows().empty())
+    return absl::InternalError("the cluster manager has answered without the workflow");
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  // Versions come in their order: without one, the newest.
+  const auto& spec = reply.workflows(reply.workflows_size() - 1).spec();
+  const auto graph = GraphOf(spec, shown.runs().empty() ? nullptr : &shown.runs(0));
+  session.out() << GraphText(graph, session.style());
+  if (arguments.Has("--svg")) return WriteFile(arguments.Text("--svg"), GraphSvg(graph));
+  return absl::OkStatus();
+}
+
 const Argument kName = {.name = "NAME", .kind = Kind::kWorkflow, .help = "the workflow", .required = true};
 const Argument kRun = {
     .name = "RUN", .kind = Kind::kRun, .help = "the run, as 'workflow runs' shows it", .required = true};
@@ -137,6 +170,14 @@ std::vector<Verb> WorkflowVerbs() {
        .summary = "One workflow: its steps",
        .arguments = {kName, Version("only this version")},
        .run = WorkflowShow},
+      {.group = group,
+       .name = "graph",
+       .summary = "Draw a workflow, and how far one of its runs has come",
+       .arguments = {kName,
+                     {.name = "--svg", .kind = Kind::kFile, .help = "write the drawing to this file, too"},
+                     {.name = "--run", .kind = Kind::kRun, .help = "show the states of this run's steps"},
+                     Version("the version; the newest when absent")},
+       .run = DrawWorkflow},
       {.group = group,
        .name = "remove",
        .summary = "Forget a version of a workflow",

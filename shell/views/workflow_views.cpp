@@ -40,10 +40,43 @@ std::string Where(const proto::StoredTensor& tensor) {
              tensor.has_blob() ? "as a blob" : FormatBytes(Bytes(tensor.inlined().size())));
 }
 
+std::string Called(const proto::WorkflowStep& step) {
+  return step.workflow().empty() ? step.function() : Cat("workflow ", step.workflow());
+}
+
+std::string Values(const proto::Binding& binding) {
+  auto out = binding.value();
+  for (const auto& value : binding.fallbacks()) Append(&out, ", else ", value);
+  return out;
+}
+
+template <class List>
+std::string Bindings(const List& bindings) {
+  return absl::StrJoin(bindings, ", ", [](std::string* text, const auto& binding) {
+    Append(text, binding.tensor(), " = ", Values(binding));
+  });
+}
+
+std::string OnErrorOf(const proto::WorkflowStep& step) {
+  if (!step.on_error().step().empty()) return Cat("step ", step.on_error().step());
+  return step.on_error().values().empty() ? "-" : Bindings(step.on_error().values());
+}
+
 template <class Tensors>
 std::string Places(const Tensors& tensors) {
   return absl::StrJoin(tensors, ", ",
                        [](std::string* out, const auto& tensor) { out->append(Where(tensor)); });
+}
+
+std::string HowItEnded(const proto::CommitStep& step) {
+  switch (step.end()) {
+    case proto::STEP_SKIPPED:
+      return Cat("skipped: ", Printable(step.message()));
+    case proto::STEP_FAILED:
+      return Cat("failed, and on_error counts: ", Printable(step.message()));
+    default:
+      return Places(step.outputs());
+  }
 }
 
 }  // namespace
@@ -51,9 +84,8 @@ std::string Places(const Tensors& tensors) {
 Table WorkflowTable(const proto::AdminReply& reply) {
   Table table({"WORKFLOW", ">VERSION", ">STEPS", "FUNCTIONS", "SUBMITTED"});
   for (const auto& workflow : reply.workflows()) {
-    const auto functions =
-        absl::StrJoin(workflow.spec().steps(), ", ",
-                      [](std::string* out, const auto& step) { out->append(step.function()); });
+    const auto functions = absl::StrJoin(
+        workflow.spec().steps(), ", ", [](std::string* out, const auto& step) { out->append(Called(step)); });
     table.Add({workflow.spec().name(), workflow.spec().version(), Cat(workflow.spec().steps_size()),
                Shorten(functions, 60), FormatUnixTime(workflow.submitted_unix_ns())});
   }
@@ -69,14 +101,14 @@ std::string WorkflowDetails(const proto::WorkflowRecord& workflow, const Style& 
   for (const auto& output : workflow.outputs())
     Append(&out, "output  ", Printable(output.name()), "  ", Describe(output), "\n");
   Append(&out, "sent    ", FormatUnixTime(workflow.submitted_unix_ns()), "\n\n");
-  Table steps({"STEP", "FUNCTION", ">VERSION", "INPUTS", "FAN-OUT"});
+  Table steps({"STEP", "CALLS", ">VERSION", "INPUTS", "WHEN", "FOR EACH", "ON ERROR"});
   for (const auto& step : spec.steps()) {
-    const auto bindings = absl::StrJoin(step.inputs(), ", ", [](std::string* text, const auto& binding) {
-      Append(text, binding.tensor(), " = ", binding.value());
-    });
-    steps.Add({step.name(), step.function(), step.version().empty() ? "newest" : step.version(), bindings,
-               step.has_fan_out() ? Cat(step.fan_out().input(), " by dimension ", step.fan_out().dimension())
-                                  : "-"});
+    steps.Add({step.name(), Called(step), step.version().empty() ? "newest" : step.version(),
+               Bindings(step.inputs()), step.has_when() ? Values(step.when()) : "-",
+               step.has_for_each()
+                   ? Cat(step.for_each().input(), " by dimension ", step.for_each().dimension())
+                   : "-",
+               OnErrorOf(step)});
   }
   return out + steps.Render(style);
 }
@@ -97,9 +129,12 @@ std::string RunDetails(const proto::RunRecord& run, const Style& style) {
   Append(&out, "workflow  ", Printable(run.start().workflow()), " version ", Printable(run.start().version()),
          "\ngateway   ", Printable(run.start().gateway()), "\nstarted   ",
          FormatUnixTime(run.start().unix_ns()), "\nfinished  ", FormatUnixTime(run.finished_unix_ns()), "\n");
+  if (!run.start().parent().empty())
+    Append(&out, "inside    step ", Printable(run.start().parent_step()), " of run ",
+           Printable(run.start().parent()), "\n");
   if (!run.message().empty()) Append(&out, "message   ", Printable(run.message()), "\n");
   for (const auto& step : run.steps())
-    Append(&out, "step      ", Printable(step.step()), ": ", Places(step.outputs()),
+    Append(&out, "step      ", Printable(step.step()), ": ", HowItEnded(step),
            step.recomputed() > 0 ? Cat(", lost and run again ", step.recomputed(), " times") : "", "\n");
   if (!run.outputs().empty()) Append(&out, "outputs   ", Places(run.outputs()), "\n");
   return out;

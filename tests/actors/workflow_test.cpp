@@ -37,7 +37,7 @@ name: fan
 inputs:
   image: {type: FP32, shape: [-1, 4]}
 steps:
-  - {name: each, function: net-a, inputs: {x: image}, fan_out: {input: x, dimension: 0}}
+  - {name: each, function: net-a, inputs: {x: image}, for_each: {input: x, dimension: 0}}
 outputs: {y: each.out_x}
 )";
 constexpr char kThrice[] = R"(
@@ -67,6 +67,7 @@ struct Script {
   std::int64_t retry_after_ns = 0;  // of each failure
   bool advanced = false;            // each failure may have changed the function's state
   std::vector<Time> times;          // of the calls
+  std::vector<Duration> timeouts;   // of the calls
   bool hold = false;
   std::vector<HeldCall> held;
   std::size_t cancelled = 0;
@@ -104,6 +105,7 @@ RouterActor::behavior_type ScriptedRouter(RouterActor::pointer self, std::shared
         auto promise = self->make_response_promise<proto::InferReply>();
         script->calls.push_back(request.function().name());
         script->times.push_back(Now(self));
+        script->timeouts.emplace_back(request.timeout_ns());
         script->shapes.push_back(ShapeOf(request.inputs(0).spec()));
         auto answer = [promise, request, raw = script.get()]() mutable {
           promise.deliver(Echo(request, *raw));
@@ -177,18 +179,8 @@ class Workflow : public ::testing::Test {
     update.set_snapshot(true);
     update.set_revision(1);
     update.set_workflows_listed(true);
-    for (const char* yaml : {kFlow, kFan, kThrice}) {
-      proto::AdminRequest submit;
-      submit.mutable_submit_workflow()->set_yaml(yaml);
-      const auto submitted = world_.Ask(submit);
-      ASSERT_TRUE(submitted.ok()) << submitted.status();
-    }
-    proto::AdminRequest list;
-    list.mutable_list_workflows();
-    const auto listed = world_.Ask(list);
-    ASSERT_TRUE(listed.ok()) << listed.status();
-    for (const auto& record : listed->workflows()) *update.add_workflows() = record;
     static_cast<void>(view_->Apply(update));
+    for (const char* yaml : {kFlow, kFan, kThrice}) Submit(yaml);
     view_->SetNodes(1);
     router_ = world_.system().spawn(ScriptedRouter, script_);
     Open(router_);
@@ -204,6 +196,64 @@ class Workflow : public ::testing::Test {
     front_.reset();
     caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
     world_.Settle();
+  }
+
+  // The gateway's view has it at once.
+  void Submit(const std::string& yaml) {
+    proto::AdminRequest submit;
+    submit.mutable_submit_workflow()->set_yaml(yaml);
+    const auto submitted = world_.Ask(submit);
+    ASSERT_TRUE(submitted.ok()) << submitted.status();
+    proto::AdminRequest list;
+    list.mutable_list_workflows();
+    const auto listed = world_.Ask(list);
+    ASSERT_TRUE(listed.ok()) << listed.status();
+    proto::ClusterUpdate update;
+    update.set_revision(++view_revision_);
+    update.set_since(view_revision_ - 1);
+    update.set_workflows_listed(true);
+    for (const auto& record : listed->workflows()) *update.add_workflows() = record;
+    ASSERT_TRUE(view_->Apply(update).applied);
+  }
+  // Also with the BOOL input `go`.
+  static proto::InferRequest RequestWith(const std::string& workflow, const std::string& go) {
+    auto request = RequestOf(workflow);
+    auto& input = *request.add_inputs();
+    input.mutable_spec()->set_name("go");
+    input.mutable_spec()->set_type(proto::BOOL);
+    input.mutable_spec()->add_shape(static_cast<std::int64_t>(go.size()));
+    input.mutable_data()->set_inlined(go);
+    return request;
+  }
+  // The ends of steps as the manager shows them: "left", "skipped middle: why", "failed right: why".
+  std::vector<std::string> Ends(const std::string& run = ".gateway-1-ab-1") {
+    proto::AdminRequest show;
+    show.mutable_show_run()->set_run(run);
+    const auto shown = world_.Ask(show);
+    EXPECT_TRUE(shown.ok()) << shown.status();
+    std::vector<std::string> ends;
+    if (!shown.ok()) return ends;
+    for (const auto& step : shown->runs(0).steps()) {
+      const char* how = step.end() == proto::STEP_SKIPPED  ? "skipped "
+                        : step.end() == proto::STEP_FAILED ? "failed "
+                                                           : "";
+      ends.push_back(how + step.step() + (step.message().empty() ? "" : ": " + step.message()));
+      EXPECT_EQ(step.outputs().empty(), step.end() != proto::STEP_COMMITTED) << step.step();
+    }
+    std::sort(ends.begin(), ends.end());
+    return ends;
+  }
+  std::vector<proto::RunRecord> Runs(const std::string& workflow) {
+    proto::AdminRequest list;
+    list.mutable_list_runs()->set_workflow(workflow);
+    const auto listed = world_.Ask(list);
+    EXPECT_TRUE(listed.ok()) << listed.status();
+    return {listed->runs().begin(), listed->runs().end()};
+  }
+  std::string BytesOf(const std::string& output) {
+    for (const auto& tensor : reply_->outputs())
+      if (tensor.spec().name() == output) return tensor.data().inlined();
+    return "absent";
   }
 
   void Open(const RouterActor& router) {
@@ -336,6 +386,7 @@ class Workflow : public ::testing::Test {
   RouterActor router_;
   std::unique_ptr<FrontClient> front_;
   std::optional<proto::InferReply> reply_;
+  std::uint64_t view_revision_ = 1;
 };
 
 using Calls = std::vector<std::string>;
@@ -382,7 +433,7 @@ TEST_F(Workflow, AStepIsDurableBeforeTheNextBeginsAndTheEndBeforeTheAnswer) {
   EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
 }
 
-TEST_F(Workflow, FanOutCallsOncePerSliceAndPutsTheAnswersTogether) {
+TEST_F(Workflow, AForEachCallsOncePerSliceAndPutsTheAnswersTogether) {
   const auto request = RequestOf("fan", 3);
   Infer(request);
   ASSERT_TRUE(reply_.has_value());
@@ -391,15 +442,19 @@ TEST_F(Workflow, FanOutCallsOncePerSliceAndPutsTheAnswersTogether) {
   EXPECT_EQ(script_->shapes, (Calls{"1x4", "1x4", "1x4"}));
   EXPECT_EQ(ShapeOf(reply_->outputs(0).spec()), "3x4");
   EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
-  EXPECT_EQ(StoredSteps(), Calls{"each"}) << "the calls of a fan-out are one step";
+  EXPECT_EQ(StoredSteps(), Calls{"each"}) << "the calls of a step are one step";
 }
 
-TEST_F(Workflow, AnEmptyBatchCannotBeFannedOutAndSaysSo) {
+TEST_F(Workflow, AnEmptyBatchMakesNoCallAndGivesAnEmptyOutput) {
   Infer(RequestOf("fan", 0));
   ASSERT_TRUE(reply_.has_value());
-  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << reply_->message();
-  EXPECT_NE(reply_->message().find("each"), std::string::npos) << reply_->message();
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_TRUE(script_->calls.empty());
+  ASSERT_EQ(reply_->outputs_size(), 1);
+  EXPECT_EQ(reply_->outputs(0).spec().name(), "y");
+  EXPECT_EQ(ShapeOf(reply_->outputs(0).spec()), "0x4");
+  EXPECT_EQ(reply_->outputs(0).spec().type(), proto::FP32);
+  EXPECT_EQ(StoredSteps(), Calls{"each"});
 }
 
 TEST_F(Workflow, AFailingStepFailsTheRunByItsName) {
@@ -451,7 +506,7 @@ TEST_F(Workflow, PausesBetweenCallsGrowAndAreNeverShorterThanTheRefusalSays) {
   EXPECT_GE(script_->times[1] - script_->times[0], seconds(3));
 }
 
-TEST_F(Workflow, OfAFanOutOnlyTheSliceThatFailedIsCalledAgain) {
+TEST_F(Workflow, OfAForEachOnlyTheSliceThatFailedIsCalledAgain) {
   script_->failures["net-a"] = absl::UnavailableError("its worker died");
   script_->failing["net-a"] = 1;
   const auto request = RequestOf("fan", 3);
@@ -513,7 +568,7 @@ TEST_F(Workflow, ACancelledRunDoesNotWaitToCallAgain) {
 TEST_F(Workflow, AFailureForGoodEndsTheCallsThatWaitBesideIt) {
   script_->failures["net-a"] = absl::UnavailableError("its worker died");
   script_->failures["net-b"] = absl::InvalidArgumentError("no such shape");
-  script_->retry_after_ns = Duration(seconds(30)).count();
+  script_->retry_after_ns = Duration(seconds(20)).count();
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value()) << "the run waits for the pause";
   EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
@@ -1040,6 +1095,393 @@ TEST_F(Workflow, AFunctionThatIsRemovedWhileItIsAdoptedIsNotRemovedAgain) {
   ASSERT_TRUE(reply->has_value());
   EXPECT_NE((*reply)->code(), 0);
   EXPECT_TRUE(absl::IsNotFound(world_.Ask(remove, milliseconds(10)).status())) << "the manager died";
+}
+
+constexpr char kGated[] = R"(
+name: gated
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+  go: {type: BOOL, shape: [-1]}
+steps:
+  - {name: first, function: net-a, inputs: {x: image}}
+  - {name: maybe, function: net-b, inputs: {x: first.out_x}, when: go}
+  - {name: behind, function: net-c, inputs: {x: maybe.out_x}}
+  - {name: last, function: join, inputs: {a: image, b: [behind.out_x, first.out_x], c: image}}
+outputs: {y: last.out_b, maybe: maybe.out_x, either: [maybe.out_x, image]}
+)";
+
+TEST_F(Workflow, AStepRunsIfItsConditionIsNotZero) {
+  Submit(kGated);
+  const auto request = RequestWith("gated", "\x01");
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c", "join"}));
+  EXPECT_EQ(reply_->outputs_size(), 3);
+  EXPECT_EQ(Ends(), (Calls{"behind", "first", "last", "maybe"}));
+}
+
+TEST_F(Workflow, AStepWhoseConditionIsZeroNeverRunsNorDoesWhatReadsIt) {
+  Submit(kGated);
+  const auto request = RequestWith("gated", std::string(1, '\0'));
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "join"}));
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined()) << "the other value";
+  EXPECT_EQ(BytesOf("maybe"), "absent");
+  EXPECT_EQ(BytesOf("either"), request.inputs(0).data().inlined());
+  EXPECT_EQ(Ends(),
+            (Calls{"first", "last", "skipped behind: its input 'x' is absent: step 'maybe' was skipped",
+                   "skipped maybe: its 'when', go, is 0"}));
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+}
+
+TEST_F(Workflow, ASkippedStepIsDurableBeforeWhatReadsItIsDecided) {
+  Submit(kGated);
+  world_.store().Hold();
+  Infer(RequestWith("gated", std::string(1, '\0')));
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls, Calls{"net-a"});
+  EXPECT_EQ(world_.store().held(), 2u) << "that one step was skipped, and the outputs of another";
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(StoredSteps(), (Calls{"first", "maybe"}));
+  EXPECT_EQ(script_->calls, Calls{"net-a"}) << "the last step may still read the step behind it";
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(StoredSteps(), (Calls{"behind", "first", "maybe"}));
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "join"}));
+}
+
+TEST_F(Workflow, ARunThatGoesOnElsewhereKeepsWhatWasSkipped) {
+  Submit(kGated);
+  const auto request = RequestWith("gated", std::string(1, '\0'));
+  script_->hold = true;
+  Infer(request);
+  EXPECT_EQ(StoredSteps(), (Calls{"behind", "maybe"}));
+  Orphan();
+  script_->hold = false;
+  script_->calls.clear();
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "join"}));
+  EXPECT_EQ(BytesOf("maybe"), "absent");
+  // The run has ended: a third submission hears the same.
+  Orphan();
+  script_->calls.clear();
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_TRUE(script_->calls.empty());
+  EXPECT_EQ(reply_->outputs_size(), 2);
+}
+
+TEST_F(Workflow, AConditionWithSeveralElementsFailsTheRunByItsName) {
+  Submit(kGated);
+  Infer(RequestWith("gated", "ab"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(reply_->message(),
+            "step 'maybe': 'when' reads 'go', which is BOOL [2]; a condition has exactly one element");
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+constexpr char kStandIn[] = R"(
+name: stand-in
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: large, function: net-a, inputs: {x: image}, retries: 1, on_error: {step: small}}
+  - {name: small, function: net-b, inputs: {x: image}}
+  - {name: last, function: net-c, inputs: {x: large.out_x}}
+outputs: {y: last.out_x, large: large.out_x}
+)";
+
+TEST_F(Workflow, AStepThatStandsInDoesNotRunWhileNothingFails) {
+  Submit(kStandIn);
+  Infer(RequestOf("stand-in"));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c"}));
+  EXPECT_EQ(Ends(),
+            (Calls{"large", "last", "skipped small: step 'large', for which it stands in, did not fail"}));
+}
+
+TEST_F(Workflow, AStepThatFailedForGoodIsStoodInForAndItsFailureIsKept) {
+  Submit(kStandIn);
+  script_->failures["net-a"] = absl::NotFoundError("no such model");
+  const auto request = RequestOf("stand-in");
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"}));
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
+  EXPECT_EQ(BytesOf("large"), request.inputs(0).data().inlined()) << "the output of what stands in";
+  EXPECT_EQ(Ends(), (Calls{"failed large: no such model", "last", "small"}));
+  EXPECT_EQ(StoredStep("large").code(), static_cast<int>(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+}
+
+TEST_F(Workflow, RetriesOfAStepAreLimited) {
+  Submit(kStandIn);
+  script_->failures["net-a"] = absl::UnavailableError("its worker died");
+  Infer(RequestOf("stand-in"));
+  world_.Run(seconds(5));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-a", "net-b", "net-c"}));
+  EXPECT_TRUE(
+      Ends()[0].starts_with("failed large: its worker died; 'retries' of the step allows 1; before it,"))
+      << Ends()[0];
+  // Within the limit it does not fail.
+  script_->failing["net-a"] = 1;
+  script_->calls.clear();
+  Infer(RequestOf("stand-in"));
+  world_.Run(seconds(5));
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-a", "net-c"}));
+}
+
+TEST_F(Workflow, AFailureThatIsDurableIsNotTriedAgainElsewhere) {
+  Submit(kStandIn);
+  script_->failures["net-a"] = absl::NotFoundError("no such model");
+  script_->hold = true;
+  Infer(RequestOf("stand-in"));
+  AnswerHeld(1);
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b"}));
+  EXPECT_EQ(Ends(), Calls{"failed large: no such model"});
+  Orphan();
+  script_->hold = false;
+  script_->failures.clear();
+  script_->calls.clear();
+  Infer(RequestOf("stand-in"));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-b", "net-c"}));
+}
+
+TEST_F(Workflow, WhatStandsInMayFailToo) {
+  Submit(kStandIn);
+  script_->failures["net-a"] = absl::NotFoundError("no such model");
+  script_->failures["net-b"] = absl::InternalError("nor this");
+  Infer(RequestOf("stand-in"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInternal));
+  EXPECT_EQ(reply_->message(), "step 'small': nor this");
+  EXPECT_EQ(Ends(), Calls{"failed large: no such model"});
+}
+
+TEST_F(Workflow, AValueStandsInForAStepThatFailed) {
+  Submit(R"(
+name: value
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: only, function: net-a, inputs: {x: image}, on_error: {values: {out_x: image}}}
+outputs: {y: only.out_x}
+)");
+  script_->failures["net-a"] = absl::NotFoundError("no such model");
+  const auto request = RequestOf("value");
+  Infer(request);
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
+  EXPECT_EQ(Ends(), Calls{"failed only: no such model"});
+}
+
+TEST_F(Workflow, TheTimeOfARunIsSplitOverItsSteps) {
+  Submit(kStandIn);
+  auto request = RequestOf("stand-in");
+  request.set_timeout_ns(Duration(seconds(30)).count());
+  Infer(request);
+  ASSERT_EQ(script_->timeouts.size(), 2u);
+  EXPECT_EQ(script_->timeouts[0], seconds(10)) << "large, small, last";
+  EXPECT_GT(script_->timeouts[1], seconds(29)) << "what the others left";
+}
+
+constexpr char kEach[] = R"(
+name: each
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: each, function: net-a, inputs: {x: image}, for_each: {input: x, dimension: 0, most: 5, at_once: 2}}
+outputs: {y: each.out_x}
+)";
+
+TEST_F(Workflow, SoManyCallsOfAForEachAreUnderWayAtATimeAsItSays) {
+  Submit(kEach);
+  script_->hold = true;
+  const auto request = RequestOf("each", 5);
+  Infer(request);
+  EXPECT_EQ(script_->calls.size(), 2u);
+  AnswerHeld(1);
+  EXPECT_EQ(script_->calls.size(), 3u);
+  EXPECT_EQ(script_->held.size(), 2u);
+  AnswerHeld(3);
+  EXPECT_EQ(script_->calls.size(), 5u);
+  EXPECT_EQ(script_->held.size(), 1u);
+  AnswerHeld(1);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
+}
+
+TEST_F(Workflow, AForEachOfTooManyElementsIsRefusedBeforeAnyCall) {
+  Submit(kEach);
+  Infer(RequestOf("each", 6));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(
+      reply_->message(),
+      "step 'each': tensor 'x' of shape [6,4] would be 6 calls, one for each element along dimension 0; the step "
+      "makes at most 5 calls ('most' of its for_each)");
+  EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, AfterAFailureAForEachBeginsNoMoreCalls) {
+  Submit(kEach);
+  script_->hold = true;
+  script_->failures["net-a"] = absl::NotFoundError("gone");
+  Infer(RequestOf("each", 5));
+  AnswerHeld(1);
+  EXPECT_EQ(script_->calls.size(), 2u);
+  AnswerHeld(1);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kNotFound));
+  EXPECT_EQ(script_->calls.size(), 2u);
+}
+
+TEST_F(Workflow, ACancelledForEachBeginsNoMoreCalls) {
+  Submit(kEach);
+  script_->hold = true;
+  Infer(RequestOf("each", 5));
+  ASSERT_TRUE(CancelRun().ok());
+  world_.Run(milliseconds(100));
+  EXPECT_EQ(script_->cancelled, 2u);
+  EXPECT_EQ(script_->calls.size(), 2u);
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+}
+
+constexpr char kInner[] = R"(
+name: inner
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net-a, inputs: {x: image}}
+  - {name: two, function: net-b, inputs: {x: one.out_x}}
+outputs: {z: two.out_x}
+)";
+constexpr char kOuter[] = R"(
+name: outer
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: nested, workflow: inner, inputs: {image: image}}
+  - {name: last, function: net-c, inputs: {x: nested.z}}
+outputs: {y: last.out_x}
+)";
+
+TEST_F(Workflow, AStepThatCallsAWorkflowIsARunOfItsOwn) {
+  Submit(kInner);
+  Submit(kOuter);
+  const auto request = RequestOf("outer");
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"}));
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
+  EXPECT_EQ(Ends(), (Calls{"last", "nested"}));
+  const auto runs = Runs("inner");
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].state(), proto::RUN_SUCCEEDED);
+  EXPECT_EQ(runs[0].start().parent(), ".gateway-1-ab-1");
+  EXPECT_EQ(runs[0].start().parent_step(), "nested");
+  EXPECT_EQ(Ends(runs[0].start().run()), (Calls{"one", "two"}));
+}
+
+TEST_F(Workflow, ARunThatGoesOnElsewhereFindsTheRunsInsideIt) {
+  Submit(kInner);
+  Submit(kOuter);
+  script_->hold = true;
+  Infer(RequestOf("outer"));
+  world_.Run(seconds(1));
+  AnswerHeld(1);
+  ASSERT_EQ(script_->calls, (Calls{"net-a", "net-b"}));
+  Orphan();
+  // A newer version does not matter to a run that has begun.
+  Submit(R"(
+name: inner
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: other, function: net-a, inputs: {x: image}}
+outputs: {z: other.out_x}
+)");
+  script_->hold = false;
+  script_->calls.clear();
+  Infer(RequestOf("outer"));
+  world_.Run(seconds(5));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-b", "net-c"})) << "the first step of the inner run is committed";
+  EXPECT_EQ(Runs("inner").size(), 1u);
+}
+
+TEST_F(Workflow, ACancelledRunCancelsTheRunsInsideIt) {
+  Submit(kInner);
+  Submit(kOuter);
+  script_->hold = true;
+  Infer(RequestOf("outer"));
+  world_.Run(seconds(1));
+  ASSERT_EQ(script_->calls, Calls{"net-a"});
+  ASSERT_TRUE(CancelRun().ok());
+  world_.Run(seconds(1));
+  EXPECT_EQ(script_->cancelled, 1u) << "down to the call of the inner run's step";
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+  ASSERT_EQ(Runs("inner").size(), 1u);
+  EXPECT_EQ(Runs("inner")[0].state(), proto::RUN_CANCELLED);
+}
+
+TEST_F(Workflow, AnInnerRunThatFailsFailsItsStepForWhichAnotherMayStandIn) {
+  Submit(kInner);
+  Submit(R"(
+name: safe
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: nested, workflow: inner, inputs: {image: image}, on_error: {values: {z: image}}}
+outputs: {y: nested.z}
+)");
+  script_->failures["net-b"] = absl::NotFoundError("no such model");
+  const auto request = RequestOf("safe");
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
+  EXPECT_EQ(Ends(), Calls{"failed nested: step 'two': no such model"});
+  EXPECT_EQ(Runs("inner")[0].state(), proto::RUN_FAILED);
+}
+
+TEST_F(Workflow, AForEachOfAWorkflowIsOneRunForEachElement) {
+  Submit(kInner);
+  Submit(R"(
+name: many
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: nested, workflow: inner, inputs: {image: image}, for_each: {input: image, dimension: 0}}
+outputs: {y: nested.z}
+)");
+  const auto request = RequestOf("many", 3);
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  ASSERT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
+  EXPECT_EQ(Runs("inner").size(), 3u);
 }
 
 }  // namespace

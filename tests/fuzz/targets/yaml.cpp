@@ -32,7 +32,9 @@ cluster::FunctionTable Functions() {
 
 void Workflow(std::string_view text) {
   static const cluster::FunctionTable& functions = *new cluster::FunctionTable(Functions());
+  const bool accepted = cluster::CheckWorkflow(text, functions).ok();
   const auto spec = cluster::ParseWorkflow(text, {.max_steps = 50, .max_inputs = 50});
+  TROUPE_CHECK(!accepted || cluster::ParseWorkflow(text).ok(), "what is accepted can be read");
   if (!spec.ok()) return;
   TROUPE_CHECK(spec->steps_size() <= 50, "a workflow has no more steps than it may have");
   const auto record = cluster::ValidateWorkflow(*spec, functions);

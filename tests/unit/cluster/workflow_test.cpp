@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "cluster/workflow_parser.hpp"
-#include "cluster/step_durability.hpp"
-#include "cluster/workflow_schedule.hpp"
 #include "cluster/workflow_validator.hpp"
 
 namespace troupe::cluster::workflow_test {
@@ -113,15 +111,16 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
        "  d.e: {type: FP32, shape: []}\n  g: {shape: [x]}\nsteps: []\noutputs: {}\n",
        {"line 3: 'FLOAT'", "line 4: the shape", "line 5: a size in a shape is '-2'", "line 6: 'd.e'",
         "line 7: input 'g' lacks 'type'", "line 7: a size in a shape is 'x'"}},
-      {"name: x\nsteps:\n  - name: s\n    function: f\n    inputs: {a: b}\n    retries: 3\n  - 7\n  - name: "
+      {"name: x\nsteps:\n  - name: s\n    function: f\n    inputs: {a: b}\n    retry: 3\n  - 7\n  - name: "
        "s\n    function: f\n"
        "    inputs: {}\n    timeout: soon\n    fan_out: {input: a, dimension: -1}\noutputs: {y: {a: b}}\n",
-       {"line 6: step 's' has no 'retries'", "line 7: a step is a single value",
+       {"line 6: step 's' has no 'retry'", "line 7: a step is a single value",
         "line 8: two steps are called 's'", "line 11: 'soon' is not a valid timeout",
-        "line 12: the dimension to fan out is '-1'", "line 13: the value of 'y' is a mapping"}},
+        "line 12: 'dimension' of 'fan_out' of step 's' is '-1', and a whole number from 0 to 7 is expected",
+        "line 13: the value of 'y' is a mapping"}},
       {"name: x\nsteps:\n  - name: s\n    function: f\n    inputs: {a: b}\n    fan_out: {input: a, "
        "dimension: 99}\noutputs: {y: s.t}\n",
-       {"line 6: dimension 99"}},
+       {"line 6: 'dimension' of 'fan_out' of step 's' is '99', and a whole number from 0 to 7"}},
   };
   for (const Case& c : cases) {
     const std::string error = ParseError(c.text);
@@ -174,6 +173,81 @@ TEST(WorkflowValidator, EveryErrorIsReportedWithItsLine) {
   }
 }
 
+std::string FileError(const std::string& text) {
+  const auto record = CheckWorkflow(text, Functions());
+  return record.ok() ? "accepted" : std::string(record.status().message());
+}
+
+TEST(CheckWorkflow, OneAnswerTellsWhatCannotBeReadAndWhatDoesNotFit) {
+  const std::string error = FileError(R"(name: w
+version: zero
+inputs:
+  image: {type: FP32, shape: [-1, 1, 8, 8]}
+  mask: {type: FLOAT, shape: [1]}
+steps:
+  - {name: a, function: nett, inputs: {x: image}}
+  - {name: b, function: net, inputs: {x: image}, timeout: soon}
+  - {name: c, function: net, inputs: {x: mask, q: image}}
+  - {name: d, inputs: {x: b.z}}
+outputs: {o: b.q, p: e.y}
+)");
+  EXPECT_EQ(
+      error,
+      "workflow 'w' has 9 errors:\n"
+      "line 2: 'zero' is not a valid version; versions are 1, 2, 3 ...\n"
+      "line 5: 'FLOAT' is not a valid tensor type; types are BOOL, UINT8 ... UINT64, INT8 ... INT64, FP16, "
+      "FP32, FP64, BF16 and BYTES\n"
+      "line 7: step 'a': there is no function 'nett'\n"
+      "line 8: 'soon' is not a valid timeout; write one like 500ms, 5s or 2m\n"
+      "line 9: step 'c': function 'net' has no input 'q'; its inputs are: x\n"
+      "line 10: 'b.z': function 'net' has no output 'z'; its outputs are: y\n"
+      "line 10: step 'd' lacks 'function', or 'workflow'; a step names one of them\n"
+      "line 11: 'b.q': function 'net' has no output 'q'; its outputs are: y\n"
+      "line 11: 'e.y': there is no step 'e'");
+}
+
+TEST(CheckWorkflow, WhatFollowsFromAMistakeIsNotToldBesideIt) {
+  // The second step has no name that others could use, and the third is not a step.
+  const std::string error = FileError(R"(name: w
+inputs:
+  image: {type: FP32, shape: [-1, 1, 8, 8]}
+steps:
+  - {name: a, function: net, inputs: {x: image}}
+  - {nam: b, function: net, inputs: {x: image}}
+  - nothing
+outputs: {o: b.y, p: a.y}
+)");
+  EXPECT_EQ(error,
+            "workflow 'w' has 3 errors:\n"
+            "line 6: a step has no 'nam'; known are: fan_out, for_each, function, inputs, name, on_error, "
+            "retries, timeout, version, when, workflow\n"
+            "line 6: a step lacks 'name'\n"
+            "line 7: a step is a single value, and a mapping is expected");
+}
+
+TEST(CheckWorkflow, TheFirstTwentyMistakesAreToldAndTheOthersCounted) {
+  const auto with = [](int mistakes) {
+    std::string text = "name: w\nsteps:\n";
+    for (int i = 0; i < mistakes; ++i)
+      text += "  - {name: s" + std::to_string(i) + ", function: gone, inputs: {}}\n";
+    return FileError(text + "outputs: {o: s0.y}\n");
+  };
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  EXPECT_THAT(with(20), HasSubstr("has 20 errors"));
+  EXPECT_EQ(lines(with(20)), 20);
+  EXPECT_THAT(with(20), Not(HasSubstr("more")));
+  EXPECT_THAT(with(900), HasSubstr("has 900 errors"));
+  EXPECT_THAT(with(900), HasSubstr("line 22: step 's19'"));
+  EXPECT_THAT(with(900), Not(HasSubstr("line 23:")));
+  EXPECT_THAT(with(900), testing::EndsWith("\nand 880 more"));
+}
+
+TEST(CheckWorkflow, TextThatIsNotYamlIsOneMistake) {
+  EXPECT_THAT(FileError("name: x\n  bad: ["),
+              HasSubstr("the workflow has 1 error:\nline 2: this is not valid YAML"));
+  EXPECT_THAT(FileError(std::string(2 << 20, ' ')), HasSubstr("the file has 2 MiB; at most 1 MiB"));
+}
+
 TEST(WorkflowValidator, CyclesAreNamed) {
   const std::string error = CheckError(
       "name: w\ninputs: {i: {type: FP32, shape: [-1]}}\nsteps:\n"
@@ -197,138 +271,208 @@ TEST(WorkflowValidator, AChainOfAThousandStepsIsFine) {
   EXPECT_EQ(CheckError(text + "outputs: {o: s999.y}\n"), "accepted");
 }
 
-TEST(WorkflowValidator, FanOut) {
-  const auto with = [](const std::string& function, const std::string& fan_out,
+TEST(WorkflowValidator, ForEach) {
+  const auto with = [](const std::string& function, const std::string& for_each,
                        const std::string& input = "x") {
     return CheckError(With("  - {name: s, function: " + function + ", inputs: {" + input +
-                           ": image}, fan_out: " + fan_out + "}\n"));
+                           ": image}, for_each: " + for_each + "}\n"));
   };
   EXPECT_EQ(with("one", "{input: x, dimension: 0}"), "accepted");
-  EXPECT_EQ(with("net", "{input: x, dimension: 0}"), "accepted");
+  EXPECT_EQ(with("net", "{input: x, dimension: 0, most: 16384, at_once: 1}"), "accepted");
   EXPECT_THAT(with("net", "{input: q, dimension: 0}"), HasSubstr("'q', which is not a bound input"));
   EXPECT_THAT(with("net", "{input: x, dimension: 5}"), HasSubstr("has no dimension 5"));
-  EXPECT_THAT(with("net", "{input: x, dimension: 3}"), HasSubstr("after the fan-out"));
+  EXPECT_THAT(with("net", "{input: x, dimension: 3}"), HasSubstr("in each call"));
   EXPECT_THAT(with("net", "{input: x, dimension: 3}"),
               HasSubstr("output 'y' (FP32 [-1,10]) cannot be put together"));
-  // A fan-out may have any number of parts.
-  const auto spec = ParseWorkflow(
-      With("  - {name: s, function: one, inputs: {x: image}, fan_out: {input: x, dimension: 0}}\n"));
+  EXPECT_THAT(
+      with("net", "{input: x, dimension: 0, most: 16385}"),
+      HasSubstr(
+          "'most' of 'for_each' of step 's' is '16385', and a whole number from 1 to 16384 is expected"));
+  EXPECT_THAT(with("net", "{input: x, dimension: 0, most: 0}"), HasSubstr("from 1 to 16384"));
+  EXPECT_THAT(with("net", "{input: x, dimension: 0, at_once: 2000}"), HasSubstr("from 1 to 1024"));
+  EXPECT_THAT(with("net", "{input: x}"), HasSubstr("lacks 'dimension'"));
+  // It may make any number of calls.
+  const auto spec = ParseWorkflow(With(
+      "  - {name: s, function: one, inputs: {x: image}, for_each: {input: x, dimension: 0, most: 9}}\n"));
   ASSERT_TRUE(spec.ok());
-  EXPECT_THAT(ValidateWorkflow(*spec, Functions())->outputs(0).shape(), ElementsAre(-1, 10));
+  EXPECT_EQ(spec->steps(0).for_each().most(), 9u);
+  EXPECT_EQ(spec->steps(0).for_each().at_once(), 0u);
+  const auto record = ValidateWorkflow(*spec, Functions());
+  EXPECT_THAT(record->outputs(0).shape(), ElementsAre(-1, 10));
+  ASSERT_EQ(record->spec().steps(0).outputs_size(), 1);
+  EXPECT_THAT(record->spec().steps(0).outputs(0).shape(), ElementsAre(1, 10))
+      << "as the function declares it";
 }
 
-TEST(WorkflowProgress, StepsBecomeReadyWhenTheirInputsAreCommitted) {
-  WorkflowProgress progress(*ParseWorkflow(kEnsemble));
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("left", "right"));
-  EXPECT_THAT(progress.TakeReady(), ElementsAre());
-  progress.Commit("left");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre());
-  progress.Retry("right");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("right"));
-  progress.Commit("right");
-  progress.Commit("right");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
-  EXPECT_EQ(progress.state(), proto::RUN_RUNNING);
-  progress.Commit("average");
-  EXPECT_EQ(progress.state(), proto::RUN_SUCCEEDED);
-  EXPECT_TRUE(progress.TakeReady().empty());
+TEST(WorkflowValidator, FanOutIsTheFormerNameOfForEach) {
+  const auto step = [](const std::string& keys) {
+    return With("  - {name: s, function: one, inputs: {x: image}, " + keys + "}\n");
+  };
+  const auto former = ParseWorkflow(step("fan_out: {input: x, dimension: 0}"));
+  const auto now = ParseWorkflow(step("for_each: {input: x, dimension: 0}"));
+  ASSERT_TRUE(former.ok() && now.ok());
+  EXPECT_EQ(former->SerializeAsString(), now->SerializeAsString());
+  EXPECT_THAT(ParseError(step("for_each: {input: x, dimension: 0}, fan_out: {input: x, dimension: 0}")),
+              HasSubstr("has 'for_each' and 'fan_out', which is its former name"));
 }
 
-TEST(WorkflowProgress, AfterARestartOnlyWhatIsNotCommittedRuns) {
-  WorkflowProgress progress(*ParseWorkflow(kEnsemble));
-  progress.Commit("right");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("left"));
-  progress.Commit("left");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
-}
-
-TEST(StepsToRecompute, AreThoseWhoseResultsAreStillRead) {
-  const auto spec = ParseWorkflow(R"(name: chain
-inputs:
-  image: {type: FP32, shape: [-1, 4]}
+TEST(WorkflowParser, ReadsConditionsRetriesAndWhatStandsIn) {
+  const auto spec = ParseWorkflow(R"(name: w
+inputs: {i: {type: FP32, shape: [-1]}, go: {type: BOOL, shape: [1]}}
 steps:
-  - {name: one, function: net, inputs: {x: image}}
-  - {name: two, function: net, inputs: {x: one.y}}
-  - {name: three, function: net, inputs: {x: two.y}}
-  - {name: four, function: net, inputs: {x: three.y}}
-outputs: {z: four.y, early: one.y}
+  - name: a
+    function: pass
+    inputs: {x: i}
+    when: [go, b.y]
+    retries: 0
+    on_error: {step: b}
+  - {name: b, function: pass, inputs: {x: [a.y, c.y, i]}}
+  - name: c
+    workflow: inner
+    version: 3
+    inputs: {x: i}
+    on_error:
+      values: {y: [b.y, i]}
+outputs: {o: [a.y, i]}
 )");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  using Names = std::set<std::string>;
-  const Names three = {"one", "two", "three"};
-  EXPECT_EQ(StepsToRecompute(*spec, three, {}), Names());
-  EXPECT_EQ(StepsToRecompute(*spec, three, {"two"}), Names())
-      << "step three has read the output, and is done";
-  EXPECT_EQ(StepsToRecompute(*spec, three, {"three"}), Names({"three"}));
-  EXPECT_EQ(StepsToRecompute(*spec, three, {"two", "three"}), Names({"two", "three"}));
-  EXPECT_EQ(StepsToRecompute(*spec, three, {"one"}), Names({"one"})) << "the workflow returns the output";
-  EXPECT_EQ(StepsToRecompute(*spec, {"one", "two", "three", "four"}, {"four"}), Names({"four"}));
+  const auto& a = spec->steps(0);
+  EXPECT_EQ(a.when().value(), "go");
+  EXPECT_THAT(a.when().fallbacks(), ElementsAre("b.y"));
+  EXPECT_EQ(a.when().line(), 7u);
+  EXPECT_TRUE(a.has_retries());
+  EXPECT_EQ(a.retries(), 0u);
+  EXPECT_EQ(a.on_error().step(), "b");
+  EXPECT_FALSE(spec->steps(1).has_retries());
+  EXPECT_FALSE(spec->steps(1).has_when());
+  EXPECT_THAT(spec->steps(1).inputs(0).fallbacks(), ElementsAre("c.y", "i"));
+  EXPECT_EQ(spec->steps(2).workflow(), "inner");
+  EXPECT_EQ(spec->steps(2).version(), "3");
+  EXPECT_EQ(spec->steps(2).function(), "");
+  ASSERT_EQ(spec->steps(2).on_error().values_size(), 1);
+  EXPECT_EQ(spec->steps(2).on_error().values(0).value(), "b.y");
+  EXPECT_THAT(spec->outputs(0).fallbacks(), ElementsAre("i"));
 }
 
-TEST(WorkflowProgress, StepsWhoseResultsAreLostRunAgainBeforeWhatReadsThem) {
-  WorkflowProgress progress(*ParseWorkflow(kEnsemble));
-  (void)progress.TakeReady();
-  progress.Commit("left");
-  progress.Commit("right");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
-  progress.Reopen({"left", "average"});
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("left"));
-  progress.Reopen({"right"});
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("right"));
-  progress.Commit("left");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre());
-  progress.Commit("right");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("average"));
-  // What is under way goes on with what it has read, though that is computed again beside it.
-  progress.Reopen({"left"});
-  EXPECT_THAT(progress.TakeReady(), ElementsAre("left"));
-  progress.Commit("left");
-  EXPECT_THAT(progress.TakeReady(), ElementsAre());
-  progress.Commit("average");
-  EXPECT_EQ(progress.state(), proto::RUN_SUCCEEDED);
+TEST(WorkflowParser, MistakesInConditionsRetriesAndWhatStandsIn) {
+  const auto with = [](const std::string& keys) {
+    return ParseError(With("  - {name: s, function: net, inputs: {x: image}, " + keys + "}\n"));
+  };
+  EXPECT_THAT(with("when: {a: b}"), HasSubstr("line 5: 'when' of step 's' is a mapping"));
+  EXPECT_THAT(with("when: []"), HasSubstr("'when' of step 's' is a list of 0 values; 1 to 8 are supported"));
+  EXPECT_THAT(with("when: [a, b, c, d, e, f, g, h, i]"), HasSubstr("is a list of 9 values"));
+  EXPECT_THAT(with("when: [a, [b]]"),
+              HasSubstr("'when' of step 's' is a list, and a single value is expected"));
+  EXPECT_THAT(with("retries: -1"),
+              HasSubstr("'retries' of step 's' is '-1', and a whole number from 0 to 1000"));
+  EXPECT_THAT(with("retries: 1001"), HasSubstr("from 0 to 1000"));
+  EXPECT_THAT(with("on_error: other"), HasSubstr("'on_error' of step 's' is a single value, and a mapping"));
+  EXPECT_THAT(with("on_error: {}"), HasSubstr("names either a 'step', which stands in for it, or 'values'"));
+  EXPECT_THAT(with("on_error: {step: a, values: {y: b}}"), HasSubstr("names either a 'step'"));
+  EXPECT_THAT(with("on_error: {stop: a}"), HasSubstr("has no 'stop'; known are: step, values"));
+  EXPECT_THAT(with("workflow: inner"),
+              HasSubstr("has both 'function' and 'workflow'; a step names one of them"));
 }
 
-TEST(StepDurability, WhatIsComputedFasterThanItIsWrittenIsNotWritten) {
-  using std::chrono::milliseconds;
-  EXPECT_FALSE(WritesKept(milliseconds(5), 0));
-  EXPECT_TRUE(WritesKept(milliseconds(6), 0));
-  EXPECT_FALSE(WritesKept(milliseconds(100), 10'000'000)) << "0.1 s at 100 MB/s, and the sync";
-  EXPECT_TRUE(WritesKept(milliseconds(106), 10'000'000));
-  EXPECT_FALSE(WritesKept(Duration::max(), ~std::uint64_t{0}));
+// `go` may be a condition, `image` may not.
+std::string Conditional(const std::string& steps, const std::string& outputs = "outputs: {o: s.y}") {
+  return "name: w\ninputs:\n  image: {type: FP32, shape: [-1, 1, 8, 8]}\n  go: {type: BOOL, shape: [1]}\nsteps:\n" +
+         steps + outputs + "\n";
 }
 
-TEST(OutputsToKeep, AreThoseThatStepsAloneRead) {
-  const auto spec = ParseWorkflow(R"(name: keeps
-inputs:
-  image: {type: FP32, shape: [-1, 4]}
-steps:
-  - {name: one, function: net, inputs: {x: image}}
-  - {name: two, function: net, inputs: {x: one.y}}
-  - {name: three, function: net, inputs: {x: one.y, z: two.y}, fan_out: {input: x, dimension: 0}}
-  - {name: four, function: net, inputs: {x: three.y}}
-outputs: {z: four.y, early: two.y}
-)");
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_THAT(OutputsToKeep(*spec, "one"), ElementsAre("y"));
-  EXPECT_THAT(OutputsToKeep(*spec, "two"), ElementsAre()) << "the workflow gives it";
-  EXPECT_THAT(OutputsToKeep(*spec, "three"), ElementsAre()) << "its calls' outputs are put together";
-  EXPECT_THAT(OutputsToKeep(*spec, "four"), ElementsAre());
+TEST(WorkflowValidator, ConditionsAreOneBoolOrInteger) {
+  const auto with = [](const std::string& type, const std::string& shape) {
+    return CheckError(
+        "name: w\ninputs:\n  image: {type: FP32, shape: [-1, 1, 8, 8]}\n  go: {type: " + type + ", shape: " +
+        shape + "}\nsteps:\n  - {name: s, function: net, inputs: {x: image}, when: go}\noutputs: {o: s.y}\n");
+  };
+  for (const char* type : {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"})
+    for (const char* shape : {"[]", "[1]", "[1, 1]", "[-1]"})
+      EXPECT_EQ(with(type, shape), "accepted") << type;
+  for (const char* type : {"FP16", "FP32", "FP64", "BF16", "BYTES"})
+    EXPECT_THAT(with(type, "[1]"),
+                HasSubstr("line 6: step 's': 'when' reads 'go', which is " + std::string(type) +
+                          " [1]; a condition is BOOL or an integer type, and has exactly one "
+                          "element"));
+  for (const char* shape : {"[2]", "[0]", "[1, 3]", "[-1, 2]"})
+    EXPECT_THAT(with("BOOL", shape), HasSubstr("has exactly one element")) << shape;
+  EXPECT_THAT(CheckError(Conditional("  - {name: s, function: net, inputs: {x: image}, when: gone}\n")),
+              HasSubstr("line 6: 'gone' is not an input of the workflow"));
+  EXPECT_THAT(CheckError(Conditional("  - {name: s, function: net, inputs: {x: image}, when: [go, t.y]}\n"
+                                     "  - {name: t, function: net, inputs: {x: image}}\n")),
+              HasSubstr("'when' reads 't.y', which is FP32 [-1,10]"));
 }
 
-TEST(WorkflowProgress, AFailedOrCancelledRunStartsNothing) {
-  WorkflowProgress failed(*ParseWorkflow(kEnsemble));
-  (void)failed.TakeReady();
-  failed.Fail("left", absl::NotFoundError("gone"));
-  failed.Fail("right", absl::InternalError("later"));
-  EXPECT_EQ(failed.state(), proto::RUN_FAILED);
-  EXPECT_EQ(failed.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("step 'left'"));
-  failed.Cancel();
-  EXPECT_EQ(failed.state(), proto::RUN_FAILED);
-  WorkflowProgress cancelled(*ParseWorkflow(kEnsemble));
-  cancelled.Cancel();
-  EXPECT_EQ(cancelled.state(), proto::RUN_CANCELLED);
-  EXPECT_TRUE(cancelled.TakeReady().empty());
+TEST(WorkflowValidator, EachValueOfAListFits) {
+  const std::string base = "  - {name: s, function: net, inputs: {x: image}, when: go}\n";
+  EXPECT_EQ(CheckError(Conditional(base + "  - {name: t, function: mean, inputs: {a: s.y, b: [s.y, u.y]}}\n"
+                                          "  - {name: u, function: net, inputs: {x: [image, image]}}\n",
+                                   "outputs: {o: [t.z, u.y]}")),
+            "accepted");
+  EXPECT_THAT(
+      CheckError(Conditional(base + "  - {name: t, function: mean, inputs: {a: s.y, b: [s.y, image]}}\n")),
+      HasSubstr("line 7: step 't': 'image' has shape [-1,1,8,8], and input 'b' wants [-1,10]"));
+  EXPECT_THAT(CheckError(Conditional(base, "outputs: {o: [s.y, image]}")),
+              HasSubstr("line 7: output 'o': 'image' is FP32 [-1,1,8,8], and 's.y' is FP32 [-1,10]"));
+  const auto spec =
+      ParseWorkflow(Conditional("  - {name: s, function: net, inputs: {x: image}, when: go}\n"
+                                "  - {name: t, function: one, inputs: {x: image}}\n",
+                                "outputs: {o: [t.y, s.y]}"));
+  ASSERT_TRUE(spec.ok());
+  const auto record = ValidateWorkflow(*spec, Functions());
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_THAT(record->outputs(0).shape(), ElementsAre(-1, 10)) << "either may be the output";
+}
+
+TEST(WorkflowValidator, WhatStandsInFits) {
+  const auto with = [](const std::string& on_error) {
+    return CheckError(With("  - {name: s, function: net, inputs: {x: image}, on_error: " + on_error +
+                           "}\n"
+                           "  - {name: small, function: one, inputs: {x: image}}\n"
+                           "  - {name: other, function: mean, inputs: {a: small.y, b: small.y}}\n"
+                           "  - {name: after, function: mean, inputs: {a: s.y, b: s.y}}\n"));
+  };
+  EXPECT_EQ(with("{step: small}"), "accepted");
+  EXPECT_EQ(with("{values: {y: small.y}}"), "accepted");
+  EXPECT_EQ(with("{values: {y: [small.y, other.z]}}"), "accepted");
+  EXPECT_THAT(with("{step: gone}"),
+              HasSubstr("line 5: step 's': on_error names 'gone', and there is no such step"));
+  EXPECT_THAT(with("{step: other}"),
+              HasSubstr("whose function 'mean' has no output 'y' that could stand in"));
+  EXPECT_THAT(
+      with("{values: {y: image}}"),
+      HasSubstr(
+          "'image', which is FP32 [-1,1,8,8], cannot stand in for the output 'y', which is FP32 [-1,10]"));
+  EXPECT_THAT(with("{values: {q: small.y}}"),
+              testing::AllOf(HasSubstr("on_error has a value for 'q', and function 'net' has no such output"),
+                             HasSubstr("on_error has no value for the output 'y'")));
+  EXPECT_THAT(with("{step: s}"), HasSubstr("the steps wait for each other: s -> s"));
+  EXPECT_THAT(CheckError(With("  - {name: s, function: net, inputs: {x: image}, on_error: {step: small}}\n"
+                              "  - {name: t, function: net, inputs: {x: image}, on_error: {step: small}}\n"
+                              "  - {name: small, function: net, inputs: {x: image}}\n")),
+              HasSubstr("line 6: step 't': on_error names 'small', which stands in for step 's' already"));
+}
+
+TEST(WorkflowValidator, WhatStandsInForAStepDoesNotWaitForItsOutputs) {
+  const auto with = [](const std::string& steps) {
+    return CheckError("name: w\ninputs: {i: {type: FP32, shape: [-1]}}\nsteps:\n" + steps +
+                      "outputs: {o: s.y}\n");
+  };
+  // Directly, by way of another step, and by a value.
+  EXPECT_THAT(with("  - {name: s, function: pass, inputs: {x: i}, on_error: {step: f}}\n"
+                   "  - {name: f, function: pass, inputs: {x: s.y}}\n"),
+              HasSubstr("line 5: the steps wait for each other: f -> f"));
+  EXPECT_THAT(with("  - {name: s, function: pass, inputs: {x: g.y}, on_error: {step: f}}\n"
+                   "  - {name: f, function: pass, inputs: {x: i}}\n"
+                   "  - {name: g, function: pass, inputs: {x: f.y}}\n"),
+              HasSubstr("the steps wait for each other"));
+  EXPECT_THAT(with("  - {name: s, function: pass, inputs: {x: i}, on_error: {values: {y: g.y}}}\n"
+                   "  - {name: g, function: pass, inputs: {x: s.y}}\n"),
+              HasSubstr("the steps wait for each other"));
+  EXPECT_EQ(with("  - {name: s, function: pass, inputs: {x: i}, on_error: {step: f}}\n"
+                 "  - {name: f, function: pass, inputs: {x: i}, on_error: {step: g}}\n"
+                 "  - {name: g, function: pass, inputs: {x: i}, on_error: {values: {y: i}}}\n"),
+            "accepted");
 }
 
 }  // namespace

@@ -513,6 +513,78 @@ TEST_F(Declarative, AnExportIsWhatApplyFindsUnchanged) {
   EXPECT_EQ(troupe.Run("export h"), ExitCode::kNotFound);
 }
 
+// Steps that call a workflow, have conditions, and something that stands in.
+proto::WorkflowSpec RichSpec(std::uint32_t line) {
+  proto::WorkflowSpec spec;
+  spec.set_name("rich");
+  auto& first = *spec.add_steps();
+  first.set_name("each");
+  first.set_workflow("inner");
+  first.set_line(line);
+  auto& input = *first.add_inputs();
+  input.set_tensor("x");
+  input.set_value("a");
+  input.add_fallbacks("b.y");
+  input.set_line(line);
+  first.mutable_when()->set_value("go");
+  first.mutable_when()->set_line(line);
+  first.mutable_for_each()->set_input("x");
+  first.mutable_for_each()->set_dimension(1);
+  first.mutable_for_each()->set_most(9);
+  first.mutable_for_each()->set_at_once(2);
+  first.set_retries(0);
+  first.mutable_on_error()->set_step("other");
+  first.mutable_on_error()->set_line(line);
+  auto& other = *spec.add_steps();
+  other.set_name("other");
+  other.set_function("f");
+  auto& value = *other.mutable_on_error()->add_values();
+  value.set_tensor("y");
+  value.set_value("a");
+  value.set_line(line);
+  return spec;
+}
+
+TEST_F(Declarative, AnExportedWorkflowHasAllThatItsStepsSay) {
+  Has("f", "1", "a");
+  auto stored = RichSpec(3);
+  stored.set_version("1");
+  stored.mutable_steps(0)->add_outputs()->set_name("y");  // what the manager keeps beside the file
+  HasWorkflow(stored);
+  HasWorkflow(FlowSpec("f", 1));
+  workflows.mutable_workflows(1)->mutable_spec()->set_name("inner");
+  Answer();
+  EXPECT_EQ(troupe.Run("export rich"), ExitCode::kOk);
+  const auto yaml = troupe.out();
+  EXPECT_THAT(yaml, HasSubstr("  - name: each\n    workflow: inner\n    inputs: {x: [a, b.y]}\n    when: go\n"
+                              "    for_each: {input: x, dimension: 1, most: 9, at_once: 2}\n    retries: 0\n"
+                              "    on_error: {step: other}\n"
+                              "  - name: other\n    function: f\n    inputs: {}\n"
+                              "    on_error: {values: {y: a}}\n"));
+  read = {RichSpec(12)};
+  EXPECT_THAT(Apply(yaml), IsEmpty()) << "neither lines nor declared outputs are a change";
+  read[0].mutable_steps(0)->set_retries(1);
+  EXPECT_THAT(Apply(Cat("kind: workflow\n", "name: rich\n")), ElementsAre("submit"));
+  read[0].mutable_steps(0)->set_workflow("iner");
+  EXPECT_THAT(
+      WrongIn("kind: workflow\nname: rich\n"),
+      HasSubstr(
+          "step 'each' calls the workflow 'iner', which neither the cluster nor these files have; did you "
+          "mean 'inner'?"));
+}
+
+TEST_F(Declarative, WorkflowsThatOthersCallComeFirst) {
+  Has("f", "1", "a");
+  auto outer = FlowSpec("", 1);
+  outer.mutable_steps(0)->set_workflow("inner");
+  auto inner = FlowSpec("f", 1);
+  inner.set_name("inner");
+  read = {outer, inner};
+  EXPECT_THAT(Apply("kind: workflow\nname: flow\nfirst: 1\n---\nkind: workflow\nname: inner\nsecond: 1\n"),
+              ElementsAre("submit", "submit"));
+  EXPECT_THAT(troupe.cluster.asked.back().submit_workflow().yaml(), HasSubstr("name: flow\n"));
+}
+
 TEST_F(Declarative, JsonHasThePlanAndWhatWasDone) {
   Has("digits", "1", "b");
   Apply(kDigits, "--json");

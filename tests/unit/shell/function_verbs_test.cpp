@@ -341,7 +341,7 @@ TEST_F(RegistryVerbTest, WorkflowsAndTheirRuns) {
   EXPECT_EQ(troupe.Run("workflow list"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("digits"));
   EXPECT_EQ(troupe.Run("workflow show flow"), ExitCode::kOk);
-  EXPECT_THAT(troupe.out(), HasSubstr("cnn   digits     newest  image = "));
+  EXPECT_THAT(troupe.out(), HasSubstr("cnn   digits   newest  image = "));
   EXPECT_EQ(troupe.Run("workflow runs flow"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().list_runs().workflow(), "flow");
   EXPECT_THAT(troupe.out(), HasSubstr("step cnn failed?[2J"));
@@ -352,6 +352,39 @@ TEST_F(RegistryVerbTest, WorkflowsAndTheirRuns) {
   EXPECT_EQ(troupe.cluster.asked.back().cancel_run().run(), "run-1");
   EXPECT_EQ(troupe.Run("workflow remove flow"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().remove_workflow().name(), "flow");
+}
+
+TEST_F(RegistryVerbTest, AWorkflowAndARunShowConditionsAndHowStepsEnded) {
+  proto::AdminReply reply;
+  auto& spec = *reply.add_workflows()->mutable_spec();
+  spec.set_name("flow");
+  auto& step = *spec.add_steps();
+  step.set_name("cnn");
+  step.set_workflow("inner");
+  step.mutable_when()->set_value("go");
+  step.mutable_when()->add_fallbacks("gate.any");
+  step.mutable_on_error()->set_step("small");
+  auto& run = *reply.add_runs();
+  run.mutable_start()->set_run("run-1");
+  run.mutable_start()->set_parent("outer-1");
+  run.mutable_start()->set_parent_step("nested");
+  auto& skipped = *run.add_steps();
+  skipped.set_step("small");
+  skipped.set_end(proto::STEP_SKIPPED);
+  skipped.set_message("its 'when', go, is 0");
+  auto& failed = *run.add_steps();
+  failed.set_step("cnn");
+  failed.set_end(proto::STEP_FAILED);
+  failed.set_message("no such model\x1b[2J");
+  for (const auto kind : {Request::kShowWorkflow, Request::kShowRun}) troupe.cluster.Answer(kind, reply);
+  EXPECT_EQ(troupe.Run("workflow show flow"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("workflow inner"));
+  EXPECT_THAT(troupe.out(), HasSubstr("go, else gate.any"));
+  EXPECT_THAT(troupe.out(), HasSubstr("step small"));
+  EXPECT_EQ(troupe.Run("workflow status run-1"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("inside    step nested of run outer-1\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr("step      small: skipped: its 'when', go, is 0\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr("step      cnn: failed, and on_error counts: no such model?[2J\n"));
 }
 
 }  // namespace

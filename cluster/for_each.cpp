@@ -1,4 +1,4 @@
-// The tensor arithmetic of a fan-out: how a tensor is split, and put together again.
+// The tensor arithmetic of a step with for_each: how a tensor is split, and put together again.
 #include <algorithm>
 #include <limits>
 
@@ -73,16 +73,16 @@ absl::Status CheckBytes(const proto::TensorSpec& tensor, std::uint64_t bytes) {
       absl::StrCat(DescribeTensor(tensor), " has ", bytes, " bytes, and ", expected, " are expected"));
 }
 
-absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint32_t dimension,
-                                      std::uint64_t max_parts) {
+absl::StatusOr<ForEachPlan> PlanForEach(const proto::TensorSpec& tensor, std::uint32_t dimension,
+                                        std::uint64_t most) {
   const absl::StatusOr<Extent> extent = ExtentOf(tensor, dimension);
   if (!extent.ok()) return extent.status();
-  if (extent->size == 0 || extent->size > max_parts) {
-    return absl::InvalidArgumentError(absl::StrCat(DescribeTensor(tensor), " would be split into ",
-                                                   extent->size, " parts along dimension ", dimension,
-                                                   "; 1 to ", max_parts, " are supported"));
+  if (extent->size > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        DescribeTensor(tensor), " would be ", extent->size, " calls, one for each element along dimension ",
+        dimension, "; the step makes at most ", most, " calls ('most' of its for_each)"));
   }
-  FanOutPlan plan;
+  ForEachPlan plan;
   plan.parts = extent->size;
   plan.outer = extent->outer;
   plan.piece = extent->inner;
@@ -92,7 +92,23 @@ absl::StatusOr<FanOutPlan> PlanFanOut(const proto::TensorSpec& tensor, std::uint
   return plan;
 }
 
-std::string SlicePart(std::string_view tensor, const FanOutPlan& plan, std::uint64_t i) {
+absl::StatusOr<std::vector<proto::TensorSpec>> OutputsOfNoCall(const proto::WorkflowStep& step) {
+  if (step.outputs().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "step '", step.name(),
+        "' makes no call, and its workflow was submitted before the outputs of steps were kept: submit "
+        "the workflow again"));
+  }
+  std::vector<proto::TensorSpec> outputs;
+  for (proto::TensorSpec output : step.outputs()) {
+    for (int i = 0; i < output.shape_size(); ++i)
+      if (output.shape(i) < 0 || i == static_cast<int>(step.for_each().dimension())) output.set_shape(i, 0);
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
+std::string SlicePart(std::string_view tensor, const ForEachPlan& plan, std::uint64_t i) {
   TROUPE_CHECK(tensor.size() == plan.outer * plan.stride && i < plan.parts,
                "the tensor is not the one of the plan");
   std::string part;
