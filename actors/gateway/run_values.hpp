@@ -23,39 +23,44 @@ struct RunValue {
   std::shared_ptr<const std::string> bytes;
   // Where a node keeps it, and what has it released there when the last value that refers to it is gone.
   std::optional<proto::KeptTensor> kept{};
+  std::shared_ptr<const void> holder{};
+  std::optional<proto::StoredTensor> stored{};  // of what is kept: where the log has its bytes too
 
-  class RunValues {
-   public:
-    void Set(const std::string& name, RunValue value) { values_[name] = std::move(value); }
-    // The outputs of all steps: another gateway has the run, or it has ended.
-    void DropOutputs();
-    // NotFound: a bug of the run, since the workflow was validated; said rather than crashed on.
-    [[nodiscard]] absl::StatusOr<RunValue> Find(const std::string& name) const;
+  [[nodiscard]] bool OnlyInLog() const { return bytes == nullptr && !kept; }
+};
 
-    // Checks the request's tensors against the workflow's inputs: names, types, shapes. The error says what was
-    // expected.
-    [[nodiscard]] static absl::Status CheckInputs(const proto::WorkflowSpec& spec,
-                                                  const proto::InferRequest& request);
-    // A node has lost it. True: the log has its bytes, and the value is in the log only from now on; false: it is gone.
-    bool FallBack(const std::string& name);
-    // What nodes keep and no step will read any more that has not ended: they keep it no longer.
-    void DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnds& ends);
-    // Of these steps, those with outputs that are read somewhere in the workflow and are not here.
-    [[nodiscard]] std::set<std::string> Missing(const proto::WorkflowSpec& spec,
-                                                const std::set<std::string>& steps) const;
-    // The values of a step that are to be brought here: those that are in the log only, and those that its for_each splits
-    // across their rows.
-    [[nodiscard]] std::vector<std::string> NeededAsBytes(const proto::WorkflowStep& step) const;
-    // The calls that one step makes: one, or one for each slice of its for_each, which may be none. Each of its bindings is
-    // one value.
-    [[nodiscard]] absl::StatusOr<std::vector<std::vector<RunValue>>> CallsOf(
-        const proto::WorkflowStep& step) const;
-    // The outputs of a step from those of its calls.
-    [[nodiscard]] static absl::StatusOr<std::vector<RunValue>> Join(
-        const proto::WorkflowStep& step, const std::vector<std::vector<RunValue>>& calls);
+class RunValues {
+ public:
+  void Set(const std::string& name, RunValue value) { values_[name] = std::move(value); }
+  // The outputs of all steps: another gateway has the run, or it has ended.
+  void DropOutputs();
+  // NotFound: a bug of the run, since the workflow was validated; said rather than crashed on.
+  [[nodiscard]] absl::StatusOr<RunValue> Find(const std::string& name) const;
 
-   private:
-    std::map<std::string, RunValue> values_;
-  };
+  // Checks the request's tensors against the workflow's inputs: names, types, shapes. The error says what was
+  // expected.
+  [[nodiscard]] static absl::Status CheckInputs(const proto::WorkflowSpec& spec,
+                                                const proto::InferRequest& request);
+  // A node has lost it. True: the log has its bytes, and the value is in the log only from now on; false: it is gone.
+  bool FallBack(const std::string& name);
+  // What nodes keep and no step will read any more that has not ended: they keep it no longer.
+  void DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnds& ends);
+  // Of these steps, those with outputs that are read somewhere in the workflow and are not here.
+  [[nodiscard]] std::set<std::string> Missing(const proto::WorkflowSpec& spec,
+                                              const std::set<std::string>& steps) const;
+  // The values of a step that are to be brought here: those that are in the log only, and those that its for_each splits
+  // across their rows.
+  [[nodiscard]] std::vector<std::string> NeededAsBytes(const proto::WorkflowStep& step) const;
+  // The calls that one step makes: one, or one for each slice of its for_each, which may be none. Each of its bindings is
+  // one value.
+  [[nodiscard]] absl::StatusOr<std::vector<std::vector<RunValue>>> CallsOf(
+      const proto::WorkflowStep& step) const;
+  // The outputs of a step from those of its calls.
+  [[nodiscard]] static absl::StatusOr<std::vector<RunValue>> Join(
+      const proto::WorkflowStep& step, const std::vector<std::vector<RunValue>>& calls);
+
+ private:
+  std::map<std::string, RunValue> values_;
+};
 
 }  // namespace troupe::actors

@@ -1,17 +1,13 @@
 #include "sim/checkers/step_watch.hpp"
 
-#include <algorithm>
 #include <caf/message.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/protobuf_adapter.hpp"
 #include "proto/request.pb.h"
+#include "sim/checkers/tensor_check.hpp"
 
 namespace troupe::sim {
-
-bool OnlyKept(const proto::CommitStep& step) {
-  return std::ranges::any_of(step.outputs(), [](const auto& output) { return output.has_kept(); });
-}
 
 void StepWatch::Told(const std::string& gateway, const proto::RunRecord& run) {
   if (run.start().workflow() != workflow_ || run.start().inputs_size() != 1) return;

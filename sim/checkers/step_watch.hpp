@@ -15,9 +15,6 @@
 
 namespace troupe::sim {
 
-// Some output of the step is where it was computed, and nowhere else.
-[[nodiscard]] bool OnlyKept(const proto::CommitStep& step);
-
 class StepWatch final : public NetworkTap {
  public:
   using Now = std::function<Time()>;

@@ -7,7 +7,7 @@
 #include "cluster/step_retry.hpp"
 #include "proto/function.pb.h"
 #include "proto/workflow.pb.h"
-#include "sim/checkers/step_watch.hpp"
+#include "sim/checkers/tensor_check.hpp"
 
 namespace troupe::sim {
 

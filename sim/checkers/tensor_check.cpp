@@ -1,8 +1,14 @@
 #include "sim/checkers/tensor_check.hpp"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace troupe::sim {
+
+bool OnlyKept(const proto::CommitStep& step) {
+  return std::ranges::any_of(step.outputs(), [](const auto& output) { return output.has_kept(); });
+}
 
 std::vector<std::string> CheckTensors(const std::vector<KeptThere>& kept) {
   std::vector<std::string> broken;

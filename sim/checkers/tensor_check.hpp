@@ -6,7 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "proto/workflow.pb.h"
+
 namespace troupe::sim {
+
+// Some output of the step is where it was computed, and nowhere else.
+[[nodiscard]] bool OnlyKept(const proto::CommitStep& step);
 
 struct KeptThere {
   std::string where{};        // a worker or a member
