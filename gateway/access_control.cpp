@@ -43,6 +43,8 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
     case Endpoint::kHealthz:
       return std::nullopt;
     case Endpoint::kInfer:
+    case Endpoint::kSharedRegister:  // a client's own memory, for its own requests
+    case Endpoint::kSharedUnregister:
       return proto::KEY_SCOPE_INFER;
     case Endpoint::kRun:  // to cancel a run is its caller's affair
       return reads ? proto::KEY_SCOPE_READ : proto::KEY_SCOPE_INFER;
@@ -64,6 +66,7 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
     case Endpoint::kModelStatistics:
     case Endpoint::kAllStatistics:
     case Endpoint::kRepositoryIndex:
+    case Endpoint::kSharedStatus:
     case Endpoint::kFunctions:
     case Endpoint::kImports:
     case Endpoint::kImport:

@@ -6,6 +6,7 @@
 #include "gateway/http_exchanges.hpp"
 #include "gateway/infer_exchange.hpp"
 #include "gateway/model_json.hpp"
+#include "gateway/shared_exchange.hpp"
 #include "gateway/text.hpp"
 
 namespace troupe::gateway {
@@ -36,7 +37,13 @@ GatewayHandler::GatewayHandler(const GatewayOptions& options, InferenceService& 
       registry_(std::move(registry)),
       access_(options.access),
       cors_(options.cors_origins),
-      metrics_(registry_) {}
+      metrics_(registry_),
+      shared_(options.shared_memory ? std::make_shared<SharedMemory>(*options.shared_memory) : nullptr) {}
+
+// The last requests may hold the shared memory for longer.
+GatewayHandler::~GatewayHandler() {
+  if (shared_ != nullptr) shared_->copies().Stop();
+}
 
 std::shared_ptr<HttpExchange> GatewayHandler::Begin(const HttpRequestHead& head) {
   auto route = ParseRoute(head.target);
@@ -70,8 +77,12 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
                                                        const proto::Caller& caller) {
   switch (route.endpoint) {
     case Endpoint::kInfer:
-      return MakeInferExchange(std::move(route.name), std::move(route.version), head, options_.max_request,
-                               service_, metrics_, idempotency_);
+      return MakeInferExchange(std::move(route.name), std::move(route.version), head, Client(head, caller),
+                               {service_, metrics_, idempotency_, options_.max_request});
+    case Endpoint::kSharedStatus:
+    case Endpoint::kSharedRegister:
+    case Endpoint::kSharedUnregister:
+      return MakeSharedExchange(route, Client(head, caller));
     case Endpoint::kRepositoryIndex:
       return Index();
     case Endpoint::kRepositoryLoad:
@@ -100,7 +111,7 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
 HttpResponse GatewayHandler::Describe(const Route& route) {
   switch (route.endpoint) {
     case Endpoint::kServerMetadata:
-      return Json(ServerMetadataJson(options_.version));
+      return Json(ServerMetadataJson(options_.version, shared_ != nullptr));
     case Endpoint::kLive:
       return Json(HealthJson(service_.Live(), service_.Ready()), service_.Live() ? 200 : 503);
     case Endpoint::kReady:
@@ -160,6 +171,7 @@ HttpResponse GatewayHandler::Metrics() {
   for (const FunctionPtr& function : service_.List()) functions.insert(function->name);
   metrics_.Retain(functions);
   if (load_) metrics_.SetServerLoad(load_());
+  if (shared_ != nullptr) metrics_.SetSharedMemory(shared_->load());
   HttpResponse response = Json(PrometheusText(*registry_));
   response.content_type = kPrometheusContentType;
   return response;

@@ -13,6 +13,7 @@
 #include "gateway/idempotency.hpp"
 #include "gateway/metrics.hpp"
 #include "gateway/route.hpp"
+#include "gateway/shared_client.hpp"
 
 namespace troupe::gateway {
 
@@ -20,6 +21,7 @@ class GatewayHandler final : public HttpHandler {
  public:
   GatewayHandler(const GatewayOptions& options, InferenceService& service, ClusterAdmin* admin,
                  std::shared_ptr<prometheus::Registry> registry);
+  ~GatewayHandler() override;
   std::shared_ptr<HttpExchange> Begin(const HttpRequestHead& head) override;
   [[nodiscard]] bool IsProbe(const HttpRequestHead& head) const override;
   [[nodiscard]] std::string Headers(const HttpRequestHead& head) const override;
@@ -29,6 +31,9 @@ class GatewayHandler final : public HttpHandler {
  private:
   std::shared_ptr<HttpExchange> Dispatch(Route route, const HttpRequestHead& head,
                                          const proto::Caller& caller);
+  [[nodiscard]] SharedClient Client(const HttpRequestHead& head, const proto::Caller& caller) const {
+    return SharedClient(shared_, head, caller.name());
+  }
   HttpResponse Describe(const Route& route);
   HttpResponse OfFunction(const Route& route);
   HttpResponse AllStatistics();
@@ -45,6 +50,7 @@ class GatewayHandler final : public HttpHandler {
   const Cors cors_;
   RequestMetrics metrics_;
   IdempotencyTable idempotency_;
+  const std::shared_ptr<SharedMemory> shared_;  // null: none is offered
   std::function<HttpServerLoad()> load_;
 };
 

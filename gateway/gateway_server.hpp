@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "gateway/cluster_admin.hpp"
 #include "gateway/http_server.hpp"
 #include "gateway/inference_service.hpp"
+#include "gateway/shared_memory.hpp"
 
 namespace prometheus {
 class Registry;
@@ -26,7 +28,8 @@ struct GatewayOptions {
   std::vector<std::string> cors_origins;  // of web pages that may read answers (cors.hpp); none by default
   Bytes max_request = MiB(256);           // body of an inference request
   Bytes max_model = GiB(2);               // body of a deployment; must not exceed http.max_inflight_client
-  std::string version = "0.1.0";          // of the program, for the server's metadata
+  std::optional<SharedMemoryOptions> shared_memory{};  // of clients on this machine; none: not offered
+  std::string version = "0.1.0";                       // of the program, for the server's metadata
 };
 
 // started -> stopped, once. Everything passed in outlives it. See HttpServer for threads and errors of Start.

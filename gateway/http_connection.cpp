@@ -1,5 +1,6 @@
 #include "gateway/http_connection.hpp"
 
+#include <algorithm>
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
@@ -22,13 +23,38 @@ constexpr std::string_view kSpeaksTls =
 static_assert(kSpeaksTls.ends_with(R"(URL"})") && kSpeaksTls.size() - kSpeaksTls.find('{') == 59);
 
 // An IPv4 client of an IPv6 socket has its IPv4 address.
-asio::ip::address ClientAddress(const asio::ip::tcp::socket& socket) {
-  error_code error;
-  const auto address = socket.remote_endpoint(error).address();
-  if (error) return {};
+asio::ip::address Plain(const asio::ip::address& address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped())
     return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
   return address;
+}
+
+asio::ip::address ClientAddress(const asio::ip::tcp::socket& socket) {
+  error_code error;
+  const auto address = socket.remote_endpoint(error).address();
+  return error ? asio::ip::address() : Plain(address);
+}
+
+TcpEnd EndOf(const asio::ip::tcp::endpoint& endpoint) {
+  TcpEnd end;
+  end.port = endpoint.port();
+  const auto copy = [&end](const auto& bytes) { std::ranges::copy(bytes, end.address.begin()); };
+  const auto address = Plain(endpoint.address());
+  if (address.is_v4()) {
+    copy(address.to_v4().to_bytes());
+  } else {
+    copy(address.to_v6().to_bytes());
+  }
+  return end;
+}
+
+// Of a client that has gone already: ends that no connection has.
+TcpEnds EndsOf(const asio::ip::tcp::socket& socket) {
+  error_code error;
+  const auto local = socket.local_endpoint(error);
+  const auto remote = error ? asio::ip::tcp::endpoint() : socket.remote_endpoint(error);
+  if (error) return {};
+  return {Plain(remote.address()).is_v6(), EndOf(local), EndOf(remote)};
 }
 
 // What budgets know a client by. Of an IPv6 address the first half, since one client has all of
@@ -41,7 +67,9 @@ std::string BudgetName(const asio::ip::address& address) {
 }  // namespace
 
 HttpClient::HttpClient(const asio::ip::tcp::socket& socket)
-    : address(ClientAddress(socket)), name(address.to_string()) {}
+    : address(ClientAddress(socket)),
+      name(address.to_string()),
+      user(std::make_shared<ClientUser>(EndsOf(socket))) {}
 
 HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpLoop& loop, bool probes_only)
     : loop_(loop),
@@ -171,7 +199,8 @@ bool HttpConnection::CheckHead(bool is_probe) {
 asio::awaitable<bool> HttpConnection::Answer() {
   HttpShared& shared = loop_.shared();
   shared.requests.fetch_add(1, std::memory_order_relaxed);
-  const HttpRequestHead head = ViewOf(reader_.request(), client_.name, client_.address.is_loopback());
+  HttpRequestHead head = ViewOf(reader_.request(), client_.name, client_.address.is_loopback());
+  head.user = client_.user;
   const bool keep_alive = reader_.request().keep_alive() && !draining_;
   const bool is_probe = shared.handler.IsProbe(head);
   writer_.SetHeaders(shared.handler.Headers(head));

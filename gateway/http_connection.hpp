@@ -23,6 +23,7 @@ struct HttpClient {
   explicit HttpClient(const boost::asio::ip::tcp::socket& socket);
   boost::asio::ip::address address;  // unspecified when the client has gone already
   std::string name;                  // `address` as text
+  std::shared_ptr<ClientUser> user;
 };
 
 // The life of a connection, in the states of HttpState. Owned by its loop until Run has ended; touched by the

@@ -14,6 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "gateway/client_user.hpp"
 #include "gateway/tensor_buffer.hpp"
 
 namespace troupe::gateway {
@@ -29,6 +30,7 @@ struct HttpRequestHead {
   bool is_loopback = true;                   // the client is on this machine
   std::string_view origin{};                 // of the web page that asks; empty: no page does
   std::string_view requested_method{};       // Access-Control-Request-Method; empty: no such header
+  std::shared_ptr<ClientUser> user{};        // of the connection; null: a test's request
 };
 
 struct HttpResponse {

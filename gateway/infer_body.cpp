@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/digest.hpp"
+#include "base/status.hpp"
 #include "gateway/text.hpp"
 
 namespace troupe::gateway {
@@ -52,15 +53,22 @@ absl::StatusOr<std::span<std::byte>> InferBody::NextSpan(std::uint64_t remaining
 }
 
 absl::Status InferBody::Finish() {
-  absl::Status status = parsed_ ? absl::OkStatus() : Parse(0);
-  if (status.ok()) status = CheckRawInputs(*parsed_);
-  return status;
+  return parsed_ ? absl::OkStatus() : Parse(0);
+}
+
+absl::Status InferBody::Fill() {
+  if (copies_inputs()) TROUPE_RETURN_IF_ERROR(CopySharedInputs(*parsed_, memory()));
+  return CheckRawInputs(*parsed_);
+}
+
+bool InferBody::copies_outputs() const {
+  return std::ranges::any_of(parsed_->outputs, [](const OutputWish& wish) { return wish.shared.valid(); });
 }
 
 absl::Status InferBody::Parse(std::uint64_t raw_bytes) {
   const bool raw = header_length_ == std::uint64_t{0};
   auto parsed = raw ? ParseRawRequest(*function_, service_, raw_bytes)
-                    : ParseInferRequest(json_.text(), *function_, service_, raw_bytes);
+                    : ParseInferRequest(json_.text(), *function_, service_, raw_bytes, &client_);
   if (!parsed.ok()) return parsed.status();
   parsed_ = std::move(parsed).value();
   return absl::OkStatus();
@@ -87,6 +95,8 @@ std::string InferBody::Fingerprint() const {
   digest.Update(Cat(json_.text().size(), "\n"));
   digest.Update(json_.text());
   for (const RawInput& raw : parsed_->raw_inputs) digest.Update(std::span<const std::byte>(raw.span));
+  for (const SharedInput& shared : parsed_->shared_inputs)
+    digest.Update(std::span<const std::byte>(parsed_->call.inputs[shared.input].data.bytes()));
   return digest.Finish();
 }
 

@@ -19,14 +19,24 @@ namespace troupe::gateway {
 class InferBody {
  public:
   // `header_length`: as the request's head says; 0: all of the body is raw.
-  InferBody(std::shared_ptr<const FunctionInfo> function, InferenceService& service,
+  InferBody(std::shared_ptr<const FunctionInfo> function, InferenceService& service, SharedClient client,
             std::optional<std::uint64_t> header_length)
-      : function_(std::move(function)), service_(service), header_length_(header_length) {}
+      : function_(std::move(function)),
+        service_(service),
+        client_(std::move(client)),
+        header_length_(header_length) {}
 
   // As in HttpExchange.
   absl::StatusOr<std::span<std::byte>> NextSpan(std::uint64_t remaining);
-  // After the last byte: whether the request is sound.
+  // After the last byte: whether the JSON is sound. Any thread may go on from here, one at a time.
   [[nodiscard]] absl::Status Finish();
+  // Next: copies what lies in shared memory, and says whether the bytes are sound.
+  [[nodiscard]] absl::Status Fill();
+  // Fill, or the answer, copies between this process and shared memory.
+  [[nodiscard]] bool copies_inputs() const { return !parsed_->shared_inputs.empty(); }
+  [[nodiscard]] bool copies_outputs() const;
+  // With copies only.
+  [[nodiscard]] SharedMemory& memory() const { return client_.memory(); }
 
   // From a sound end on, until Drop.
   [[nodiscard]] ParsedInfer& parsed() { return *parsed_; }
@@ -43,6 +53,7 @@ class InferBody {
 
   const std::shared_ptr<const FunctionInfo> function_;
   InferenceService& service_;
+  const SharedClient client_;
   const std::optional<std::uint64_t> header_length_;
   bool begun_ = false;
   std::uint64_t json_left_ = 0;

@@ -1,7 +1,9 @@
 #include "gateway/infer_exchange.hpp"
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
+#include <mutex>
 #include <optional>
 
 #include "gateway/http_error.hpp"
@@ -33,19 +35,18 @@ HttpResponse KeyUsed(std::string_view who) {
                                 ": choose a new key for a new request"));
 }
 
-// body -> call -> reply
+// body -> call -> reply. What lies in shared memory is copied on a thread of its own: between body and call, and
+// between call and reply. Everything else is on the connection's thread, or the service's.
 class InferExchange final : public HttpExchange, public std::enable_shared_from_this<InferExchange> {
  public:
-  InferExchange(InferTarget target, InferenceService& service, RequestMetrics& metrics,
-                IdempotencyTable& idempotency, Bytes body_limit, std::optional<std::uint64_t> header_length)
+  InferExchange(InferTarget target, const InferFront& front, SharedClient client,
+                std::optional<std::uint64_t> header_length)
       : target_(std::move(target)),
-        service_(service),
-        metrics_(metrics),
-        body_limit_(body_limit),
-        body_(target_.function, service, header_length),
-        claim_(idempotency) {}
+        front_(front),
+        body_(target_.function, front.service, std::move(client), header_length),
+        claim_(front.idempotency) {}
 
-  Bytes body_limit() const override { return body_limit_; }
+  Bytes body_limit() const override { return front_.body_limit; }
 
   absl::StatusOr<std::span<std::byte>> NextSpan(std::uint64_t remaining) override {
     auto span = body_.NextSpan(remaining);
@@ -54,11 +55,32 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
   }
 
   void Finish(HttpReply reply) override {
-    if (absl::Status status = body_.Finish(); !status.ok()) {
-      Observe(HttpCode(status));
-      return reply([status = std::move(status)] { return ErrorResponse(status); });
-    }
     reply_ = std::move(reply);
+    if (absl::Status status = body_.Finish(); !status.ok()) return Refuse(ErrorResponse(status));
+    if (body_.copies_outputs() && !target_.key.empty() && !target_.IsWorkflow()) {
+      return Refuse(ErrorResponse(
+          400,
+          "an answer that is kept for an Idempotency-Key cannot write its outputs to shared memory again; "
+          "leave out the key, or ask for the outputs in the answer"));
+    }
+    if (!body_.copies_inputs()) return Start();
+    body_.memory().copies().Do([self = shared_from_this()] { self->Start(); });
+  }
+
+  void Abandon() override {
+    Observe(499);
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+    if (claim_.Abandon()) front_.service.Cancel(call_);
+  }
+
+ private:
+  // The connection's thread, or the one that copies.
+  void Start() {
+    if (abandoned_) return;
+    if (absl::Status status = body_.Fill(); !status.ok()) return Refuse(ErrorResponse(status));
+    const std::lock_guard lock(mutex_);
+    if (abandoned_) return;
     // A workflow's key names its run, and the cluster manager sees to it that there is one.
     if (!target_.key.empty() && !target_.IsWorkflow() && !First()) return;
     body_.DropText();
@@ -67,17 +89,11 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
     call.version = target_.version;
     if (target_.IsWorkflow()) call.run_key = target_.key;
     body_.parsed().call.request_id = call.request_id;
-    call_ = service_.Infer(std::move(call), [self = shared_from_this()](InferResult result) {
+    call_ = front_.service.Infer(std::move(call), [self = shared_from_this()](InferResult result) {
       self->Answer(std::move(result));
     });
   }
 
-  void Abandon() override {
-    Observe(499);
-    if (claim_.Abandon()) service_.Cancel(call_);
-  }
-
- private:
   // False: this key's request runs already, or has been answered; then that is the answer.
   bool First() {
     using Verdict = IdempotencyTable::Verdict;
@@ -85,20 +101,27 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
         Cat(target_.function->name, "\n", target_.version, "\n", target_.key), body_.Fingerprint(), Now(),
         [self = shared_from_this()](const IdempotencyTable::AnswerPtr& answer) { self->Replay(answer); });
     if (decision.verdict == Verdict::kRun) return true;
+    body_.Drop();
     if (decision.verdict == Verdict::kKept) Replay(decision.answer);
-    if (decision.verdict == Verdict::kOtherBody)
-      Refuse(KeyUsed("this gateway has answered, or is answering"));
+    if (decision.verdict == Verdict::kOtherBody) Send(KeyUsed("this gateway has answered, or is answering"));
     if (decision.verdict == Verdict::kFull) {
-      Refuse(ErrorResponse(absl::ResourceExhaustedError(
+      Send(ErrorResponse(absl::ResourceExhaustedError(
           "too many requests with an Idempotency-Key are under way; try again later")));
     }
-    body_.Drop();
     return false;
   }
 
+  // What the request held is free when its client hears of it.
   void Refuse(HttpResponse response) {
-    Observe(response.code);
-    ReplyWith(reply_, std::move(response));
+    body_.Drop();
+    Send(std::move(response));
+  }
+
+  void Send(HttpResponse response) {
+    reply_([self = shared_from_this(), response = std::move(response)]() mutable {
+      self->Observe(response.code);
+      return std::move(response);
+    });
   }
 
   // The same bytes as the first one's, on the connection's thread.
@@ -127,10 +150,16 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
       answer->body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     claim_.Finish(answer, Now());
-    reply_([self = shared_from_this(), response = std::move(response)]() mutable {
-      self->Observe(response.code);
-      return std::move(response);
-    });
+    Send(std::move(response));
+  }
+
+  // On the thread that copies: outputs go to shared memory first, and then the client is told.
+  void AnswerShared(InferResult result) {
+    if (abandoned_) return;
+    HttpResponse response =
+        InferResponse(target_.function->name, body_.parsed(), std::move(result), &body_.memory());
+    body_.Drop();
+    Send(std::move(response));
   }
 
   // Any thread; the response itself is made on the connection's.
@@ -142,6 +171,11 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
         return ErrorResponse(422, Message(status));
       });
     }
+    if (result.status.ok() && body_.copies_outputs()) {
+      auto held = std::make_shared<InferResult>(std::move(result));
+      return body_.memory().copies().Do(
+          [self = shared_from_this(), held] { self->AnswerShared(std::move(*held)); });
+    }
     reply_([self = shared_from_this(), result = std::move(result)]() mutable {
       HttpResponse response =
           InferResponse(self->target_.function->name, self->body_.parsed(), std::move(result));
@@ -150,17 +184,19 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
     });
   }
 
-  void Observe(int code) { metrics_.Observe(target_.function->name, code, SteadyClock::now() - start_); }
+  void Observe(int code) {
+    front_.metrics.Observe(target_.function->name, code, SteadyClock::now() - start_);
+  }
 
   const InferTarget target_;
-  InferenceService& service_;
-  RequestMetrics& metrics_;
-  const Bytes body_limit_;
+  const InferFront front_;
   InferBody body_;
-  IdempotencyClaim claim_;
   const SteadyClock::time_point start_ = SteadyClock::now();
   HttpReply reply_;
-  CallId call_{};
+  std::mutex mutex_;  // of what begins on one thread and is abandoned on another
+  std::atomic<bool> abandoned_{false};
+  IdempotencyClaim claim_;
+  CallId call_{};  // guarded by mutex_
 };
 
 // Refused before its body is read, but counted as the function's.
@@ -173,11 +209,10 @@ HttpResponse Refused(const FunctionInfo& function, RequestMetrics& metrics, cons
 }  // namespace
 
 std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string version,
-                                                const HttpRequestHead& head, Bytes body_limit,
-                                                InferenceService& service, RequestMetrics& metrics,
-                                                IdempotencyTable& idempotency) {
+                                                const HttpRequestHead& head, SharedClient client,
+                                                const InferFront& front) {
   const std::string_view header_length = head.inference_header_length;
-  auto function = service.Find(name, version);
+  auto function = front.service.Find(name, version);
   if (!function.ok()) return Ready(ErrorResponse(function.status()));
   std::optional<std::uint64_t> length;
   if (!header_length.empty()) {
@@ -185,17 +220,17 @@ std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string ve
     const auto [rest, error] = std::from_chars(header_length.data(), end, length.emplace());
     if (error != std::errc() || rest != end) {
       return Ready(
-          Refused(**function, metrics,
+          Refused(**function, front.metrics,
                   absl::InvalidArgumentError("Inference-Header-Content-Length must be a number of bytes")));
     }
   }
   if (!head.idempotency_key.empty()) {
     if (const auto status = CheckIdempotencyKey(head.idempotency_key); !status.ok())
-      return Ready(Refused(**function, metrics, status));
+      return Ready(Refused(**function, front.metrics, status));
   }
   return std::make_shared<InferExchange>(
-      InferTarget{*std::move(function), std::move(version), std::string(head.idempotency_key)}, service,
-      metrics, idempotency, body_limit, length);
+      InferTarget{*std::move(function), std::move(version), std::string(head.idempotency_key)}, front,
+      std::move(client), length);
 }
 
 }  // namespace troupe::gateway

@@ -9,14 +9,21 @@
 #include "gateway/idempotency.hpp"
 #include "gateway/inference_service.hpp"
 #include "gateway/metrics.hpp"
+#include "gateway/shared_client.hpp"
 
 namespace troupe::gateway {
 
-// `head` is read during the call only; everything else outlives the exchange.
+// What all inference requests of one front share. Outlives them.
+struct InferFront {
+  InferenceService& service;
+  RequestMetrics& metrics;
+  IdempotencyTable& idempotency;
+  const Bytes body_limit;
+};
+
+// `head` is read during the call only.
 [[nodiscard]] std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string version,
-                                                              const HttpRequestHead& head, Bytes body_limit,
-                                                              InferenceService& service,
-                                                              RequestMetrics& metrics,
-                                                              IdempotencyTable& idempotency);
+                                                              const HttpRequestHead& head,
+                                                              SharedClient client, const InferFront& front);
 
 }  // namespace troupe::gateway

@@ -18,9 +18,15 @@ inline constexpr std::array<std::string_view, 6> kParameters = {
     "timeout", "priority", "binary_data_output", "sequence_id", "sequence_start", "sequence_end"};
 inline constexpr std::array<std::string_view, 5> kInputMembers = {"name", "datatype", "shape", "parameters",
                                                                   "data"};
-inline constexpr std::array<std::string_view, 1> kInputParameters = {"binary_data_size"};
+// Of an input or output that lies in shared memory.
+inline constexpr std::string_view kSharedRegion = "shared_memory_region";
+inline constexpr std::string_view kSharedOffset = "shared_memory_offset";
+inline constexpr std::string_view kSharedSize = "shared_memory_byte_size";
+inline constexpr std::array<std::string_view, 4> kInputParameters = {"binary_data_size", kSharedRegion,
+                                                                     kSharedOffset, kSharedSize};
 inline constexpr std::array<std::string_view, 2> kOutputMembers = {"name", "parameters"};
-inline constexpr std::array<std::string_view, 1> kOutputParameters = {"binary_data"};
+inline constexpr std::array<std::string_view, 4> kOutputParameters = {"binary_data", kSharedRegion,
+                                                                      kSharedOffset, kSharedSize};
 
 // The member as a literal, which outlives `key`; empty when it is not one of them.
 [[nodiscard]] inline std::string_view Known(Members members, std::string_view key) {

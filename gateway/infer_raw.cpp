@@ -1,4 +1,4 @@
-// Inference inputs that come as bytes, not as JSON.
+// Inference inputs that come as bytes, not as JSON: behind it, or by shared memory.
 #include <cstring>
 
 #include "base/status.hpp"
@@ -73,11 +73,24 @@ absl::StatusOr<ParsedInfer> ParseRawRequest(const FunctionInfo& function, Infere
   return parsed;
 }
 
-absl::Status CheckRawInputs(const ParsedInfer& parsed) {
-  for (const RawInput& raw : parsed.raw_inputs) {
-    const InferInput& input = parsed.call.inputs[raw.input];
-    TROUPE_RETURN_IF_ERROR(CheckRawTensor(input.spec, input.data.bytes()));
+absl::Status CopySharedInputs(ParsedInfer& parsed, SharedMemory& memory) {
+  for (SharedInput& shared : parsed.shared_inputs) {
+    const InferInput& input = parsed.call.inputs[shared.input];
+    if (const absl::Status status = shared.range.Read(input.data.bytes()); !status.ok())
+      return absl::Status(status.code(), Cat("input '", input.spec.name(), "': ", Message(status)));
+    memory.CountIn(shared.range.size().count());
+    shared.range = SharedRange();  // so that its region can be unregistered while the function runs
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRawInputs(const ParsedInfer& parsed) {
+  const auto check = [&parsed](const auto& one) {
+    const InferInput& input = parsed.call.inputs[one.input];
+    return CheckRawTensor(input.spec, input.data.bytes());
+  };
+  for (const RawInput& raw : parsed.raw_inputs) TROUPE_RETURN_IF_ERROR(check(raw));
+  for (const SharedInput& shared : parsed.shared_inputs) TROUPE_RETURN_IF_ERROR(check(shared));
   return absl::OkStatus();
 }
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/status.hpp"
-#include "gateway/infer_members.hpp"
+#include "gateway/infer_parameters.hpp"
 #include "gateway/json_cursor.hpp"
 #include "gateway/sequence_parameter.hpp"
 #include "gateway/tensor_json.hpp"
@@ -27,9 +27,6 @@ const proto::TensorSpec* FindSpec(const std::vector<proto::TensorSpec>& specs, s
   return found == specs.end() ? nullptr : &*found;
 }
 
-// Those members of one object that were read.
-using Seen = std::vector<std::string_view>;
-
 // One element of "inputs" while it is read.
 struct InputDraft {
   proto::TensorSpec spec;
@@ -37,7 +34,7 @@ struct InputDraft {
   bool has_shape = false;
   bool has_type = false;
   std::optional<std::size_t> data_at;  // offset of the value of "data"
-  std::optional<std::uint64_t> binary_size;
+  InputParameters parameters;
   bool filled = false;
   InputBuffer buffer;
   Seen seen;
@@ -46,10 +43,11 @@ struct InputDraft {
 class InferReader {
  public:
   InferReader(std::string_view json, const FunctionInfo& function, InferenceService& service,
-              std::uint64_t raw_bytes)
+              std::uint64_t raw_bytes, const SharedClient* client)
       : cursor_(json, /*allow_non_finite=*/true),
         function_(function),
         service_(service),
+        client_(client),
         raw_left_(raw_bytes) {}
 
   absl::StatusOr<ParsedInfer> Run() {
@@ -74,24 +72,13 @@ class InferReader {
     return absl::InvalidArgumentError(Cat(at_.Text(), ": ", Message(status)));
   }
 
-  // Of the members that are read each may be there once: what one said may be in use when another one comes
-  // (a shape that comes after its data).
-  absl::Status Once(Seen& seen, std::string_view what, std::string_view key, Members members) {
-    const auto member = Known(members, key);
-    if (member.empty()) return absl::OkStatus();
-    if (std::find(seen.begin(), seen.end(), key) != seen.end())
-      return Error(Cat(what, " has one \"", key, "\": send it once, the second is"));
-    seen.push_back(member);
-    return absl::OkStatus();
-  }
-
   absl::Status Request() {
     bool has_inputs = false;
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; at_ = {}, cursor_.NextMember(key);) {
       at_.member = Known(kRequestMembers, key);
-      TROUPE_RETURN_IF_ERROR(Once(seen, "a request", key, kRequestMembers));
+      TROUPE_RETURN_IF_ERROR(Once(cursor_, seen, "a request", key, kRequestMembers));
       if (key != "inputs" && cursor_.SkipNull()) continue;  // as if it were absent
       if (key == "inputs") {
         has_inputs = true;
@@ -117,7 +104,7 @@ class InferReader {
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\"", key, kParameters));
+      TROUPE_RETURN_IF_ERROR(Once(cursor_, seen, "\"parameters\"", key, kParameters));
       std::uint64_t number = 0;
       at_.inner = Known(kParameters, key);
       if (cursor_.SkipNull()) continue;
@@ -161,9 +148,12 @@ class InferReader {
       return Error(
           "an input needs \"name\", \"shape\" and \"datatype\"; the input that ends here lacks some");
     }
-    if (draft.data_at && draft.binary_size) {
-      return absl::InvalidArgumentError(
-          Cat("input '", draft.spec.name(), "' has both \"data\" and \"binary_data_size\""));
+    const bool raw = draft.parameters.binary_size.has_value();
+    const bool shared = draft.parameters.shared.any();
+    if (draft.data_at.has_value() + raw + shared > 1) {
+      return absl::InvalidArgumentError(Cat("input '", draft.spec.name(), "' has both ",
+                                            draft.data_at ? "\"data\"" : "\"binary_data_size\"", " and ",
+                                            shared ? "a place in shared memory" : "\"binary_data_size\""));
     }
     if (!draft.filled) TROUPE_RETURN_IF_ERROR(Fill(draft));
     parsed_.call.inputs.push_back({std::move(draft.spec), std::move(draft.buffer)});
@@ -172,7 +162,7 @@ class InferReader {
 
   absl::Status InputMember(InputDraft& draft, std::string_view key) {
     at_.inner = Known(kInputMembers, key);
-    TROUPE_RETURN_IF_ERROR(Once(draft.seen, "an input", key, kInputMembers));
+    TROUPE_RETURN_IF_ERROR(Once(cursor_, draft.seen, "an input", key, kInputMembers));
     if ((key == "parameters" || key == "data") && cursor_.SkipNull()) return cursor_.status();
     std::string_view text;
     if (key == "name") {
@@ -188,11 +178,13 @@ class InferReader {
       draft.has_shape = true;
       return Shape(draft.spec);
     } else if (key == "parameters") {
-      return InputParameters(draft);
+      return ReadInputParameters(cursor_, draft.parameters);
     } else if (key == "data") {
       draft.data_at = cursor_.offset();
       // Mostly the description comes first, and the data is read where it stands; else it is visited again.
-      if (draft.has_name && draft.has_shape && draft.has_type && !draft.binary_size) return Fill(draft);
+      if (draft.has_name && draft.has_shape && draft.has_type && !draft.parameters.binary_size &&
+          !draft.parameters.shared.any())
+        return Fill(draft);
       cursor_.Skip();
     } else {
       cursor_.Skip();
@@ -217,22 +209,6 @@ class InferReader {
     return cursor_.status();
   }
 
-  absl::Status InputParameters(InputDraft& draft) {
-    Seen seen;
-    if (!cursor_.BeginObject()) return cursor_.status();
-    for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an input", key, kInputParameters));
-      std::uint64_t size = 0;
-      if (cursor_.SkipNull()) continue;
-      if (key == "binary_data_size") {
-        if (cursor_.ReadUint(size)) draft.binary_size = size;
-      } else {
-        cursor_.Skip();
-      }
-    }
-    return cursor_.status();
-  }
-
   // Checks the description, reserves the place, and writes the data if it is JSON.
   absl::Status Fill(InputDraft& draft) {
     draft.filled = true;
@@ -247,7 +223,8 @@ class InferReader {
       }
     }
     TROUPE_RETURN_IF_ERROR(CheckAgainstDeclared(*declared, draft.spec));
-    if (draft.binary_size) return FillRaw(draft);
+    if (draft.parameters.binary_size) return FillRaw(draft);
+    if (draft.parameters.shared.any()) return FillShared(draft);
     if (!draft.data_at) {
       return absl::InvalidArgumentError(
           Cat("input '", draft.spec.name(), "' has neither \"data\" nor \"binary_data_size\""));
@@ -262,15 +239,8 @@ class InferReader {
   }
 
   absl::Status FillRaw(InputDraft& draft) {
-    const std::uint64_t size = *draft.binary_size;
-    if (draft.spec.type() != proto::BYTES) {
-      TROUPE_ASSIGN_OR_RETURN(const Bytes expected, TensorSize(draft.spec));
-      if (expected.count() != size) {
-        return absl::InvalidArgumentError(Cat("input '", draft.spec.name(), "': \"binary_data_size\" is ",
-                                              size, ", but ", TypeName(draft.spec.type()), " ",
-                                              ShapeText(draft.spec), " has ", expected.count(), " bytes"));
-      }
-    }
+    const std::uint64_t size = *draft.parameters.binary_size;
+    TROUPE_RETURN_IF_ERROR(CheckSize(draft.spec, "binary_data_size", size));
     if (size > raw_left_) {
       return absl::InvalidArgumentError(
           Cat("input '", draft.spec.name(), "': \"binary_data_size\" is ", size, ", but only ", raw_left_,
@@ -283,6 +253,26 @@ class InferReader {
     return absl::OkStatus();
   }
 
+  absl::Status FillShared(InputDraft& draft) {
+    const auto tensor = Cat("input '", draft.spec.name(), "'");
+    TROUPE_ASSIGN_OR_RETURN(SharedRange range, FindRange(client_, draft.parameters.shared, tensor));
+    TROUPE_RETURN_IF_ERROR(CheckSize(draft.spec, kSharedSize, range.size().count()));
+    TROUPE_ASSIGN_OR_RETURN(draft.buffer, ReserveCharged(*client_, service_, range.size()));
+    if (range.size() > Bytes(0))
+      parsed_.shared_inputs.push_back({parsed_.call.inputs.size(), std::move(range)});
+    return absl::OkStatus();
+  }
+
+  // Only the bytes themselves tell how long a tensor of BYTES is.
+  static absl::Status CheckSize(const proto::TensorSpec& spec, std::string_view member, std::uint64_t size) {
+    if (spec.type() == proto::BYTES) return absl::OkStatus();
+    TROUPE_ASSIGN_OR_RETURN(const Bytes expected, TensorSize(spec));
+    if (expected.count() == size) return absl::OkStatus();
+    return absl::InvalidArgumentError(Cat("input '", spec.name(), "': \"", member, "\" is ", size, ", but ",
+                                          TypeName(spec.type()), " ", ShapeText(spec), " has ",
+                                          expected.count(), " bytes"));
+  }
+
   absl::Status Outputs() {
     if (!cursor_.BeginArray()) return cursor_.status();
     for (at_.in_list = true; cursor_.NextElement(); at_.inner = {}, ++at_.index)
@@ -292,18 +282,18 @@ class InferReader {
 
   absl::Status Output() {
     OutputWish wish;
-    std::optional<bool> binary;
+    OutputParameters parameters;
     Seen seen;
     if (!cursor_.BeginObject()) return cursor_.status();
     for (std::string_view key; cursor_.NextMember(key);) {
       at_.inner = Known(kOutputMembers, key);
-      TROUPE_RETURN_IF_ERROR(Once(seen, "an output", key, kOutputMembers));
+      TROUPE_RETURN_IF_ERROR(Once(cursor_, seen, "an output", key, kOutputMembers));
       std::string_view text;
       if (key == "parameters" && cursor_.SkipNull()) continue;
       if (key == "name") {
         if (cursor_.ReadString(text)) wish.name = text;
       } else if (key == "parameters") {
-        TROUPE_RETURN_IF_ERROR(OutputParameters(binary));
+        TROUPE_RETURN_IF_ERROR(ReadOutputParameters(cursor_, parameters));
       } else {
         cursor_.Skip();
       }
@@ -311,28 +301,22 @@ class InferReader {
     if (!cursor_.ok()) return cursor_.status();
     at_.inner = {};
     if (wish.name.empty()) return Error("an output needs a \"name\"");
-    explicit_binary_.push_back(binary);
+    if (parameters.shared.any()) TROUPE_RETURN_IF_ERROR(OutputRange(parameters, wish));
+    explicit_binary_.push_back(parameters.binary);
     parsed_.outputs.push_back(std::move(wish));
     return absl::OkStatus();
   }
 
-  absl::Status OutputParameters(std::optional<bool>& binary) {
-    Seen seen;
-    if (!cursor_.BeginObject()) return cursor_.status();
-    for (std::string_view key; cursor_.NextMember(key);) {
-      TROUPE_RETURN_IF_ERROR(Once(seen, "\"parameters\" of an output", key, kOutputParameters));
-      bool value = false;
-      if (cursor_.SkipNull()) continue;
-      if (key == "binary_data") {
-        if (cursor_.ReadBool(value)) binary = value;
-      } else if (key == "classification") {
-        return absl::UnimplementedError(
-            "the classification extension is not offered; ask for the tensor itself");
-      } else {
-        cursor_.Skip();
-      }
-    }
-    return cursor_.status();
+  absl::Status OutputRange(const OutputParameters& parameters, OutputWish& wish) {
+    const auto tensor = Cat("output '", wish.name, "'");
+    TROUPE_ASSIGN_OR_RETURN(wish.shared, FindRange(client_, parameters.shared, tensor));
+    if (parameters.binary.value_or(false))
+      return absl::InvalidArgumentError(
+          Cat(tensor, " has both \"binary_data\" and a place in shared memory"));
+    if (wish.shared.writable()) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        Cat(tensor, ": the gateway's user may only read the shared memory object of the region '",
+            wish.shared.name(), "'; give it the mode for that and register the region again"));
   }
 
   absl::Status CheckInputs() {
@@ -360,7 +344,7 @@ class InferReader {
       if (std::count(parsed_.call.outputs.begin(), parsed_.call.outputs.end(), wish.name) > 0) {
         return absl::InvalidArgumentError(Cat("output '", wish.name, "' is asked for twice"));
       }
-      TROUPE_RETURN_IF_ERROR(CheckForm(*declared, wish.binary));
+      TROUPE_RETURN_IF_ERROR(CheckForm(*declared, wish.binary || wish.shared.valid()));
       parsed_.call.outputs.push_back(wish.name);
     }
     if (!parsed_.outputs.empty()) return absl::OkStatus();
@@ -379,6 +363,7 @@ class InferReader {
   JsonCursor cursor_;
   const FunctionInfo& function_;
   InferenceService& service_;
+  const SharedClient* const client_;  // null: none
   std::uint64_t raw_left_;
   At at_;
   std::vector<std::optional<bool>> explicit_binary_;
@@ -388,8 +373,9 @@ class InferReader {
 }  // namespace
 
 absl::StatusOr<ParsedInfer> ParseInferRequest(std::string_view json, const FunctionInfo& function,
-                                              InferenceService& service, std::uint64_t raw_bytes) {
-  return InferReader(json, function, service, raw_bytes).Run();
+                                              InferenceService& service, std::uint64_t raw_bytes,
+                                              const SharedClient* client) {
+  return InferReader(json, function, service, raw_bytes, client).Run();
 }
 
 }  // namespace troupe::gateway

@@ -10,8 +10,9 @@
 
 namespace troupe::gateway {
 
-// `parsed` says how each output was asked for. The outputs' bytes are sent from where they lie.
+// `parsed` says how each output was asked for. The outputs' bytes are sent from where they lie. Those that were
+// asked for in shared memory are written there, and then let go of: the answer says how many bytes they are.
 [[nodiscard]] HttpResponse InferResponse(std::string_view function, const ParsedInfer& parsed,
-                                         InferResult result);
+                                         InferResult result, SharedMemory* memory = nullptr);
 
 }  // namespace troupe::gateway

@@ -71,6 +71,22 @@ struct RequestMetrics::Series {
                        .Help("TLS handshakes of HTTP clients that have ended well")
                        .Register(*registry)
                        .Add({})),
+        regions(BuildGauge()
+                    .Name("troupe_shared_memory_regions")
+                    .Help("Regions of clients' shared memory that are registered")
+                    .Register(*registry)
+                    .Add({})),
+        region_bytes(BuildGauge()
+                         .Name("troupe_shared_memory_region_bytes")
+                         .Help("Bytes of the regions of clients' shared memory that are registered")
+                         .Register(*registry)
+                         .Add({})),
+        copied(BuildCounter()
+                   .Name("troupe_shared_memory_copied_bytes_total")
+                   .Help("Bytes of tensors that were copied from (in) and to (out) clients' shared memory")
+                   .Register(*registry)),
+        copied_in(copied.Add({{"direction", "in"}})),
+        copied_out(copied.Add({{"direction", "out"}})),
         refused_tls(BuildCounter()
                         .Name("troupe_https_refused_total")
                         .Help("Connections that were closed before their TLS handshake had ended, by reason")
@@ -109,6 +125,11 @@ struct RequestMetrics::Series {
   prometheus::Gauge& answers;
   prometheus::Counter& http_requests;
   prometheus::Counter& handshakes;
+  prometheus::Gauge& regions;
+  prometheus::Gauge& region_bytes;
+  prometheus::Family<prometheus::Counter>& copied;
+  prometheus::Counter& copied_in;
+  prometheus::Counter& copied_out;
   prometheus::Family<prometheus::Counter>& refused_tls;
   std::array<prometheus::Counter*, kTlsRefusals> refused{};
   std::mutex mutex;
@@ -139,6 +160,14 @@ void RequestMetrics::SetServerLoad(const HttpServerLoad& load) {
   Series::Raise(series_->http_requests, load.requests);
   Series::Raise(series_->handshakes, load.handshakes);
   for (std::size_t i = 0; i < kTlsRefusals; ++i) Series::Raise(*series_->refused[i], load.refused_tls[i]);
+}
+
+void RequestMetrics::SetSharedMemory(const SharedMemoryLoad& load) {
+  const std::lock_guard lock(series_->mutex);
+  series_->regions.Set(static_cast<double>(load.regions));
+  series_->region_bytes.Set(static_cast<double>(load.bytes.count()));
+  Series::Raise(series_->copied_in, load.copied_in);
+  Series::Raise(series_->copied_out, load.copied_out);
 }
 
 void RequestMetrics::Retain(const std::set<std::string>& functions) {

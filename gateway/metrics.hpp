@@ -3,6 +3,7 @@
 //   troupe_request_errors_total{function}     those with a code of 400 or more
 //   troupe_request_seconds{function}          from the head's arrival to the response, histogram
 //   troupe_http_connections, troupe_http_inflight_bytes, troupe_http_answer_bytes, troupe_http_requests_total
+//   troupe_shared_memory_regions, troupe_shared_memory_region_bytes, troupe_shared_memory_copied_bytes_total{direction}
 //   troupe_https_handshakes_total, troupe_https_refused_total{reason}
 #pragma once
 
@@ -13,6 +14,7 @@
 
 #include "base/units.hpp"
 #include "gateway/http_server.hpp"
+#include "gateway/shared_memory.hpp"
 
 namespace prometheus {
 class Registry;
@@ -28,6 +30,7 @@ class RequestMetrics {
 
   void Observe(std::string_view function, int code, Duration latency);
   void SetServerLoad(const HttpServerLoad& load);
+  void SetSharedMemory(const SharedMemoryLoad& load);
   // Drops the series of functions that are no more.
   void Retain(const std::set<std::string>& functions);
 

@@ -84,13 +84,14 @@ absl::StatusOr<json::object> ParseObject(std::string_view body) {
 
 }  // namespace
 
-std::string ServerMetadataJson(std::string_view version) {
+std::string ServerMetadataJson(std::string_view version, bool shared_memory) {
+  json::array extensions = {"binary_tensor_data", "model_configuration",
+                            "model_repository",   "model_repository(unload_dependents)",
+                            "schedule_policy",    "statistics"};
+  if (shared_memory) extensions.emplace_back("system_shared_memory");
+  extensions.emplace_back("troupe");
   return json::serialize(
-      json::object{{"name", "troupe"},
-                   {"version", View(version)},
-                   {"extensions",
-                    {"binary_tensor_data", "model_configuration", "model_repository",
-                     "model_repository(unload_dependents)", "schedule_policy", "statistics", "troupe"}}});
+      json::object{{"name", "troupe"}, {"version", View(version)}, {"extensions", std::move(extensions)}});
 }
 
 std::string HealthJson(bool live, bool ready) {

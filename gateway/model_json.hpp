@@ -14,7 +14,7 @@ namespace troupe::gateway {
 
 using FunctionPtr = std::shared_ptr<const FunctionInfo>;
 
-[[nodiscard]] std::string ServerMetadataJson(std::string_view version);
+[[nodiscard]] std::string ServerMetadataJson(std::string_view version, bool shared_memory);
 [[nodiscard]] std::string HealthJson(bool live, bool ready);
 [[nodiscard]] std::string ModelMetadataJson(const FunctionInfo& function);
 [[nodiscard]] std::string ModelReadyJson(const FunctionInfo& function);

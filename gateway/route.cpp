@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 32> kPatterns = {{
+constexpr std::array<Pattern, 37> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -58,6 +58,11 @@ constexpr std::array<Pattern, 32> kPatterns = {{
     {"/v2/repository/index", Endpoint::kRepositoryIndex},
     {"/v2/repository/models/*/load", Endpoint::kRepositoryLoad},
     {"/v2/repository/models/*/unload", Endpoint::kRepositoryUnload},
+    {"/v2/systemsharedmemory/status", Endpoint::kSharedStatus},
+    {"/v2/systemsharedmemory/unregister", Endpoint::kSharedUnregister},
+    {"/v2/systemsharedmemory/region/*/status", Endpoint::kSharedStatus},
+    {"/v2/systemsharedmemory/region/*/register", Endpoint::kSharedRegister},
+    {"/v2/systemsharedmemory/region/*/unregister", Endpoint::kSharedUnregister},
     {"/v2/troupe/functions", Endpoint::kFunctions},
     {"/v2/troupe/functions/*", Endpoint::kFunction},
     {"/v2/troupe/functions/*/canary", Endpoint::kCanary},
@@ -183,6 +188,8 @@ std::string_view AllowedMethods(Endpoint endpoint) {
     case Endpoint::kRepositoryIndex:
     case Endpoint::kRepositoryLoad:
     case Endpoint::kRepositoryUnload:
+    case Endpoint::kSharedRegister:
+    case Endpoint::kSharedUnregister:
     case Endpoint::kCanary:
     case Endpoint::kPromote:
     case Endpoint::kRollBack:

@@ -22,6 +22,9 @@ enum class Endpoint {
   kRepositoryIndex,   // POST /v2/repository/index
   kRepositoryLoad,    // POST /v2/repository/models/NAME/load
   kRepositoryUnload,  // POST /v2/repository/models/NAME/unload
+  kSharedStatus,      // GET  /v2/systemsharedmemory[/region/NAME]/status
+  kSharedRegister,    // POST /v2/systemsharedmemory/region/NAME/register
+  kSharedUnregister,  // POST /v2/systemsharedmemory[/region/NAME]/unregister
   kFunctions,         // GET  /v2/troupe/functions
   kFunction,          // GET, POST (deploy), DELETE /v2/troupe/functions/NAME
   kCanary,            // POST /v2/troupe/functions/NAME/canary

@@ -78,6 +78,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
   using S = node::SchedulerLimits;
   using M = cluster::MembershipLimits;
   using L = cluster::ProvisioningLimits;
+  using Offer = SharedMemoryOffer;
   static const std::vector<ConfigOption> kOptions = {
       {OptionGroup::kMember,
        "role",
@@ -203,6 +204,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Number({&C::http, &HttpConfig::connections}, 1, 1'000'000)},
       {OptionGroup::kAdvanced, "http-threads", "threads of the HTTP front", false,
        Number({&C::http, &HttpConfig::threads}, 1, 64)},
+      {OptionGroup::kAdvanced, "http-shared-memory",
+       "clients of this machine may name shared memory: off, on, or loopback (where --http is)", false,
+       Choice<Offer>({&C::http, &HttpConfig::shared_memory},
+                     {{"off", Offer::kOff}, {"loopback", Offer::kLoopback}, {"on", Offer::kOn}})},
       {OptionGroup::kAdvanced, "arena", "shared memory for tensors that this process sends", false,
        Size({&C::tensors, &TensorConfig::arena})},
       {OptionGroup::kAdvanced, "arena-root",

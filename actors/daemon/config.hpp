@@ -36,6 +36,9 @@ struct MemberConfig {
   std::string host_id{};
   Duration stop_grace = std::chrono::seconds(5);
 };
+// Whether a gateway serves clients of its machine that name shared memory: never, where it listens on loopback
+// alone, or wherever it listens.
+enum class SharedMemoryOffer { kOff, kLoopback, kOn };
 // A gateway's HTTP front.
 struct HttpConfig {
   std::string address = "127.0.0.1:8000";
@@ -44,6 +47,7 @@ struct HttpConfig {
   std::vector<std::string> cors_origins{};  // of web pages that may read its answers
   unsigned threads = 1;
   unsigned connections = 4096;
+  SharedMemoryOffer shared_memory = SharedMemoryOffer::kLoopback;
 };
 struct SecurityConfig {
   std::string tls_dir{};  // ca.pem, certificate.pem, key.pem, revoked.pem; empty: TCP connections are plain

@@ -20,6 +20,7 @@
 #include "actors/gateway/gateway_service.hpp"
 #include "actors/gateway/router.hpp"
 #include "actors/gateway/slo_recorder.hpp"
+#include "actors/peers/local_socket.hpp"
 #include "base/status.hpp"
 #include "gateway/gateway_server.hpp"
 
@@ -178,6 +179,12 @@ class GatewayRole final : public Role {
     options.http.max_connections = config.http.connections;
     options.http.certificate = common_.https;
     options.cors_origins = config.http.cors_origins;
+    const auto offer = config.http.shared_memory;
+    if (offer == SharedMemoryOffer::kOn ||
+        (offer == SharedMemoryOffer::kLoopback && IsLoopback(HostOf(config.http.address)))) {
+      // Clients that send their tensors keep a quarter of the arena at least.
+      options.shared_memory.emplace().inputs = Bytes(config.tensors.arena.count() / 4 * 3);
+    }
     TROUPE_ASSIGN_OR_RETURN(
         server_, gateway::GatewayServer::Start(options, *service_, admin_.get(), common_.registry));
     http_ = absl::StrCat(config.http.address.substr(0, colon), ":", server_->port());

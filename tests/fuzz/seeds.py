@@ -18,6 +18,7 @@ def http():
     yield request(b"POST /v2/repository/models/f/load", body=b"{}")
     yield request(b"POST /v2/troupe/functions/n?state=a=b&tenant=t", body=b"onnx")
     yield request(b"POST /v2/troupe/workflows", body=b"name: w\n")
+    yield request(b"POST /v2/systemsharedmemory/region/r/register", body=b'{"key":"/k","offset":0,"byte_size":8}')
     for path in (b"/v2", b"/v2/health/ready", b"/v2/models/f", b"/v2/models/f/stats", b"/metrics", b"/v2/troupe/cluster"):
         yield request(b"GET " + path) + request(b"GET " + path)[1:]
     raw = struct.pack("<2f", 1, 2)
@@ -37,6 +38,8 @@ def oip_json():
     strings = struct.pack("<I", 1) + b"z"
     yield (struct.pack("<H", len(strings)) + (head + '{"name":"o","shape":[1,1],"datatype":"BYTES","parameters":'
            '{"binary_data_size":%d}}],' % len(strings) + tail).encode() + strings)
+    yield b"\0\0" + (head + '{"name":"o","shape":[1,1],"datatype":"BYTES","parameters":{"shared_memory_region":"r",'
+                     '"shared_memory_offset":0,"shared_memory_byte_size":5}}],' + tail).encode()
 
 
 def ring_records():

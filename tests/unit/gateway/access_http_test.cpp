@@ -49,6 +49,8 @@ struct Request {
 constexpr Request kRequests[] = {
     {"POST", "/v2/models/f/infer", KEY_SCOPE_INFER},
     {"DELETE", "/v2/troupe/runs/r", KEY_SCOPE_INFER},
+    {"POST", "/v2/systemsharedmemory/region/r/register", KEY_SCOPE_INFER},
+    {"POST", "/v2/systemsharedmemory/unregister", KEY_SCOPE_INFER},
     {"POST", "/v2/troupe/functions/g", KEY_SCOPE_DEPLOY},
     {"DELETE", "/v2/troupe/functions/g", KEY_SCOPE_DEPLOY},
     {"POST", "/v2/troupe/functions/g/canary?version=2&weight=10", KEY_SCOPE_DEPLOY},
@@ -66,6 +68,8 @@ constexpr Request kRequests[] = {
     {"GET", "/v2/models/f/stats", KEY_SCOPE_READ},
     {"GET", "/v2/models/stats", KEY_SCOPE_READ},
     {"POST", "/v2/repository/index", KEY_SCOPE_READ},
+    {"GET", "/v2/systemsharedmemory/status", KEY_SCOPE_READ},
+    {"GET", "/v2/systemsharedmemory/region/r/status", KEY_SCOPE_READ},
     {"GET", "/v2/troupe/functions", KEY_SCOPE_READ},
     {"GET", "/v2/troupe/functions/f", KEY_SCOPE_READ},
     {"GET", "/v2/troupe/workflows", KEY_SCOPE_READ},

@@ -167,7 +167,7 @@ class IdempotencyExchange : public testing::Test {
         R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]})";
     HttpRequestHead head{"POST", "/v2/models/f/infer", "", ""};
     head.idempotency_key = "mine";
-    auto exchange = MakeInferExchange("f", "", head, MiB(1), service_, metrics_, table_);
+    auto exchange = MakeInferExchange("f", "", head, SharedClient(), {service_, metrics_, table_, MiB(1)});
     const auto span = exchange->NextSpan(kBody.size());
     EXPECT_EQ(span->size(), kBody.size());
     std::memcpy(span->data(), kBody.data(), kBody.size());
