@@ -111,6 +111,8 @@ enum class RunEnd {
   kNoFit,        // the swap-in or the run found no room: planned again
   kNotResident,  // the run was refused since the model is not on the device, or its copy from another GPU
                  // failed: planned again
+  kNotOrdered,   // its model was taken off the node before its orders were given: planned again, and what the
+                 // device has of the model is still there
 };
 struct RunDone {
   GpuIndex gpu = 0;

@@ -69,9 +69,11 @@ void Dispatches::Go(const HeldStart& start) {
 
 // Its model was taken off this node before its orders could be given.
 void Dispatches::RunGone(const HeldStart& start) {
-  proto::WorkerOutcome gone;
-  gone.set_code(static_cast<int>(absl::StatusCode::kNotFound));
-  Ran(start, std::move(gone));
+  const auto& dispatch = start.dispatch;
+  if (parts_.requests.Current(dispatch.request, start.serial) == nullptr) return;
+  RunDone done{.gpu = dispatch.gpu, .request = dispatch.request, .end = RunEnd::kNotOrdered};
+  done.status = absl::NotFoundError("the model was taken off this node");
+  parts_.decisions.CarryOut(parts_.scheduler.Apply(done, parts_.out.now()));
 }
 
 void Dispatches::OrderRun(const HeldStart& start) {

@@ -151,6 +151,8 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
       break;
     case RunEnd::kNotResident:
       tables_.gpus.Missing(done.gpu, model);
+      [[fallthrough]];
+    case RunEnd::kNotOrdered:
       for (RequestEntry* const each : requests) {
         each->host_only =
             each->host_only || each->source == SwapSource::kPeer || each->source == SwapSource::kBroadcast;

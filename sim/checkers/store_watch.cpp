@@ -39,6 +39,12 @@ bool Updated(const std::string& before, const std::string& after) {
   return first.SerializeAsString() == second.SerializeAsString();
 }
 
+// Only a step whose outputs may be lost with the GPU that keeps them is committed again.
+bool MayBeComputedAgain(const std::string& record) {
+  proto::CommitStep step;
+  return step.ParseFromString(record) && OnlyKept(step);
+}
+
 }  // namespace
 
 void StoreWatch::Written(const storage::Batch& batch, bool acknowledged, Time now) {
@@ -51,8 +57,7 @@ void StoreWatch::Look(const storage::Batch::Mutation& mutation, bool acknowledge
   const auto it = kept_.find({mutation.table, mutation.key});
   const bool there = it != kept_.end() && it->second.value && it->second.certain;
   if (there && mutation.value && acknowledged) {
-    proto::CommitStep before;
-    if (mutation.table == Table::kSteps && before.ParseFromString(*it->second.value) && !OnlyKept(before))
+    if (mutation.table == Table::kSteps && !MayBeComputedAgain(*it->second.value))
       broken_.push_back(absl::StrCat("step ", mutation.key, " is committed a second time", when));
     if (mutation.table == Table::kFunctions && !Updated(*it->second.value, *mutation.value))
       broken_.push_back(absl::StrCat("function ", mutation.key, " is deployed over itself", when));

@@ -241,7 +241,7 @@ TEST_F(RunnerTest, InputsThatAreNotThereFailOnlyTheirRun) {
   request.channel = channel_;
   runner_->Submit(std::move(request), ReplyFor(5));
   Run(6, "m");
-  EXPECT_EQ(Code(5), CodeOf(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(Code(5), CodeOf(absl::StatusCode::kDataLoss));
   EXPECT_THAT(outcomes_[5].message(), testing::HasSubstr("input x"));
   EXPECT_EQ(Code(6), 0);
 }

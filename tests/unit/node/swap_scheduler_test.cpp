@@ -416,6 +416,25 @@ TEST_F(SwapSchedulerTest, AModelForgottenInUseGoesWhenItsUseEnds) {
   scheduler.Check();
 }
 
+TEST_F(SwapSchedulerTest, AModelForgottenBeforeItsRunIsOrderedGoes) {
+  Gpus(1);
+  Model("a", MiB(10));
+  Submit(1, "a");
+  Done(Next());
+  Submit(2, "a");
+  const Dispatch held_back = Next();
+  EXPECT_TRUE(scheduler.ForgetModel(ModelNamed("a")).evictions.empty()) << "a run is to use it";
+  const Consequences ended = scheduler.Apply(RunDone{.gpu = 0,
+                                                     .request = held_back.request,
+                                                     .end = RunEnd::kNotOrdered,
+                                                     .status = absl::NotFoundError("removed")},
+                                             now);
+  EXPECT_EQ(ended.finished.size(), 1u);
+  ASSERT_EQ(ended.evictions.size(), 1u) << "it is still on the GPU, and takes memory there";
+  EXPECT_EQ(ended.evictions[0].model, "a");
+  scheduler.Check();
+}
+
 TEST_F(SwapSchedulerTest, AModelForgottenOnItsWayGoesWhenItArrives) {
   Gpus(1);
   Model("a", MiB(10));

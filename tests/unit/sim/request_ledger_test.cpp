@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/workflow.pb.h"
 #include "sim/checkers/count_check.hpp"
 #include "sim/checkers/run_check.hpp"
 #include "sim/checkers/state_check.hpp"
@@ -136,6 +137,10 @@ TEST(StoreWatch, NothingIsKeptTwice) {
   EXPECT_EQ(write(Table::kSteps, "run/a", "x", false), 0u);
   EXPECT_EQ(write(Table::kSteps, "run/a", "x", true), 0u) << "the first was not acknowledged";
   EXPECT_EQ(write(Table::kSteps, "run/a", "x", true), 1u);
+  proto::CommitStep kept;
+  kept.add_outputs()->mutable_kept();
+  EXPECT_EQ(write(Table::kSteps, "run/b", kept.SerializeAsString(), true), 1u);
+  EXPECT_EQ(write(Table::kSteps, "run/b", "y", true), 1u) << "what was only on a GPU may be computed again";
   EXPECT_EQ(write(Table::kSettings, "epoch", "5", true), 1u);
   EXPECT_EQ(write(Table::kSettings, "epoch", "6", true), 1u);
   EXPECT_EQ(write(Table::kSettings, "epoch", "6", true), 2u);
