@@ -16,7 +16,7 @@ namespace troupe::actors {
 using RouterActor =
     Interface<Asks<proto::InferRequest, proto::InferReply>, Hears<proto::CancelInfer>,
               Hears<proto::ReleaseOutputs>, Asks<proto::ExportTensors, proto::ExportedTensors>,
-              Hears<proto::CreditGrant>, Hears<proto::ClusterUpdate>,
-              Hears<proto::MemberJoined>, Asks<proto::DescribeMember, proto::MemberReport>>;
+              Hears<proto::CreditGrant>, Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>,
+              Asks<proto::DescribeMember, proto::MemberReport>>;
 
 }  // namespace troupe::actors

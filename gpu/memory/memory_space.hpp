@@ -16,7 +16,8 @@ struct MemoryUser {
   // kState: what functions leave on the device behind their runs, states and tensors that later runs read.
   enum class Kind { kWeights, kRun, kState };
   Kind kind = Kind::kWeights;
-  std::string_view digest;  // the model; for a run its model, for a state or a kept tensor that of its function
+  std::string_view
+      digest;  // the model; for a run its model, for a state or a kept tensor that of its function
 };
 
 // Ranges do not overlap, never leave [0, capacity), begin at multiples of kUnit. Not thread-safe.

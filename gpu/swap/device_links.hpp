@@ -21,8 +21,8 @@ namespace troupe::gpu {
 struct SwapOptions {
   std::string swap{kDefaultSwap};
   std::string sharing{kDefaultLinkSharing};
-  Bytes group;           // zero: probed
-  Bytes block;           // of link sharing; zero: by the link's rate
+  Bytes group;  // zero: probed
+  Bytes block;  // of link sharing; zero: by the link's rate
   std::uint32_t batch = 6;
   LinkCurve known{};  // what an earlier worker measured of this link; an elbow of zero: nothing
 };

@@ -192,9 +192,8 @@ TEST_F(ProfileTrialsTest, ACancelledExperimentsTrialEnds) {
 TEST_F(ProfileTrialsTest, AManagerThatAsksAnewGetsItsTrialWhenTheOldOneHasEnded) {
   AdoptReady(Function("f"));
   Ask(TrialOf("f"));
-  EXPECT_THAT(
-      Ask(TrialOf("f"), 51),
-      ElementsAre("trial 51 refused: the GPU's last trial is ending; ask again", "order 1 cancel"));
+  EXPECT_THAT(Ask(TrialOf("f"), 51),
+              ElementsAre("trial 51 refused: the GPU's last trial is ending; ask again", "order 1 cancel"));
   Answered(1, "swap-in");
   EXPECT_THAT(Answered(1, "run", Failed(absl::StatusCode::kCancelled)),
               ElementsAre(HasSubstr("trial 50 failed")));
