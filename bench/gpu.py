@@ -223,7 +223,7 @@ class Kept:
 
 
 def measure(arguments, report, directory):
-    """(notes, failures)."""
+    """(notes, failures, the goals that these figures decide anew)."""
     lines = Lines(GpuMeter(int(arguments.device.partition(":")[2] or 0)), arguments.begun + arguments.limit)
     kept = Kept(arguments, report)
     networks = {}
@@ -271,7 +271,8 @@ def measure(arguments, report, directory):
             print(f"# {name}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
             kept.write(lines, failures)
     kept.write(lines, failures, quiet=False)
-    return lines.notes, failures
+    before = kept.earlier.get("goals", [])
+    return lines.notes, failures, [goal for goal in report.facts["goals"] if goal not in before]
 
 
 def main():
@@ -297,10 +298,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="troupe-gpu-models-") as made:
         directory = arguments.models or pathlib.Path(made)
         directory.mkdir(parents=True, exist_ok=True)
-        notes, failures = measure(arguments, report, directory)
+        notes, failures, goals = measure(arguments, report, directory)
     for text in notes:
         print(f"not measured: {text}")
-    for goal in report.facts["goals"]:
+    for goal in goals:
         print(f"{'met   ' if goal['met'] else 'MISSED'} {goal['goal']}: {goal['figure']} {goal['value']:.4g} (limit {goal['limit']:g})")
     for text in failures:
         print(f"failed: {text}", file=sys.stderr)
