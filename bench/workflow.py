@@ -130,8 +130,8 @@ def communication(report, arguments):
         for mib in MIB:
             for gpus in GPUS:
                 for policy in POLICIES:
-                    options = ["--compute", "timed", "--profile", "PROFILE", "--gpus", str(gpus), "--gpu-memory", "512MiB", "--arena",
-                               "512MiB", "--set", f"intermediates={policy}"]
+                    options = ["--compute", "timed", "--profile", "PROFILE", "--gpus", str(gpus), "--gpu-memory", "512MiB",
+                               "--set", "arena=512MiB", "--set", f"intermediates={policy}"]
                     site = One(arguments.build)
                     profile = site.home / "profile"
                     profile.write_text(f"default {RUN_MS}ms\n")
