@@ -15,8 +15,8 @@ namespace troupe::actors {
 // The node that keeps most bytes of the request's inputs; "": they are kept nowhere. Equal ones: the first by name.
 [[nodiscard]] std::string HolderOf(const proto::InferRequest& request);
 
-// Has the inputs exported that other nodes than `node` keep, so that it can read them; `done` is told once, at once when
-// there are none. DataLoss: those that `holder` kept are lost, or the node is away. `ask` asks a node.
+// Has the inputs exported that other nodes than `node` keep, so that it can read them. `done` is called once, and at once
+// when no other node keeps an input. DataLoss: `holder` has lost the inputs that it kept, or is away. `ask` asks a node.
 using ExportDone = std::function<void(const absl::StatusOr<proto::ExportedTensors>&)>;
 void BringInputs(
     const std::shared_ptr<proto::SubmitRequest>& request, const std::string& node,
@@ -24,7 +24,7 @@ void BringInputs(
     const std::function<void(const absl::Status& status, const std::string& holder)>& done);
 // The answer of a node that is not connected, or does not answer.
 [[nodiscard]] proto::ExportedTensors HolderAway(const std::string& holder, const absl::Status& why);
-// A node could not read its inputs (DATA_LOSS): those that other nodes have kept and exported for it are lost.
+// A node could not read its inputs (DATA_LOSS): names as lost the inputs that other nodes have kept and exported for it.
 void NameLost(const proto::InferRequest& request, const std::string& node, proto::InferReply& reply);
 // What a caller is told when the tensors that `holder` kept are lost with it.
 [[nodiscard]] proto::InferReply LostInputs(const proto::InferRequest& request, const std::string& holder,

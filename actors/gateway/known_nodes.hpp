@@ -23,8 +23,8 @@ class KnownNodes {
   // The directory outlives it.
   explicit KnownNodes(PeerDirectory& directory) : directory_(directory) {}
 
-  // Watches the nodes of the view, for `self`; the names of those that it forgets, since the manager says that they are
-  // gone. A node that a restarted manager does not know yet stays, while we are connected with it.
+  // Watches the nodes of the view, for `self`. Gives the names of the nodes that it forgets, because the manager says
+  // that they are gone. A node that a restarted manager does not know yet stays, while we are connected with it.
   [[nodiscard]] std::vector<std::string> Update(const cluster::ClusterView& view,
                                                 const std::set<std::string>& interface,
                                                 const PeerWatcherActor& self);

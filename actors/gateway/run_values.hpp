@@ -1,6 +1,6 @@
 // RUN VALUES: the tensors that a run has so far: its inputs and the outputs of its steps, by "input" or
 // "step.output". Owned by one workflow run. Of an output that stayed where it was computed the run has only the
-// reference: the bytes go from the worker that has them to those that read them, and never come here.
+// reference: the bytes go from the worker that keeps them to the workers that read them, and never come here.
 #pragma once
 
 #include <map>
@@ -48,8 +48,8 @@ class RunValues {
   // Of these steps, those with outputs that are read somewhere in the workflow and are not here.
   [[nodiscard]] std::set<std::string> Missing(const proto::WorkflowSpec& spec,
                                               const std::set<std::string>& steps) const;
-  // The values of a step that are to be brought here: those that are in the log only, and those that its for_each splits
-  // across their rows.
+  // The values whose bytes a step needs at the gateway: values that only the log has, and values that its for_each
+  // splits across their rows.
   [[nodiscard]] std::vector<std::string> NeededAsBytes(const proto::WorkflowStep& step) const;
   // The calls that one step makes: one, or one for each slice of its for_each, which may be none. Each of its bindings is
   // one value.
