@@ -16,9 +16,7 @@ is auto steps from 1x to 4x.
                                 have requests, on 50 nodes of 8 GPUs; _max: the longest, _placing: of those in which they got
                                 their parts
 """
-import argparse
 import json
-import pathlib
 import subprocess
 import sys
 import threading
@@ -26,7 +24,7 @@ import time
 import urllib.request
 
 from invoke import BODY, Site
-from report import Report
+from report import run_parts
 
 RUN_MS = 20
 SHARE = 12  # percent of the SMs
@@ -185,17 +183,8 @@ PARTS = {"ticks": ticks, "steps": steps, "moves": moves}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    arguments = parser.parse_args()
-    arguments.build = arguments.build.resolve()
-    report = Report("autoscale", note="timed compute: the time of a run is an input; virtual GPUs, real daemons")
-    for part in arguments.only:
-        PARTS[part](report, arguments)
-    report.write()
-    return 0
+    return run_parts("autoscale", "timed compute: the time of a run is an input; virtual GPUs, real daemons",
+                     __doc__, PARTS)
 
 
 if __name__ == "__main__":

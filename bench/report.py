@@ -7,6 +7,7 @@
 Compared things are measured in alternating rounds; `values[i]` and `baseline_values[i]` come from round i, and the
 ratio that the table shows is the median of the rounds' ratios.
 """
+import argparse
 import json
 import pathlib
 import platform
@@ -85,3 +86,21 @@ class Report:
             print(f"({self.note})")
         self.print_table()
         print(f"written to {self.path}")
+
+
+def run_parts(area, note, usage, parts, seconds=None, seconds_help=None):
+    """The command line of a benchmark of several parts ({name: function of a report and the arguments}), of which --only
+    chooses, and its report. `seconds`: the default of --seconds, for a benchmark that has it."""
+    parser = argparse.ArgumentParser(description=usage, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
+    if seconds is not None:
+        parser.add_argument("--seconds", type=int, default=seconds, help=seconds_help)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+    report = Report(area, note=note)
+    for part in arguments.only:
+        parts[part](report, arguments)
+    report.write()
+    return 0

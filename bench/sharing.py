@@ -22,7 +22,6 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
 import argparse
 import json
 import math
-import pathlib
 import re
 import subprocess
 import sys
@@ -31,7 +30,7 @@ import urllib.request
 
 import batching
 from invoke import BODY, Site
-from report import Report
+from report import run_parts
 
 # requests/s of one racing instance, and of eight instances of 12 % (001, section 5.3).
 PAPER = {"ResNet": (71.37, 296.8), "RNNT": (12.51, 43.24), "GNMT": (28.85, 43.79)}
@@ -230,18 +229,8 @@ PARTS = {"gate": gate, "concurrency": concurrency, "quotas": quotas, "spatial": 
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
-    parser.add_argument("--seconds", type=int, default=10, help="of each measurement: whole windows of a second")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    arguments = parser.parse_args()
-    arguments.build = arguments.build.resolve()
-    report = Report("sharing", note="timed compute: times of runs are inputs (001, section 5.3); virtual GPU, real daemon")
-    for part in arguments.only:
-        PARTS[part](report, arguments)
-    report.write()
-    return 0
+    return run_parts("sharing", "timed compute: times of runs are inputs (001, section 5.3); virtual GPU, real daemon",
+                     __doc__, PARTS, seconds=10, seconds_help="of each measurement: whole windows of a second")
 
 
 if __name__ == "__main__":

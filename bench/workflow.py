@@ -11,9 +11,7 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
   communication_over_host_only/MIB/GPUS  `elastic` as a ratio of `host-only`, of the same round
   copied_mib/MIB/GPUS/POLICY    what left GPUs for it, beside its outputs
 """
-import argparse
 import json
-import pathlib
 import statistics
 import subprocess
 import sys
@@ -24,7 +22,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from invoke import BODY, Site
-from report import Report
+from report import run_parts
 
 RUN_MS = 10
 MIB = (8, 32)
@@ -159,18 +157,8 @@ PARTS = {"noop": noop, "communication": communication}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    arguments = parser.parse_args()
-    arguments.build = arguments.build.resolve()
-    report = Report("workflow", note="virtual GPUs, real daemons; the runs of `communication` are timed: 10 ms each, an input")
-    for part in arguments.only:
-        PARTS[part](report, arguments)
-    report.write()
-    return 0
+    return run_parts("workflow", "virtual GPUs, real daemons; the runs of `communication` are timed: 10 ms each, an input",
+                     __doc__, PARTS, seconds=5)
 
 
 if __name__ == "__main__":
