@@ -73,7 +73,7 @@ std::string WorkflowRegistry::WrongWithCallersOf(const std::string& name, const 
       if (!seen.insert(caller).second) continue;
       left.push_back(caller);
       for (const auto& [number, record] : workflows_.at(caller)) {
-        if (find(caller, record.spec().version()) != &record) continue;  // it is the one that is removed
+        if (find(caller, record.spec().version()) != &record) continue;  // this version is being removed
         if (auto wrong = nesting.WrongWith(record.spec()); !wrong.empty()) return wrong;
       }
     }

@@ -60,7 +60,7 @@ void WorkflowProgress::End(const std::string& step, StepOutcome outcome) {
   Settle();
 }
 
-// Also at those that read the step by way of one for which it stands in.
+// Looks at the steps that read this step, and at those that read a step for which this one stands in.
 void WorkflowProgress::LookAtReadersOf(const std::string& step) {
   std::vector<std::string> left = {step};
   std::set<std::string> seen = {step};

@@ -43,6 +43,14 @@ absl::Status PlaceExported(const std::string& holder, const proto::ExportTensors
   return absl::OkStatus();
 }
 
+// The inputs that a node keeps which `lost` takes for lost.
+template <typename Lost>
+void AddLost(const proto::InferRequest& request, const Lost& lost, proto::InferReply& reply) {
+  for (const auto& input : request.inputs())
+    if (input.data().has_kept() && lost(input.data().kept().node()))
+      reply.add_lost_inputs(input.spec().name());
+}
+
 }  // namespace
 
 std::string HolderOf(const proto::InferRequest& request) {
@@ -91,9 +99,8 @@ proto::ExportedTensors HolderAway(const std::string& holder, const absl::Status&
 
 void NameLost(const proto::InferRequest& request, const std::string& node, proto::InferReply& reply) {
   if (reply.code() != static_cast<int>(absl::StatusCode::kDataLoss) || reply.lost_inputs_size() > 0) return;
-  for (const auto& input : request.inputs())
-    if (input.data().has_kept() && input.data().kept().node() != node)
-      reply.add_lost_inputs(input.spec().name());
+  AddLost(
+      request, [&](const std::string& holder) { return holder != node; }, reply);
 }
 
 proto::InferReply LostInputs(const proto::InferRequest& request, const std::string& holder,
@@ -101,9 +108,8 @@ proto::InferReply LostInputs(const proto::InferRequest& request, const std::stri
   proto::InferReply reply;
   SetStatus(why, reply);
   if (!absl::IsDataLoss(why)) return reply;
-  for (const auto& input : request.inputs())
-    if (input.data().has_kept() && input.data().kept().node() == holder)
-      reply.add_lost_inputs(input.spec().name());
+  AddLost(
+      request, [&](const std::string& node) { return node == holder; }, reply);
   return reply;
 }
 
