@@ -1,5 +1,5 @@
 // INNER RUNS: the runs of workflows that the steps of a run call. Each is a run of its own, with a key that follows from the
-// outer run's: whichever gateway goes on with the outer run finds it, as it finds any run by its key.
+// outer run's, so that a gateway which goes on with the outer run finds it, as it finds any run by its key.
 #pragma once
 
 #include <caf/actor_system.hpp>

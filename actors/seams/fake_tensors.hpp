@@ -22,7 +22,7 @@ class FakeTensors {
   absl::Status Resolve(proto::RunOrder& order, const ChannelPtr& channel) const;
   // What the run was to keep stays here, and is in the outcome by its number.
   void Keep(const proto::RunOrder& order, proto::RunOutcome& run);
-  // `channel`: in which it is placed for others. NotFound; FailedPrecondition: there is no channel.
+  // Puts the tensor into `channel`, where others read it. NotFound; FailedPrecondition: there is no channel.
   absl::StatusOr<proto::WorkerOutcome> Export(const proto::KeptTensor& tensor, const ChannelPtr& channel);
   void Drop(const proto::ReleaseOrder& release);
   // Its bytes; "": it is not here.
