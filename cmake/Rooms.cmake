@@ -44,10 +44,14 @@ function(troupe_test name)
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE troupe_settings ${TEST_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD ON)
+  # Only the rooms are optimised: the compiler takes two thirds of the time for the tests themselves then.
+  target_compile_options(${name} PRIVATE -O0)
   if(TEST_PCH)
     target_precompile_headers(${name} PRIVATE ${TEST_PCH})
   elseif(TEST_PCH_FROM)
     target_precompile_headers(${name} REUSE_FROM ${TEST_PCH_FROM})
+  elseif(TEST_TIER STREQUAL unit)
+    target_precompile_headers(${name} REUSE_FROM base_test)
   endif()
   if(TEST_PROGRAMS)
     add_dependencies(${name} ${TEST_PROGRAMS})
@@ -62,6 +66,7 @@ function(troupe_test name)
   # global a violation; at level 1 it does so only when their sizes differ, which would be a real mistake.
   set(sanitizers "ASAN_OPTIONS=detect_odr_violation=1;UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/ubsan.supp;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
   add_test(NAME ${TEST_TIER}/${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${TEST_TIER}/${name} PROPERTIES LABELS ${TEST_TIER} TIMEOUT ${TEST_TIMEOUT}
+  # The longest begin first, so that none of them runs alone at the end.
+  set_tests_properties(${TEST_TIER}/${name} PROPERTIES LABELS ${TEST_TIER} TIMEOUT ${TEST_TIMEOUT} COST ${TEST_TIMEOUT}
     ENVIRONMENT "TROUPE_BUILD_DIR=${PROJECT_BINARY_DIR};OMP_WAIT_POLICY=passive;${sanitizers}")
 endfunction()
