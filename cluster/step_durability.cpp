@@ -9,7 +9,8 @@ constexpr std::uint64_t kNanosPerByte = 10;
 
 }  // namespace
 
-bool WritesKept(Duration took, std::uint64_t bytes) {
+bool WritesKept(proto::StepDurability wish, Duration took, std::uint64_t bytes) {
+  if (wish != proto::DURABLE_BY_COST) return wish == proto::DURABLE_BYTES;
   // More bytes than any disk has written by then, and no sum that wraps.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
   if (bytes > kMost) return false;

@@ -9,11 +9,13 @@
 #include <cstdint>
 
 #include "base/units.hpp"
+#include "proto/workflow.pb.h"
 
 namespace troupe::cluster {
 
-// True: write them. `took`: by the step's longest call, for the swap and the run; `bytes`: of the outputs that are kept. A disk that takes 100 MB/s, behind a sync of 5 ms, is the measure:
-// what is computed faster than it is written is not written.
-[[nodiscard]] bool WritesKept(Duration took, std::uint64_t bytes);
+// True: write them. `wish`: of the step. `took`: by its longest call, for the swap and the run; `bytes`: of the outputs that are
+// kept. By cost, a disk that takes 100 MB/s, behind a sync of 5 ms, is the measure: what is computed faster than it is written
+// is not written.
+[[nodiscard]] bool WritesKept(proto::StepDurability wish, Duration took, std::uint64_t bytes);
 
 }  // namespace troupe::cluster

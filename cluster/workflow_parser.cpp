@@ -146,7 +146,7 @@ class Reader {
     const std::string what = step.name().empty() ? "a step" : absl::StrCat("step '", step.name(), "'");
     fields_.Keys(node, what,
                  {"name", "function", "workflow", "version", "inputs", "when", "for_each", "fan_out",
-                  "timeout", "retries", "on_error"});
+                  "timeout", "retries", "on_error", "durable"});
     fields_.Require(node, what, {"name", "inputs"});
     if (!node["function"] == !node["workflow"])
       fields_.Error(node, absl::StrCat(what,
@@ -170,6 +170,18 @@ class Reader {
       step.set_retries(static_cast<std::uint32_t>(
           fields_.Integer(node["retries"], absl::StrCat("'retries' of ", what), 0, kMostRetries)));
     if (node["on_error"]) ReadOnError(node["on_error"], what, step);
+    if (node["durable"]) ReadDurable(node["durable"], what, step);
+  }
+  void ReadDurable(const YAML::Node& node, const std::string& step_name, proto::WorkflowStep& step) {
+    const std::string what = absl::StrCat("'durable' of ", step_name);
+    const std::string name = fields_.Scalar(node, what);
+    if (name == "bytes") return step.set_durable(proto::DURABLE_BYTES);
+    if (name == "lineage") return step.set_durable(proto::DURABLE_LINEAGE);
+    if (!name.empty())
+      fields_.Error(node,
+                    absl::StrCat(what, " is '", name,
+                                 "', and 'bytes' (its outputs are written before the next step begins) or "
+                                 "'lineage' (they are computed anew when they are lost) is expected"));
   }
   void ReadForEach(const YAML::Node& node, const std::string& key, const std::string& step_name,
                    proto::WorkflowStep& step) {

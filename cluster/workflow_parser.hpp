@@ -14,6 +14,7 @@
 //       timeout: 5s                    # optional
 //       retries: 2                     # optional: of each call
 //       on_error: {step: small}        # optional; or {values: {y: other.y}}
+//       durable: bytes                 # optional: or lineage; by cost
 //     - name: inner
 //       workflow: digits               # instead of a function
 //       inputs: {image: image}

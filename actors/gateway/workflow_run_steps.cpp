@@ -112,7 +112,7 @@ void WorkflowRun::StepEnded(const proto::WorkflowStep& step,
   if (!outcome.ok()) return StepFailed(step.name(), outcome.status());
   std::uint64_t kept = 0;
   for (const auto& output : outcome->outputs) kept += output.kept ? output.kept->length() : 0;
-  if (kept > 0 && cluster::WritesKept(outcome->took, kept)) return Write(step, *outcome);
+  if (kept > 0 && cluster::WritesKept(step.durable(), outcome->took, kept)) return Write(step, *outcome);
   CommitStep(step, outcome->outputs, outcome->outputs);
 }
 

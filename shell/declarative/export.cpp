@@ -66,6 +66,8 @@ std::string StepYaml(const proto::WorkflowStep& step) {
   if (step.has_for_each()) Append(&out, "    for_each: ", ForEachYaml(step.for_each()), "\n");
   if (step.timeout_ns() > 0) Append(&out, "    timeout: ", ExactTime(step.timeout_ns()), "\n");
   if (step.has_retries()) Append(&out, "    retries: ", step.retries(), "\n");
+  if (step.durable() != proto::DURABLE_BY_COST)
+    Append(&out, "    durable: ", step.durable() == proto::DURABLE_BYTES ? "bytes" : "lineage", "\n");
   if (!step.on_error().step().empty())
     Append(&out, "    on_error: {step: ", YamlText(step.on_error().step()), "}\n");
   if (!step.on_error().values().empty())

@@ -25,6 +25,7 @@ std::string NoteOf(const proto::WorkflowStep& step) {
   if (step.has_for_each()) notes.push_back(Cat("for each ", step.for_each().input()));
   if (step.has_when()) notes.push_back(Cat("when ", step.when().value()));
   if (step.has_retries()) notes.push_back(Cat(step.retries(), " retries"));
+  if (step.durable() == proto::DURABLE_BYTES) notes.emplace_back("written");
   return absl::StrJoin(notes, ", ");
 }
 

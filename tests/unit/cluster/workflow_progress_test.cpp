@@ -357,11 +357,19 @@ TEST(WorkflowProgress, StepsWhoseResultsAreLostRunAgainBeforeWhatReadsThem) {
 
 TEST(StepDurability, WhatIsComputedFasterThanItIsWrittenIsNotWritten) {
   using std::chrono::milliseconds;
-  EXPECT_FALSE(WritesKept(milliseconds(5), 0));
-  EXPECT_TRUE(WritesKept(milliseconds(6), 0));
-  EXPECT_FALSE(WritesKept(milliseconds(100), 10'000'000)) << "0.1 s at 100 MB/s, and the sync";
-  EXPECT_TRUE(WritesKept(milliseconds(106), 10'000'000));
-  EXPECT_FALSE(WritesKept(Duration::max(), ~std::uint64_t{0}));
+  const auto writes = [](Duration took, std::uint64_t bytes) {
+    return WritesKept(proto::DURABLE_BY_COST, took, bytes);
+  };
+  EXPECT_FALSE(writes(milliseconds(5), 0));
+  EXPECT_TRUE(writes(milliseconds(6), 0));
+  EXPECT_FALSE(writes(milliseconds(100), 10'000'000)) << "0.1 s at 100 MB/s, and the sync";
+  EXPECT_TRUE(writes(milliseconds(106), 10'000'000));
+  EXPECT_FALSE(writes(Duration::max(), ~std::uint64_t{0}));
+}
+
+TEST(StepDurability, AStepMaySayItself) {
+  EXPECT_TRUE(WritesKept(proto::DURABLE_BYTES, Duration(), 1 << 30));
+  EXPECT_FALSE(WritesKept(proto::DURABLE_LINEAGE, std::chrono::hours(1), 1));
 }
 
 TEST(OutputsToKeep, AreThoseThatCallsOfFunctionsAloneRead) {

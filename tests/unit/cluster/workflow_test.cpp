@@ -217,12 +217,13 @@ steps:
   - nothing
 outputs: {o: b.y, p: a.y}
 )");
-  EXPECT_EQ(error,
-            "workflow 'w' has 3 errors:\n"
-            "line 6: a step has no 'nam'; known are: fan_out, for_each, function, inputs, name, on_error, "
-            "retries, timeout, version, when, workflow\n"
-            "line 6: a step lacks 'name'\n"
-            "line 7: a step is a single value, and a mapping is expected");
+  EXPECT_EQ(
+      error,
+      "workflow 'w' has 3 errors:\n"
+      "line 6: a step has no 'nam'; known are: durable, fan_out, for_each, function, inputs, name, on_error, "
+      "retries, timeout, version, when, workflow\n"
+      "line 6: a step lacks 'name'\n"
+      "line 7: a step is a single value, and a mapping is expected");
 }
 
 TEST(CheckWorkflow, TheFirstTwentyMistakesAreToldAndTheOthersCounted) {
@@ -326,7 +327,8 @@ steps:
     when: [go, b.y]
     retries: 0
     on_error: {step: b}
-  - {name: b, function: pass, inputs: {x: [a.y, c.y, i]}}
+    durable: bytes
+  - {name: b, function: pass, inputs: {x: [a.y, c.y, i]}, durable: lineage}
   - name: c
     workflow: inner
     version: 3
@@ -345,6 +347,9 @@ outputs: {o: [a.y, i]}
   EXPECT_EQ(a.on_error().step(), "b");
   EXPECT_FALSE(spec->steps(1).has_retries());
   EXPECT_FALSE(spec->steps(1).has_when());
+  EXPECT_EQ(a.durable(), proto::DURABLE_BYTES);
+  EXPECT_EQ(spec->steps(1).durable(), proto::DURABLE_LINEAGE);
+  EXPECT_EQ(spec->steps(2).durable(), proto::DURABLE_BY_COST);
   EXPECT_THAT(spec->steps(1).inputs(0).fallbacks(), ElementsAre("c.y", "i"));
   EXPECT_EQ(spec->steps(2).workflow(), "inner");
   EXPECT_EQ(spec->steps(2).version(), "3");
@@ -366,6 +371,8 @@ TEST(WorkflowParser, MistakesInConditionsRetriesAndWhatStandsIn) {
   EXPECT_THAT(with("retries: -1"),
               HasSubstr("'retries' of step 's' is '-1', and a whole number from 0 to 1000"));
   EXPECT_THAT(with("retries: 1001"), HasSubstr("from 0 to 1000"));
+  EXPECT_THAT(with("durable: yes"), HasSubstr("'durable' of step 's' is 'yes', and 'bytes' ("));
+  EXPECT_THAT(with("durable: []"), HasSubstr("'durable' of step 's' is a list"));
   EXPECT_THAT(with("on_error: other"), HasSubstr("'on_error' of step 's' is a single value, and a mapping"));
   EXPECT_THAT(with("on_error: {}"), HasSubstr("names either a 'step', which stands in for it, or 'values'"));
   EXPECT_THAT(with("on_error: {step: a, values: {y: b}}"), HasSubstr("names either a 'step'"));

@@ -533,6 +533,7 @@ proto::WorkflowSpec RichSpec(std::uint32_t line) {
   first.mutable_for_each()->set_most(9);
   first.mutable_for_each()->set_at_once(2);
   first.set_retries(0);
+  first.set_durable(proto::DURABLE_BYTES);
   first.mutable_on_error()->set_step("other");
   first.mutable_on_error()->set_line(line);
   auto& other = *spec.add_steps();
@@ -556,11 +557,14 @@ TEST_F(Declarative, AnExportedWorkflowHasAllThatItsStepsSay) {
   Answer();
   EXPECT_EQ(troupe.Run("export rich"), ExitCode::kOk);
   const auto yaml = troupe.out();
-  EXPECT_THAT(yaml, HasSubstr("  - name: each\n    workflow: inner\n    inputs: {x: [a, b.y]}\n    when: go\n"
-                              "    for_each: {input: x, dimension: 1, most: 9, at_once: 2}\n    retries: 0\n"
-                              "    on_error: {step: other}\n"
-                              "  - name: other\n    function: f\n    inputs: {}\n"
-                              "    on_error: {values: {y: a}}\n"));
+  EXPECT_THAT(
+      yaml,
+      HasSubstr(
+          "  - name: each\n    workflow: inner\n    inputs: {x: [a, b.y]}\n    when: go\n"
+          "    for_each: {input: x, dimension: 1, most: 9, at_once: 2}\n    retries: 0\n    durable: bytes\n"
+          "    on_error: {step: other}\n"
+          "  - name: other\n    function: f\n    inputs: {}\n"
+          "    on_error: {values: {y: a}}\n"));
   read = {RichSpec(12)};
   EXPECT_THAT(Apply(yaml), IsEmpty()) << "neither lines nor declared outputs are a change";
   read[0].mutable_steps(0)->set_retries(1);
