@@ -194,7 +194,7 @@ inline proto::WorkerOrder SwapInFrom(const proto::HostCopy& copy, std::uint32_t 
                                      const proto::PinOutcome& pinned) {
   proto::WorkerOrder order = SwapInOf(copy);
   order.mutable_swap_in()->set_from_gpu(gpu);
-  *order.mutable_swap_in()->mutable_pinned() = pinned.weights();
+  *order.mutable_swap_in()->mutable_pinned() = pinned.memory();
   return order;
 }
 inline double Took(const proto::WorkerOutcome& outcome) {

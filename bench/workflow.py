@@ -10,11 +10,16 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
                                 in timed mode: p50 of its runs, one after the other, less 30 ms
   communication_over_host_only/MIB/GPUS  `elastic` as a ratio of `host-only`, of the same round
   copied_mib/MIB/GPUS/POLICY    what left GPUs for it, beside its outputs
+  pressure_ms/POLICY            the same with 16 MiB between steps on a GPU of 128 MiB, while a client calls three functions of 32 MiB each in
+                                turn, so that weights and tensors need the same memory; the runs of others are in it, the same for
+                                every policy
+  pressure_over/NAME            `elastic` as a ratio of the policy NAME, of the same round
 """
 import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -28,6 +33,7 @@ RUN_MS = 10
 MIB = (8, 32)
 GPUS = (1, 2)
 POLICIES = ("elastic", "host-only")
+PRESSED = ("elastic", "no-pressure", "no-movement", "static", "host-only")
 CHAIN = """name: {name}
 inputs:
   x: {{type: FP32, shape: [{shape}]}}
@@ -153,7 +159,53 @@ def communication(report, arguments):
                        [ours[0] / theirs[0] for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
 
 
-PARTS = {"noop": noop, "communication": communication}
+def filler(mib):
+    """A small product whose weights are mostly not read: what counts is their size."""
+    weights = np.zeros((64, mib * 4096), np.float32)
+    weights[:, 0] = 1
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["all"]), helper.make_node("ReduceMax", ["all"], ["y"], axes=[1], keepdims=1)]
+    return serialize(nodes, [1, 64], [1, 1], [numpy_helper.from_array(weights, "w")])
+
+
+def pressure(report, arguments):
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1024], "data": [0.5] * 1024}]}).encode()
+    other = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [1.0] * 64}]}).encode()
+    found = {policy: [] for policy in PRESSED}
+    for _ in range(arguments.rounds):
+        for policy in PRESSED:
+            site = One(arguments.build)
+            profile = site.home / "profile"
+            profile.write_text(f"default {RUN_MS}ms\n")
+            site.extra = ["--compute", "timed", "--profile", str(profile), "--gpus", "1", "--gpu-memory", "128MiB",
+                          "--set", "arena=512MiB", "--set", f"intermediates={policy}"]
+            with site:
+                for name, model in networks(256 * 16).items():
+                    site.deploy(name, model)
+                fillers = [f"filler-{i}" for i in range(3)]
+                for name in fillers:
+                    site.deploy(name, filler(32))
+                site.submit(CHAIN.format(name="chain", shape="1, 1024", one="widen", two="keep", three="narrow"))
+                over = threading.Event()
+
+                def ask():
+                    while not over.is_set():
+                        for name in fillers:
+                            site.ask(name, other)
+                busy = threading.Thread(target=ask)
+                busy.start()
+                try:
+                    took = site.p50_ms("chain", body, arguments.seconds)
+                finally:
+                    over.set()
+                    busy.join()
+            found[policy].append(took - 3 * RUN_MS)
+    for policy in PRESSED:
+        report.add(f"pressure_ms/{policy}", found[policy], "ms")
+        if policy != "elastic":
+            report.add(f"pressure_over/{policy}", [ours / theirs for ours, theirs in zip(found["elastic"], found[policy])], "")
+
+
+PARTS = {"noop": noop, "communication": communication, "pressure": pressure}
 
 
 def main():

@@ -85,6 +85,7 @@ void Parts::Hear(const RuntimeLost& event) {
   refill.On(event);
   states.On(event);
   kept_tensors.On(event);
+  tensor_copies.On(event);
   requests.On(event);
   evictions.On(event);
   peer_copies.On(event);

@@ -33,6 +33,7 @@
 #include "node/state/states.hpp"
 #include "node/state/write_backs.hpp"
 #include "node/tensors/kept_tensors.hpp"
+#include "node/tensors/tensor_copies.hpp"
 #include "node/usage/metering.hpp"
 #include "node/view.hpp"
 
@@ -90,6 +91,7 @@ struct Parts {
   WriteBacks write_backs{*this};
   // tensors/
   KeptTensors kept_tensors{*this};
+  TensorCopies tensor_copies{*this};
   // usage/
   Metering metering{*this, settings};
 

@@ -142,6 +142,14 @@ void World::MakeWorkers(Node& node, NodePlan& plan) {
         return source->life.runtime == runtime && source->life.pins.contains(pin);
       });
     };
+    worker->peer_tensor = [&node, runtimes](std::uint32_t gpu, const std::string& runtime,
+                                            std::uint64_t pin) -> std::optional<std::string> {
+      const auto first = node.workers.begin() + gpu * runtimes;
+      for (auto source = first; source != first + runtimes; ++source)
+        if ((*source)->life.runtime == runtime && (*source)->life.tensors.Pinned(pin))
+          return (*source)->life.tensors.Pinned(pin);
+      return std::nullopt;
+    };
     worker->peer_sends = [&node, runtimes](std::uint32_t gpu,
                                            const std::string& meeting) -> std::optional<bool> {
       const auto first = node.workers.begin() + gpu * runtimes;

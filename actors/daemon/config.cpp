@@ -270,7 +270,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false, Policy(&PolicyNames::sharing, gpu::FindSharingPolicy)},
       {OptionGroup::kAdvanced, "intermediates",
        "where outputs of a workflow's steps wait for their readers: elastic (on the GPU, while its memory is idle), "
-       "no-movement (on the GPU, whatever else needs the memory) or host-only",
+       "no-pressure, no-movement, static (a part of the GPU) or host-only; docs/dataplane.md",
        false, Text({&C::worker, &W::intermediates})},
       {OptionGroup::kAdvanced, "quota-window", "the time of which functions have their quotas", false,
        Time({&C::worker, &W::quota_window}, gpu::kShortestWindow, gpu::kLongestWindow)},

@@ -43,14 +43,14 @@ inline proto::WorkerOutcome NoFitAs(Bytes free) {
   return outcome;
 }
 
-// What a worker answers that serves this key and has pinned a model of this size.
+// What a worker answers that serves this key and has pinned so many bytes.
 inline proto::WorkerOutcome PinnedAs(std::uint64_t pin, const std::string& runtime, Bytes size) {
   proto::WorkerOutcome outcome;
   outcome.mutable_pin()->set_pin(pin);
-  proto::PinnedMemory& weights = *outcome.mutable_pin()->mutable_weights();
-  weights.mutable_memory()->set_arena(pin);
-  weights.mutable_memory()->set_socket(runtime);
-  weights.add_ranges()->set_length(size.count());
+  proto::PinnedMemory& memory = *outcome.mutable_pin()->mutable_memory();
+  memory.mutable_memory()->set_arena(pin);
+  memory.mutable_memory()->set_socket(runtime);
+  memory.add_ranges()->set_length(size.count());
   return outcome;
 }
 

@@ -7,20 +7,38 @@
 
 namespace troupe::actors {
 
-absl::Status FakeTensors::Resolve(proto::RunOrder& order, const ChannelPtr& channel) const {
-  for (auto& input : *order.mutable_inputs()) {
-    if (input.data().has_arena() && channel != nullptr && channel->Near(input.data())) {
-      const auto data = channel->Fetch(input.data());
-      if (!data.ok()) return absl::DataLossError(data.status().message());
-      input.mutable_data()->set_inlined(data->bytes().data(), data->bytes().size());
-    }
-    if (!input.data().has_kept()) continue;
-    const auto kept = input.data().kept();
-    const auto found = tensors_.find(kept.number());
-    if (found == tensors_.end() || kept.offset() + kept.length() > found->second.bytes.size())
-      return absl::DataLossError(absl::StrCat("input ", input.spec().name(), ": no tensor ", kept.number()));
-    input.mutable_data()->set_inlined(found->second.bytes.substr(kept.offset(), kept.length()));
+const FakeTensors::Tensor* FakeTensors::Find(const proto::KeptTensor& part) const {
+  const auto found = tensors_.find(part.number());
+  const bool whole = found != tensors_.end() && part.offset() + part.length() <= found->second.bytes.size();
+  return whole ? &found->second : nullptr;
+}
+
+absl::Status FakeTensors::Pin(std::uint64_t pin, const proto::KeptTensor& tensor) {
+  const auto* found = Find(tensor);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no tensor ", tensor.number()));
+  pinned_[pin] = found->bytes.substr(tensor.offset(), tensor.length());
+  return absl::OkStatus();
+}
+
+absl::Status FakeTensors::ResolveInput(proto::Tensor& input, const ChannelPtr& channel) const {
+  if (input.data().has_arena() && channel != nullptr && channel->Near(input.data())) {
+    const auto data = channel->Fetch(input.data());
+    if (!data.ok()) return absl::DataLossError(data.status().message());
+    input.mutable_data()->set_inlined(data->bytes().data(), data->bytes().size());
   }
+  if (!input.data().has_kept()) return absl::OkStatus();
+  const auto kept = input.data().kept();
+  const auto* found = Find(kept);
+  if (found == nullptr)
+    return absl::DataLossError(absl::StrCat("input ", input.spec().name(), ": no tensor ", kept.number()));
+  input.mutable_data()->set_inlined(found->bytes.substr(kept.offset(), kept.length()));
+  return absl::OkStatus();
+}
+
+absl::Status FakeTensors::Resolve(proto::RunOrder& order, const ChannelPtr& channel) const {
+  for (auto& input : *order.mutable_inputs()) TROUPE_RETURN_IF_ERROR(ResolveInput(input, channel));
+  for (auto& member : *order.mutable_members())
+    for (auto& input : *member.mutable_inputs()) TROUPE_RETURN_IF_ERROR(ResolveInput(input, channel));
   return absl::OkStatus();
 }
 
@@ -39,15 +57,13 @@ void FakeTensors::Keep(const proto::RunOrder& order, proto::RunOutcome& run) {
 absl::StatusOr<proto::WorkerOutcome> FakeTensors::Export(const proto::KeptTensor& tensor,
                                                          const ChannelPtr& channel) {
   if (channel == nullptr) return absl::FailedPreconditionError("this worker has no arena");
-  const auto found = tensors_.find(tensor.number());
-  if (found == tensors_.end() || tensor.offset() + tensor.length() > found->second.bytes.size())
-    return absl::NotFoundError(absl::StrCat("no tensor ", tensor.number()));
-  const auto part = std::string_view(found->second.bytes).substr(tensor.offset(), tensor.length());
+  if (Find(tensor) == nullptr) return absl::NotFoundError(absl::StrCat("no tensor ", tensor.number()));
+  auto& found = tensors_.at(tensor.number());
+  const auto part = std::string_view(found.bytes).substr(tensor.offset(), tensor.length());
   TROUPE_ASSIGN_OR_RETURN(const auto ref, channel->PutSlice(std::as_bytes(std::span(part))));
   proto::WorkerOutcome outcome;
   *outcome.mutable_exported()->mutable_place() = ref.arena();
-  found->second.places.emplace_back(channel.get(),
-                                    [channel, ref](void*) { channel->Release(ref).IgnoreError(); });
+  found.places.emplace_back(channel.get(), [channel, ref](void*) { channel->Release(ref).IgnoreError(); });
   return outcome;
 }
 

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,7 +19,7 @@ namespace troupe::actors {
 class FakeTensors {
  public:
   using ChannelPtr = std::shared_ptr<transport::FakeTensorChannel>;
-  // DataLoss: an input of the run is a tensor that is not here, or a slice of the channel's host that was freed. Else those
+  // DataLoss: an input of the run, or of a member of its batch, is a tensor that is not here, or a slice of the channel's host that was freed. Else those
   // inputs have their bytes in the order.
   absl::Status Resolve(proto::RunOrder& order, const ChannelPtr& channel) const;
   // What the run was to keep stays here, and is in the outcome by its number.
@@ -25,21 +27,39 @@ class FakeTensors {
   // Puts the tensor into `channel`, where others read it. NotFound; FailedPrecondition: there is no channel.
   absl::StatusOr<proto::WorkerOutcome> Export(const proto::KeptTensor& tensor, const ChannelPtr& channel);
   void Drop(const proto::ReleaseOrder& release);
+  // Holds these bytes for the worker of another GPU, whatever becomes of the tensor. NotFound.
+  absl::Status Pin(std::uint64_t pin, const proto::KeptTensor& tensor);
+  void Unpin(std::uint64_t pin) { pinned_.erase(pin); }
+  // Nothing: there is no such pin (any more).
+  [[nodiscard]] std::optional<std::string> Pinned(std::uint64_t pin) const {
+    const auto found = pinned_.find(pin);
+    return found == pinned_.end() ? std::nullopt : std::optional(found->second);
+  }
+  // What came from another GPU.
+  void Take(std::uint64_t number, std::string bytes) { tensors_[number] = {std::move(bytes), {}}; }
   // Its bytes; "": it is not here.
   [[nodiscard]] std::string Read(const proto::KeptTensor& tensor) const {
     const auto found = tensors_.find(tensor.number());
     return found == tensors_.end() ? "" : found->second.bytes.substr(tensor.offset(), tensor.length());
   }
   // The daemon is gone.
-  void Clear() { tensors_.clear(); }
-  [[nodiscard]] std::size_t size() const { return tensors_.size(); }
+  void Clear() {
+    tensors_.clear();
+    pinned_.clear();
+  }
+  // With what is pinned.
+  [[nodiscard]] std::size_t size() const { return tensors_.size() + pinned_.size(); }
 
  private:
   struct Tensor {
     std::string bytes;
     std::vector<std::shared_ptr<void>> places;  // each frees its slice at its end
   };
+  absl::Status ResolveInput(proto::Tensor& input, const ChannelPtr& channel) const;
+  [[nodiscard]] const Tensor* Find(const proto::KeptTensor& part) const;
+
   std::map<std::uint64_t, Tensor> tensors_;
+  std::map<std::uint64_t, std::string> pinned_;  // by pin
 };
 
 }  // namespace troupe::actors

@@ -148,16 +148,19 @@ class Worker : public caf::event_based_actor {
       cancelled_.insert(order.cancel().target());
       return;
     }
-    if (order.has_unpin()) shared_->control->life.pins.erase(order.unpin().pin());
+    if (order.has_unpin()) shared_->control->Unpin(order.unpin().pin());
     if (order.has_release()) shared_->control->Release(order.release());
     if (!HasOutcome(order) || shared_->control->hang) return;
-    if (order.has_pin()) return Pin(order);
+    if (order.has_pin()) return AnswerNow(order, shared_->control->Pin(order.pin()));
     if (order.has_prepare()) return Prepare(order);
     if (order.has_swap_in()) return SwapIn(order);
     if (order.has_evict()) return Evict(order);
     if (order.has_write_back()) return WriteBack(order);
     if (order.has_run()) return Run(order);
-    if (order.has_export_tensor()) return Export(order);
+    if (order.has_export_tensor())
+      return AnswerNow(order, shared_->control->life.tensors.Export(order.export_tensor().tensor(),
+                                                                    shared_->profile.channel));
+    if (order.has_pull()) return Pull(order);
     if (order.has_shutdown()) return Die(0, 0, "shut down");
     if (order.has_fault() && order.fault().kind() == proto::FaultOrder::CRASH)
       return Die(0, SIGSEGV, "a fault was ordered");
@@ -180,8 +183,9 @@ class Worker : public caf::event_based_actor {
     shared_->events.on_outcome(std::move(answer));
   }
 
-  void Refuse(const proto::WorkerOrder& order, const absl::Status& why) {
-    Answer(order.sequence(), why, {}, Now(this));
+  void AnswerNow(const proto::WorkerOrder& order, absl::StatusOr<proto::WorkerOutcome> outcome) {
+    const auto status = outcome.status();
+    Answer(order.sequence(), status, std::move(outcome).value_or(proto::WorkerOutcome()), Now(this));
   }
 
   void Prepare(const proto::WorkerOrder& order) {
@@ -264,21 +268,18 @@ class Worker : public caf::event_based_actor {
     Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
   }
 
-  void Pin(const proto::WorkerOrder& order) {
-    const auto& digest = order.pin().digest();
-    if (!Resident().contains(digest) || shared_->control->kept.Unchecked(digest))
-      return Refuse(order, absl::NotFoundError("not resident"));
-    const auto pin = ++shared_->control->pinned;
-    shared_->control->life.pins[pin] = digest;
-    Answer(order.sequence(), absl::OkStatus(),
-           PinnedAs(pin, shared_->control->life.runtime, Resident().at(digest)), Now(this));
+  void Pull(const proto::WorkerOrder& order) {
+    const auto begin = Now(this);
+    InTime(
+        begin + TransferTime(Bytes(order.pull().length()), shared_->profile.peer_link),
+        [this, order, begin] { Answer(order.sequence(), shared_->control->Pull(order.pull()), {}, begin); });
   }
 
   void Evict(const proto::WorkerOrder& order) {
     const auto it = Resident().find(order.evict().digest());
-    if (it == Resident().end()) return Refuse(order, absl::NotFoundError("not resident"));
+    if (it == Resident().end()) return AnswerNow(order, absl::NotFoundError("not resident"));
     if (shared_->control->life.Pinned(it->first))
-      return Refuse(order, absl::FailedPreconditionError("it is pinned"));
+      return AnswerNow(order, absl::FailedPreconditionError("it is pinned"));
     shared_->control->used -= it->second;
     Resident().erase(it);
     Gpu().Evict(order.evict().digest());
@@ -299,25 +300,18 @@ class Worker : public caf::event_based_actor {
     });
   }
 
-  void Export(const proto::WorkerOrder& order) {
-    auto outcome =
-        shared_->control->life.tensors.Export(order.export_tensor().tensor(), shared_->profile.channel);
-    if (!outcome.ok()) return Refuse(order, outcome.status());
-    Answer(order.sequence(), absl::OkStatus(), *std::move(outcome), Now(this));
-  }
-
   void Run(const proto::WorkerOrder& given) {
     auto order = given;
     if (const auto status =
             shared_->control->life.tensors.Resolve(*order.mutable_run(), shared_->profile.channel);
         !status.ok())
-      return Refuse(order, status);
+      return AnswerNow(order, status);
     const auto& digest = order.run().digest();
     shared_->control->Touch(digest);
     shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sharing().sm_partition());
     const bool passes = order.run().by_layer();
     if (!shared_->control->Whole(digest) && !passes && !shared_->control->life.loading.contains(digest))
-      return Refuse(order, absl::NotFoundError("the model is not resident"));
+      return AnswerNow(order, absl::NotFoundError("the model is not resident"));
     Turns().Ask(order, Now(this));
   }
 

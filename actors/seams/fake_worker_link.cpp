@@ -1,11 +1,14 @@
 #include "actors/seams/fake_worker_link.hpp"
 
+#include <algorithm>
 #include <caf/send.hpp>
 #include <utility>
 
 #include "actors/core/protobuf_adapter.hpp"
 #include "actors/core/time.hpp"
+#include "actors/seams/fake_answers.hpp"
 #include "actors/seams/fake_worker.hpp"
+#include "base/status.hpp"
 
 namespace troupe::actors {
 
@@ -106,6 +109,29 @@ proto::WorkerDescription DescribeWorker(const FakeWorkerShared& shared) {
   out.set_broadcasts(control.peer_sends != nullptr);
   out.set_broadcast_socket("fake");
   return out;
+}
+
+absl::StatusOr<proto::WorkerOutcome> FakeWorkerControl::Pin(const proto::PinOrder& order) {
+  const auto pin = ++pinned;
+  if (order.has_tensor()) {
+    TROUPE_RETURN_IF_ERROR(life.tensors.Pin(pin, order.tensor()));
+    return PinnedAs(pin, life.runtime, Bytes(order.tensor().length()));
+  }
+  const auto found = life.resident.find(order.digest());
+  if (found == life.resident.end() || kept.Unchecked(order.digest()))
+    return absl::NotFoundError("not resident");
+  life.pins[pin] = order.digest();
+  return PinnedAs(pin, life.runtime, found->second);
+}
+
+absl::Status FakeWorkerControl::Pull(const proto::PullOrder& pull) {
+  const auto& source = pull.pinned().memory();
+  auto bytes = peer_tensor(pull.from_gpu(), source.socket(), source.arena());
+  if (!bytes) return absl::UnavailableError("that GPU's worker is gone");
+  if (spoils_copies) std::ranges::fill(*bytes, '?');
+  life.tensors.Take(pull.number(), *std::move(bytes));
+  ++pulled;
+  return absl::OkStatus();
 }
 
 std::unique_ptr<WorkerLink> MakeFakeWorkerLink(caf::actor_system& system, FakeWorkerProfile profile,

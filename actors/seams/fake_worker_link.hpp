@@ -91,6 +91,7 @@ class FakeWorkerControl {
   std::uint64_t batches = 0;  // runs that answered several requests
   std::uint64_t swaps = 0;
   std::uint64_t peer_swaps = 0;  // of `swaps`: copies from another GPU that were begun
+  std::uint64_t pulled = 0;      // tensors that came from other GPUs
   std::uint64_t received = 0;    // of `swaps`: models that came whole by a broadcast
   std::uint64_t by_layer = 0;    // of `runs`: those whose model passed through
   Bytes used;                    // device memory
@@ -115,12 +116,16 @@ class FakeWorkerControl {
   bool swap_members =
       false;  // a mistake on purpose: the first two requests of a batch get each other's outputs
   bool never_releases = false;  // a mistake on purpose: tensors that are released stay
+  bool spoils_copies = false;   // a mistake on purpose: what comes from other GPUs is not what lay there
   bool unfit = false;           // exits at once, with the code of a broken device
   std::string problem;          // what is told to be wrong with its device
   std::uint64_t pinned = 0;     // pins that were made, in all lives
   // Whether the worker of another GPU that serves `runtime` holds this pin now. If it is empty, this worker copies
   // from the host alone. It is asked when a copy ends.
   std::function<bool(std::uint32_t gpu, const std::string& runtime, std::uint64_t pin)> peer_pins;
+  // The bytes of a tensor that the worker of another GPU that serves `runtime` has pinned; nothing: it has not (any more).
+  std::function<std::optional<std::string>(std::uint32_t gpu, const std::string& runtime, std::uint64_t pin)>
+      peer_tensor;
   // Whether a worker of another GPU, which sends this broadcast, has all of it; nothing: it does not send it
   // (any more). Empty: this one takes part in none.
   std::function<std::optional<bool>(std::uint32_t gpu, const std::string& meeting)> peer_sends;
@@ -132,6 +137,13 @@ class FakeWorkerControl {
   }
   // The device's memory with the activations of the runs under way.
   void Fill(Bytes running) { fullest = std::max(fullest, used + running); }
+  absl::StatusOr<proto::WorkerOutcome> Pin(const proto::PinOrder& order);
+  void Unpin(std::uint64_t pin) {
+    life.pins.erase(pin);
+    life.tensors.Unpin(pin);
+  }
+  // All of the tensor has come; Unavailable: it is not pinned any more.
+  absl::Status Pull(const proto::PullOrder& pull);
   void Release(const proto::ReleaseOrder& order) {
     if (!never_releases) life.tensors.Drop(order);
   }

@@ -110,8 +110,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--sharing", flags.sharing,
                  "how runs share the GPU: fast, fast-bypass, time-sharing, exclusive or racing")
       ->capture_default_str();
-  app.add_option("--intermediates", flags.intermediates,
-                 "where runs leave tensors for later runs: elastic, no-movement or host-only")
+  app.add_option(
+         "--intermediates", flags.intermediates,
+         "where runs leave tensors for later runs: elastic, no-pressure, no-movement, static or host-only")
       ->capture_default_str();
   app.add_option("--quota-window", flags.window, "time of which functions have their quotas")
       ->capture_default_str();

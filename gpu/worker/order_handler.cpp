@@ -61,12 +61,14 @@ void DescribeMemory(const DeviceMemory& memory, proto::WorkerDescription& descri
   description.set_fragmentation(memory.fragmentation());
 }
 
-void DescribeTensors(const TensorStore& tensors, proto::WorkerDescription& description) {
+void DescribeTensors(const WorkerDevice& device, proto::WorkerDescription& description) {
+  const TensorStore& tensors = device.tensors;
   description.set_intermediates(tensors.policy());
   description.set_kept_tensors(tensors.size());
   description.set_kept_bytes(tensors.kept().count());
   description.set_kept_device_bytes(tensors.on_device().count());
   description.set_moved_tensor_bytes(tensors.moved().count());
+  description.set_pulled_tensor_bytes(device.pulls.pulled().count());
 }
 
 void AddResident(const std::string& digest, Bytes size, proto::WorkerDescription& description) {
@@ -90,22 +92,20 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
     : lanes_(lanes),
       options_(std::move(options)),
       device_(std::move(device), queue,
-              {options_.swap, options_.memory, options_.sharing, options_.intermediates}, options_.gate),
+              {options_.swap, options_.memory, options_.sharing, options_.intermediates}, options_.limits,
+              options_.gate),
       residency_(device_.memory, queue, device_.links, options_.limits,
                  {options_.meetings, Bytes(), options_.refusals}, options_.weights),
       states_(device_.memory, queue, device_.links, residency_, options_.limits),
       preparer_(*device_.device, queue, lanes, options_.limits),
       runner_(device_, queue, lanes, options_.limits, residency_, preparer_),
       consolidator_(device_.memory, residency_.table(), queue),
-      pins_(*device_.device, residency_, options_.limits) {
+      pins_(*device_.device, residency_, device_.tensors, options_.limits) {
   residency_.Connect({[this](const std::string& digest, const absl::Status& status) {
                         runner_.ModelChanged(digest, status);
                       },
                       [this](const std::string& digest) { return runner_.Wants(digest); },
-                      [this](Bytes size) {
-                        const Bytes free = device_.memory.memory().free;
-                        return size > free && device_.tensors.MakeRoom(size - free) > Bytes(0);
-                      }});
+                      [this](Bytes lacking) { return device_.tensors.MakeRoom(lacking) > Bytes(0); }});
   states_.Connect([this] { runner_.StatesChanged(); });
 }
 
@@ -133,7 +133,8 @@ void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport
 }
 
 void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::WorkerOrder order, Reply reply) {
-  const bool new_work = order.has_prepare() || order.has_swap_in() || order.has_run() || order.has_pin();
+  const bool new_work =
+      order.has_prepare() || order.has_swap_in() || order.has_run() || order.has_pin() || order.has_pull();
   if (shutting_down_ && new_work) {
     reply.Fail(absl::UnavailableError("this worker is shutting down"));
     return;
@@ -176,7 +177,9 @@ void OrderHandler::Execute(const std::shared_ptr<Session>& session, proto::Worke
     case proto::WorkerOrder::kExportTensor:
       return Export(order.export_tensor(), std::move(reply));
     case proto::WorkerOrder::kPin:
-      return pins_.Pin(session->channel(), order.pin().digest(), std::move(reply));
+      return pins_.Pin(session->channel(), order.pin(), std::move(reply));
+    case proto::WorkerOrder::kPull:
+      return device_.pulls.Pull(session->channel(), order.pull(), std::move(reply));
     case proto::WorkerOrder::kUnpin:
       return pins_.Unpin(order.unpin().pin());
     case proto::WorkerOrder::ORDER_NOT_SET:
@@ -208,9 +211,10 @@ void OrderHandler::SwapIn(const std::shared_ptr<Session>& session, const proto::
   session->Want(*host, true);
   std::optional<Time> deadline;
   if (order.has_deadline_in_ns()) deadline = DeadlineIn(order.deadline_in_ns());
-  std::optional<PinnedModel> source;
+  std::optional<PinnedSource> source;
   if (order.has_from_gpu()) {
-    absl::StatusOr<PinnedModel> read = ReadPinned(order, Bytes(host->weights.size()), options_.limits);
+    absl::StatusOr<PinnedSource> read =
+        ReadPinned(order.from_gpu(), order.pinned(), Bytes(host->weights.size()), options_.limits);
     if (!read.ok()) return reply.Fail(read.status());
     source = *std::move(read);
     source->channel = session->channel();
@@ -287,12 +291,14 @@ void OrderHandler::Abandon() {
   pins_.UnpinAll();
   runner_.FailAll(absl::UnavailableError("the daemon is gone"));
   states_.Abandon();
+  device_.pulls.Abandon();
   device_.tensors.DropAll();
 }
 
 void OrderHandler::Tick(Time now) {
   if (runner_.NextDue() <= now) runner_.Expire(now);
   device_.memory.pool().Follow(now);
+  device_.tensors.Tick(now);
   consolidator_.Tick(now, idle() && !shutting_down_);
   runner_.ShowCompute(now);
   ShowLinks();
@@ -352,7 +358,7 @@ proto::WorkerDescription OrderHandler::Describe() const {
   description.set_sms(device_.device->info().shares.sms());
   for (const std::uint32_t sms : device_.device->info().shares.shares()) description.add_share_sms(sms);
   DescribeMemory(device_.memory, description);
-  DescribeTensors(device_.tensors, description);
+  DescribeTensors(device_, description);
   description.set_swap(device_.links.options().swap);
   description.set_sharing(options_.sharing.name);
   description.set_link_sharing(device_.links.options().sharing);

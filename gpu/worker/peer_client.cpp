@@ -8,43 +8,43 @@
 namespace troupe::gpu {
 namespace {
 
-absl::StatusOr<transport::UniqueFd> Ask(const PinnedModel& source) {
+absl::StatusOr<transport::UniqueFd> Ask(const PinnedSource& source) {
   absl::StatusOr<transport::UniqueFd> descriptor = source.channel->Ask(source.memory);
   if (descriptor.ok()) return descriptor;
-  return absl::UnavailableError(absl::StrCat(
-      "GPU ", source.gpu, " has not pinned the model any more: ", descriptor.status().message()));
+  return absl::UnavailableError(
+      absl::StrCat("GPU ", source.gpu, " has not pinned it any more: ", descriptor.status().message()));
 }
 
 }  // namespace
 
-absl::StatusOr<PinnedModel> ReadPinned(const proto::SwapInOrder& order, Bytes weights,
-                                       const WorkerLimits& limits) {
-  const auto& ranges = order.pinned().ranges();
+absl::StatusOr<PinnedSource> ReadPinned(std::uint32_t gpu, const proto::PinnedMemory& pinned, Bytes size,
+                                        const WorkerLimits& limits) {
+  const auto& ranges = pinned.ranges();
   if (static_cast<std::size_t>(ranges.size()) > limits.pinned_ranges) {
-    return absl::InvalidArgumentError(absl::StrCat("GPU ", order.from_gpu(), " offers ", ranges.size(),
+    return absl::InvalidArgumentError(absl::StrCat("GPU ", gpu, " offers ", ranges.size(),
                                                    " ranges, at most ", limits.pinned_ranges, " are taken"));
   }
-  PinnedModel source{order.from_gpu(), order.pinned().memory(), {}, nullptr};
-  Bytes left = weights;  // never below zero, whatever lengths are claimed
+  PinnedSource source{gpu, pinned.memory(), {}, nullptr};
+  Bytes left = size;  // never below zero, whatever lengths are claimed
   for (const proto::PinnedMemory::Range& range : ranges) {
     const Bytes length(range.length());
     if (length == Bytes(0) || length > left) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "GPU ", order.from_gpu(), " offers a range of ", range.length(), " bytes where ", left.count(),
-          " of the model's ", weights.count(), " are missing: swap it in from the host"));
+      return absl::InvalidArgumentError(absl::StrCat("GPU ", gpu, " offers a range of ", range.length(),
+                                                     " bytes where ", left.count(), " of ", size.count(),
+                                                     " are missing: take it from the host"));
     }
     source.parts.push_back({Bytes(range.offset()), length});
     left = left - length;
   }
   if (left > Bytes(0)) {
-    return absl::InvalidArgumentError(absl::StrCat("GPU ", order.from_gpu(), " offers ",
-                                                   (weights - left).count(), " bytes of a model of ",
-                                                   weights.count(), ": swap it in from the host"));
+    return absl::InvalidArgumentError(absl::StrCat("GPU ", gpu, " offers ", (size - left).count(),
+                                                   " bytes of what has ", size.count(),
+                                                   ": take it from the host"));
   }
   return source;
 }
 
-void PeerClient::Open(const PinnedModel& source, Opened then) {
+void PeerClient::Open(const PinnedSource& source, Opened then) {
   thread_.Post([this, source, then = std::move(then)] {
     const auto open = [&]() -> absl::StatusOr<std::shared_ptr<const PeerMemory>> {
       TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd descriptor, Ask(source));
@@ -54,7 +54,7 @@ void PeerClient::Open(const PinnedModel& source, Opened then) {
   });
 }
 
-void PeerClient::Confirm(const PinnedModel& source, Confirmed then) {
+void PeerClient::Confirm(const PinnedSource& source, Confirmed then) {
   thread_.Post([source, then = std::move(then)] { then(Ask(source).status()); });
 }
 

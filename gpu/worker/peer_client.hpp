@@ -1,4 +1,4 @@
-// PEER CLIENT: asks other workers of the node for models that they have pinned for a copy.
+// PEER CLIENT: asks other workers of the node for what they have pinned for a copy.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,28 @@
 
 namespace troupe::gpu {
 
-// A model that the worker of another GPU, the source, has pinned.
-struct PinnedModel {
+// A model or a tensor that the worker of another GPU, the source, has pinned.
+struct PinnedSource {
   std::uint32_t gpu = 0;
   proto::ArenaRef memory;
-  std::vector<SharedRange::Part> parts;              // of the weights, in order; they may lie anywhere
+  std::vector<SharedRange::Part> parts;              // of its bytes, in order; they may lie anywhere
   std::shared_ptr<transport::LocalChannel> channel;  // the session's, which reaches that worker
 };
-// What an order says of it. InvalidArgument when that is not `weights` bytes, or in more ranges than are
-// taken.
-[[nodiscard]] absl::StatusOr<PinnedModel> ReadPinned(const proto::SwapInOrder& order, Bytes weights,
-                                                     const WorkerLimits& limits);
+// What an order says of it. InvalidArgument when that is not `size` bytes, or in more ranges than are taken.
+[[nodiscard]] absl::StatusOr<PinnedSource> ReadPinned(std::uint32_t gpu, const proto::PinnedMemory& pinned,
+                                                      Bytes size, const WorkerLimits& limits);
 
 // One thread that asks, since a worker may answer late or never. The range may be
 // read at any time once it was opened, but its bytes count only when Confirm, called after they were copied,
-// says that the model was still pinned then. Any thread may call; it ends before what `then` uses.
+// says that it was still pinned then. Any thread may call; it ends before what `then` uses.
 class PeerClient {
  public:
   using Opened = std::function<void(absl::StatusOr<std::shared_ptr<const PeerMemory>>)>;
   using Confirmed = std::function<void(const absl::Status&)>;
   explicit PeerClient(Device& device) : device_(device) {}
   // Unavailable: the source is gone, or has unpinned it. `then` on the client's thread.
-  void Open(const PinnedModel& source, Opened then);
-  void Confirm(const PinnedModel& source, Confirmed then);
+  void Open(const PinnedSource& source, Opened then);
+  void Confirm(const PinnedSource& source, Confirmed then);
 
  private:
   Device& device_;

@@ -7,17 +7,22 @@
 
 namespace troupe::gpu {
 
-void PinTable::Pin(const std::shared_ptr<transport::LocalChannel>& channel, const std::string& digest,
-                   Reply reply) {
-  absl::StatusOr<proto::PinOutcome> pinned = Make(channel, digest);
-  if (!pinned.ok()) return reply.Fail(pinned.status());
+void PinTable::Pin(const ChannelPtr& channel, const proto::PinOrder& order, Reply reply) {
+  absl::StatusOr<Held> held = order.has_tensor() ? HoldTensor(order.tensor()) : HoldModel(order.digest());
+  if (!held.ok()) return reply.Fail(held.status());
+  held->channel = channel;
   proto::WorkerOutcome outcome;
-  *outcome.mutable_pin() = *std::move(pinned);
+  proto::PinOutcome& pinned = *outcome.mutable_pin();
+  if (const absl::Status shown = Show(held->range, *channel, *pinned.mutable_memory()); !shown.ok()) {
+    held->release();
+    return reply.Fail(shown);
+  }
+  pinned.set_pin(pinned.memory().memory().arena());
+  pins_.emplace(pinned.pin(), *std::move(held));
   reply.Done(std::move(outcome));
 }
 
-absl::StatusOr<proto::PinOutcome> PinTable::Make(const std::shared_ptr<transport::LocalChannel>& channel,
-                                                 const std::string& digest) {
+absl::StatusOr<PinTable::Held> PinTable::HoldModel(const std::string& digest) {
   ModelTable& table = residency_.table();
   switch (table.StateOf(digest)) {
     case ModelTable::State::kAbsent:
@@ -30,25 +35,28 @@ absl::StatusOr<proto::PinOutcome> PinTable::Make(const std::shared_ptr<transport
     case ModelTable::State::kRunning:
       break;
   }
-  Held held{digest, table.Acquire(digest), channel};
-  proto::PinOutcome outcome;
-  const absl::Status shown = Show(held.hold.weights, *channel, *outcome.mutable_weights());
-  if (!shown.ok()) {
-    residency_.Release(digest, held.hold);
-    return shown;
-  }
-  outcome.set_pin(outcome.weights().memory().arena());
-  pins_.emplace(outcome.pin(), std::move(held));
-  return outcome;
+  const ModelTable::Hold hold = table.Acquire(digest);
+  return Held{hold.weights, [this, digest, hold] { residency_.Release(digest, hold); }, nullptr};
 }
 
-absl::Status PinTable::Show(const DeviceRange& weights, transport::LocalChannel& channel,
+absl::StatusOr<PinTable::Held> PinTable::HoldTensor(const proto::KeptTensor& tensor) {
+  TROUPE_ASSIGN_OR_RETURN(const TensorStore::Input input,
+                          tensors_.Use({tensor.number(), Bytes(tensor.offset()), Bytes(tensor.length())}));
+  if (!input.on_device) {
+    tensors_.Leave(tensor.number());
+    return absl::FailedPreconditionError(absl::StrCat(
+        "tensor ", tensor.number(), " has left the device, whose memory was needed: it can be exported"));
+  }
+  return Held{*input.on_device, [this, number = tensor.number()] { tensors_.Leave(number); }, nullptr};
+}
+
+absl::Status PinTable::Show(const DeviceRange& held, transport::LocalChannel& channel,
                             proto::PinnedMemory& shown) {
-  TROUPE_ASSIGN_OR_RETURN(SharedRange range, device_.Share(weights));
+  TROUPE_ASSIGN_OR_RETURN(SharedRange range, device_.Share(held));
   if (range.parts.size() > limits_.pinned_ranges) {
-    return absl::FailedPreconditionError(absl::StrCat("the model lies in ", range.parts.size(),
-                                                      " ranges, at most ", limits_.pinned_ranges,
-                                                      " are copied: swap it in from the host"));
+    return absl::FailedPreconditionError(absl::StrCat("it lies in ", range.parts.size(), " ranges, at most ",
+                                                      limits_.pinned_ranges,
+                                                      " are copied: take it from the host"));
   }
   for (const SharedRange::Part& part : range.parts) {
     proto::PinnedMemory::Range& added = *shown.add_ranges();
@@ -66,7 +74,7 @@ void PinTable::Unpin(std::uint64_t id) {
   const Held held = std::move(found->second);
   pins_.erase(found);
   held.channel->Withdraw(id);
-  residency_.Release(held.digest, held.hold);
+  held.release();
 }
 
 void PinTable::UnpinAll() {

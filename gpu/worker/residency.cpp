@@ -44,7 +44,7 @@ Residency::~Residency() {
 }
 
 void Residency::SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-                       std::optional<PinnedModel> source, std::uint64_t address,
+                       std::optional<PinnedSource> source, std::uint64_t address,
                        const std::optional<BroadcastPart>& part) {
   const bool sends = part && part->sends();
   switch (table_.StateOf(host.digest)) {
@@ -97,8 +97,13 @@ absl::StatusOr<DeviceRange> Residency::BeginLoad(const HostModel& host, bool who
   }
   const MemoryUser user{MemoryUser::Kind::kWeights, host.digest};
   absl::StatusOr<DeviceRange> range = memory_.Allocate(user, size, address);
-  if (!range.ok() && runs_.make_room && runs_.make_room(size)) range = memory_.Allocate(user, size, address);
+  const auto make_room = [&](Bytes have) {
+    return runs_.make_room && size > have && runs_.make_room(size - have);
+  };
+  if (!range.ok() && make_room(memory_.memory().free)) range = memory_.Allocate(user, size, address);
   if (!range.ok() && room_.MakeRoom(size)) range = memory_.Allocate(user, size, address);
+  // What lies between free ranges, and no model.
+  while (!range.ok() && make_room(memory_.memory().largest)) range = memory_.Allocate(user, size, address);
   if (absl::IsResourceExhausted(range.status())) no_fit = NoFitOutcome(memory_);
   if (range.ok()) EnterLoad(host, *range, model, whole);
   return range;
@@ -234,7 +239,7 @@ void Residency::FirstGroupThere() {
 }
 
 void Residency::CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
-                             const PinnedModel& source) {
+                             const PinnedSource& source) {
   sources_.peers.Open(source,
                       [this, host, range, order](absl::StatusOr<std::shared_ptr<const PeerMemory>> memory) {
                         queue_.Post([this, host, range, order, memory = std::move(memory)] {

@@ -39,7 +39,7 @@ class Residency {
     // Whether runs wait for this model: it is not evicted from under them.
     std::function<bool(const std::string& digest)> wanted;
     // Tensors that runs have left on the device make room for weights; false: there is no more of it than before.
-    std::function<bool(Bytes size)> make_room;
+    std::function<bool(Bytes lacking)> make_room;
   };
   // What has come to the device since the start.
   struct Swapped {
@@ -62,7 +62,7 @@ class Residency {
   // another one it comes from the first, and from the host whatever that does not send. The outcome's bytes
   // are then those from the host.
   void SwapIn(const HostModel& host, std::optional<Time> deadline, Reply reply,
-              std::optional<PinnedModel> source = std::nullopt, std::uint64_t address = 0,
+              std::optional<PinnedSource> source = std::nullopt, std::uint64_t address = 0,
               const std::optional<BroadcastPart>& part = std::nullopt);
   // An order names the host copy of a model: when an earlier worker left it here, it is compared now, and is on
   // its way until that has ended. One that differs has not come (NotFound), and its runs are planned again.
@@ -95,11 +95,11 @@ class Residency {
   struct Loading {
     std::shared_ptr<ModelLoad> load;
     std::optional<Time> deadline;
-    std::optional<PinnedModel> source;  // the GPU that it comes from, when that is not the host
-    bool broadcast = false;             // by another GPU, as far as that sends it
-    bool kept = false;                  // here from before, as far as it is equal to the host copy
-    std::size_t host_begins = 0;        // the first group that comes from the host
-    LinkPort* port = nullptr;           // null: nothing was sent yet
+    std::optional<PinnedSource> source;  // the GPU that it comes from, when that is not the host
+    bool broadcast = false;              // by another GPU, as far as that sends it
+    bool kept = false;                   // here from before, as far as it is equal to the host copy
+    std::size_t host_begins = 0;         // the first group that comes from the host
+    LinkPort* port = nullptr;            // null: nothing was sent yet
     LinkPort::Id transfer = 0;
     std::vector<Reply> replies;
     std::vector<std::function<void()>> deferred;
@@ -117,7 +117,8 @@ class Residency {
   void Receive(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading,
                const BroadcastPart& part);
   void Received(const HostModel& host, DeviceRange range, std::uint64_t order, const absl::Status& status);
-  void CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order, const PinnedModel& source);
+  void CopyFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
+                    const PinnedSource& source);
   void SendFromPeer(const HostModel& host, DeviceRange range, std::uint64_t order,
                     std::shared_ptr<const PeerMemory> memory);
   void Confirmed(const std::string& digest, const std::shared_ptr<ModelLoad>& load,

@@ -1,6 +1,8 @@
 #include "gpu/worker/tensor_store.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,8 @@ namespace {
 
 // A device that does not copy by then is broken: the watchdog of the worker sees it.
 constexpr Duration kMovePatience = std::chrono::seconds(5);
+// What was lacking within it will be lacking again: a window of requests to a busy GPU.
+constexpr Duration kPressureWindow = std::chrono::seconds(1);
 
 absl::Status NoSuchTensor(std::uint64_t number) {
   return absl::NotFoundError(absl::StrCat("this worker keeps no tensor ", number,
@@ -28,26 +32,37 @@ TensorStore::TensorStore(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& li
       links_(links),
       options_(options),
       policy_(FindIntermediates(options.name).value_or(IntermediatesPolicy())),
-      capacity_(policy_.on_device ? Bytes(memory.memory().total.count() / 100 * options.percent) : Bytes(0)),
-      stream_(memory.device().MakeStream()) {}
+      capacity_(Bytes(memory.memory().total.count() / 100 * policy_.percent)),
+      stream_(memory.device().MakeStream()),
+      pressure_(kPressureWindow) {
+  if (!policy_.fixed) return;
+  const auto region = memory_.Allocate({MemoryUser::Kind::kState, ""}, capacity_);
+  if (region.ok()) region_.emplace(*region);
+}
 
 // What is still on its way calls back.
 TensorStore::~TensorStore() {
   links_.out().Close();
+  if (region_) memory_.Free(region_->region());
 }
 
 std::optional<DeviceRange> TensorStore::Reserve(std::string_view digest, Bytes size) {
-  if (on_device_ + size > capacity_) return std::nullopt;
+  if (count_.on_device + size > capacity_) return std::nullopt;
+  if (policy_.fixed) {
+    const auto piece = region_ ? region_->Allocate(size) : std::nullopt;
+    if (piece) count_.on_device += size;
+    return piece;
+  }
   // As weights: what is set aside for runs stays theirs.
   const absl::StatusOr<DeviceRange> range = memory_.Allocate({MemoryUser::Kind::kState, digest}, size);
   if (!range.ok()) return std::nullopt;
-  on_device_ += size;
+  count_.on_device += size;
   return *range;
 }
 
 void TensorStore::GiveBack(const DeviceRange& range) {
-  on_device_ -= range.size;
-  memory_.Free(range);
+  count_.on_device -= range.size;
+  region_ ? region_->Free(range) : memory_.Free(range);
 }
 
 absl::Status TensorStore::Keep(std::uint64_t number, const DeviceRange& range, Bytes size,
@@ -60,7 +75,7 @@ absl::Status TensorStore::Keep(std::uint64_t number, const DeviceRange& range, B
   it->second.size = size;
   it->second.range = range;
   it->second.channel = std::move(channel);
-  kept_ += size;
+  count_.kept += size;
   return absl::OkStatus();
 }
 
@@ -97,7 +112,8 @@ absl::StatusOr<TensorStore::Input> TensorStore::Use(const Part& part) {
 void TensorStore::Leave(std::uint64_t number) {
   const auto it = tensors_.find(number);
   TROUPE_CHECK(it != tensors_.end() && it->second.users > 0, "a run leaves a tensor that it does not use");
-  if (--it->second.users == 0 && it->second.dropped) Erase(it);
+  --it->second.users;
+  EraseIfUnused(it);
 }
 
 void TensorStore::Export(const Part& part, Exported done) {
@@ -107,45 +123,56 @@ void TensorStore::Export(const Part& part, Exported done) {
   Place& place = tensor.places[{part.offset, part.length}];
   if (place.ref) return done(place.ref->arena());
   place.waiting.push_back(std::move(done));
-  if (place.waiting.size() == 1) CopyOut(tensor, part);
+  if (place.course == nullptr) CopyOut(tensor, part);
 }
 
 void TensorStore::CopyOut(Tensor& tensor, const Part& part) {
-  ++tensor.users;
+  const auto course = std::make_shared<Course>();
+  tensor.places.at({part.offset, part.length}).course = course;
+  ++tensor.copies;
+  const auto ended = [&](const absl::Status& status) {
+    course->ended.set_value(status);
+    Settle(part, course);
+  };
   absl::StatusOr<transport::Reservation> reserved = tensor.channel->ReserveSlice(part.length);
-  if (!reserved.ok()) return Copied(part, nullptr, reserved.status());
-  auto room = std::make_shared<transport::Reservation>(*std::move(reserved));
+  if (!reserved.ok()) return ended(reserved.status());
+  course->room = std::make_shared<transport::Reservation>(*std::move(reserved));
   if (!tensor.range) {
     const absl::StatusOr<transport::TensorData> bytes = HostBytes(tensor);
     if (bytes.ok())
       std::ranges::copy(bytes->bytes().subspan(part.offset.count(), part.length.count()),
-                        room->bytes().begin());
-    return Copied(part, room, bytes.status());
+                        course->room->bytes().begin());
+    return ended(bytes.status());
   }
-  if (part.length == Bytes(0)) return Copied(part, room, absl::OkStatus());
-  bytes_out_ += part.length;
+  if (part.length == Bytes(0)) return ended(absl::OkStatus());
+  count_.out += part.length;
   TransferRequest transfer;
-  transfer.pieces.push_back({tensor.range->Part(part.offset, part.length), room->bytes().data()});
-  transfer.done = [this, part, room](const Completion& completion) {
-    queue_.Post([this, part, room, status = completion.status] { Copied(part, room, status); });
+  transfer.pieces.push_back({tensor.range->Part(part.offset, part.length), course->room->bytes().data()});
+  transfer.done = [this, part, course](const Completion& completion) {
+    course->ended.set_value(completion.status);
+    queue_.Post([this, part, course] { Settle(part, course); });
   };
   links_.out().Put(std::move(transfer));
 }
 
-void TensorStore::Copied(const Part& part, const std::shared_ptr<transport::Reservation>& room,
-                         const absl::Status& status) {
-  Tensor& tensor = tensors_.at(part.number);
+void TensorStore::Settle(const Part& part, const CoursePtr& course) {
+  if (std::exchange(course->settled, true)) return;
+  const auto it = tensors_.find(part.number);
+  Tensor& tensor = it->second;
   const auto place = tensor.places.find({part.offset, part.length});
   const std::vector<Exported> waiting = std::exchange(place->second.waiting, {});
+  const absl::Status& status = course->status.get();
   absl::StatusOr<proto::ArenaRef> answer = NoSuchTensor(part.number);
   if (!status.ok()) {
     tensor.places.erase(place);
     answer = status;
   } else {
-    place->second.ref = room->Commit();
+    place->second.course = nullptr;
+    place->second.ref = course->room->Commit();
     if (!tensor.dropped) answer = place->second.ref->arena();
   }
-  Leave(part.number);
+  --tensor.copies;
+  EraseIfUnused(it);
   for (const Exported& done : waiting) done(answer);
 }
 
@@ -153,14 +180,18 @@ void TensorStore::Drop(std::uint64_t number) {
   const auto it = tensors_.find(number);
   if (it == tensors_.end()) return;  // dropped before, or never ours: nothing to free
   it->second.dropped = true;
-  if (it->second.users == 0) Erase(it);
+  EraseIfUnused(it);
+}
+
+void TensorStore::EraseIfUnused(Tensors::iterator it) {
+  if (it->second.dropped && it->second.users + it->second.copies == 0) Erase(it);
 }
 
 void TensorStore::DropAll() {
   for (auto it = tensors_.begin(); it != tensors_.end();) {
     const auto next = std::next(it);
     it->second.dropped = true;
-    if (it->second.users == 0) Erase(it);
+    EraseIfUnused(it);
     it = next;
   }
 }
@@ -174,43 +205,86 @@ void TensorStore::Erase(Tensors::iterator it) {
   FreeRange(tensor);
   for (const auto& [extent, place] : tensor.places)
     tensor.channel->Release(*place.ref).IgnoreError();  // its session may have ended
-  kept_ -= tensor.size;
+  count_.kept -= tensor.size;
   tensors_.erase(it);
 }
 
-bool TensorStore::Move(Tensor& tensor) {
-  Place& whole = tensor.places[{Bytes(0), tensor.size}];
-  if (!whole.ref) {
-    absl::StatusOr<transport::Reservation> room = tensor.channel->ReserveSlice(tensor.size);
-    EventPtr copy;
-    if (room.ok()) copy = stream_->CopyOut(room->bytes(), tensor.range->Part(Bytes(0), tensor.size), nullptr);
-    if (!room.ok() || !copy->Wait(kMovePatience).ok()) {
-      // A copy that does not end may still write to its slice, which then is never given away again.
-      if (room.ok() && !copy->done()) (void)room->Commit();
-      tensor.places.erase({Bytes(0), tensor.size});
-      return false;
-    }
-    whole.ref = room->Commit();
-    bytes_out_ += tensor.size;
+bool TensorStore::AwaitCopy(Tensors::iterator it) {
+  const CoursePtr course = CourseOf(it->second);
+  if (course == nullptr || course->status.wait_for(kMovePatience) != std::future_status::ready) return false;
+  Settle({.number = it->first, .offset = Bytes(0), .length = it->second.size}, course);
+  return IsCopied(it->second);
+}
+
+bool TensorStore::CopyNow(Tensor& tensor) {
+  absl::StatusOr<transport::Reservation> room = tensor.channel->ReserveSlice(tensor.size);
+  if (!room.ok()) return false;
+  const EventPtr copy = stream_->CopyOut(room->bytes(), tensor.range->Part(Bytes(0), tensor.size), nullptr);
+  if (!copy->Wait(kMovePatience).ok()) {
+    // A copy that does not end may still write to its slice, which then is never given away again.
+    if (!copy->done()) (void)room->Commit();
+    return false;
   }
-  moved_ += tensor.size;
+  tensor.places[{Bytes(0), tensor.size}].ref = room->Commit();
+  count_.out += tensor.size;
+  return true;
+}
+
+bool TensorStore::Move(Tensors::iterator it) {
+  Tensor& tensor = it->second;
+  if (!IsCopied(tensor) && !AwaitCopy(it) && (tensor.copies > 0 || !CopyNow(tensor))) return false;
+  count_.moved += tensor.size;
   FreeRange(tensor);
   return true;
 }
 
+bool TensorStore::IsCopied(const Tensor& tensor) {
+  const auto whole = tensor.places.find({Bytes(0), tensor.size});
+  return whole != tensor.places.end() && whole->second.ref;
+}
+
+TensorStore::CoursePtr TensorStore::CourseOf(const Tensor& tensor) {
+  const auto whole = tensor.places.find({Bytes(0), tensor.size});
+  return whole == tensor.places.end() ? nullptr : whole->second.course;
+}
+
+std::vector<TensorStore::Tensors::iterator> TensorStore::Movable() {
+  std::vector<Tensors::iterator> movable;
+  for (auto it = tensors_.begin(); it != tensors_.end(); ++it) {
+    const Tensor& tensor = it->second;
+    const std::size_t other_copies = tensor.copies - (CourseOf(tensor) != nullptr ? 1 : 0);
+    if (tensor.range && tensor.users + other_copies == 0 && !tensor.dropped) movable.push_back(it);
+  }
+  std::ranges::stable_sort(movable, std::greater<>(), [](const Tensors::iterator& it) {
+    return std::tuple(IsCopied(it->second), CourseOf(it->second) != nullptr, it->second.size);
+  });
+  return movable;
+}
+
 Bytes TensorStore::MakeRoom(Bytes size) {
   if (!policy_.moves) return Bytes(0);
-  std::vector<Tensor*> movable;
-  for (auto& [number, tensor] : tensors_)
-    if (tensor.range && tensor.users == 0 && !tensor.dropped) movable.push_back(&tensor);
-  std::ranges::stable_sort(movable, [](const Tensor* a, const Tensor* b) { return a->size > b->size; });
+  pressure_.Lacked(size);
   Bytes given;
-  for (Tensor* tensor : movable) {
+  for (const auto& it : Movable()) {
     if (given >= size) break;
-    const Bytes freed = tensor->range->size;
-    if (Move(*tensor)) given += freed;
+    const Bytes freed = it->second.range->size;
+    if (Move(it)) given += freed;
   }
   return given;
+}
+
+void TensorStore::Tick(Time now) {
+  if (!policy_.ahead) return;
+  const Bytes expected = pressure_.Expected(now);
+  if (expected == Bytes(0)) return;
+  Bytes ready;
+  for (const auto& it : Movable()) {
+    if (ready >= expected) return;
+    ready += it->second.size;
+    if (IsCopied(it->second) || CourseOf(it->second) != nullptr) continue;
+    // An arena that is full is told to those that need it.
+    Export({.number = it->first, .offset = Bytes(0), .length = it->second.size}, [](const auto&) {});
+  }
 }
 
 }  // namespace troupe::gpu

@@ -3,7 +3,7 @@
 //
 //   Reserve -(its run failed)-> GiveBack
 //   Reserve -(Keep)-> on the device -(MakeRoom: weights or runs need the memory)-> in the arena
-//                     on the device -(Export: a reader elsewhere)-> on the device and in the arena
+//                     on the device -(Export: a reader elsewhere; Tick: memory will be needed)-> on the device and in the arena
 //   each of these -(Drop)-> gone, as soon as no run reads it and no copy is under way
 //
 // The numbers are the daemon's. What the device has no room for leaves it with its run, as every output of a request
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,7 +25,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/memory/device_memory.hpp"
+#include "gpu/memory/fixed_region.hpp"
 #include "gpu/memory/intermediates.hpp"
+#include "gpu/memory/memory_pressure.hpp"
 #include "gpu/swap/device_links.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "proto/tensor.pb.h"
@@ -71,24 +74,36 @@ class TensorStore {
   // The daemon is gone, and its arena with it.
   void DropAll();
 
-  // Moves tensors that no run reads to the arena, large ones first, until `size` bytes of device memory are given back
-  // or none is left to move: the bytes that were. Waits for the copies, which take a small part of the time that the
-  // memory's next user needs for its own.
+  // Moves tensors that no run reads to the arena, first those that are there already, then large ones, until `size` bytes of
+  // device memory are given back or none is left to move: the bytes that were. Waits for the copies, which take a small part
+  // of the time that the memory's next user needs for its own.
   Bytes MakeRoom(Bytes size);
+  // Called often: begins to copy to the arena what will be moved if as much is lacking as lately, large tensors first.
+  void Tick(Time now);
 
+  [[nodiscard]] bool Has(std::uint64_t number) const { return tensors_.contains(number); }
   [[nodiscard]] const std::string& policy() const { return options_.name; }
   [[nodiscard]] std::size_t size() const { return tensors_.size(); }
-  [[nodiscard]] Bytes on_device() const { return on_device_; }  // with what is reserved
-  [[nodiscard]] Bytes kept() const { return kept_; }            // wherever it is
+  [[nodiscard]] Bytes on_device() const { return count_.on_device; }  // with what is reserved
+  [[nodiscard]] Bytes kept() const { return count_.kept; }            // wherever it is
   // What has left the device for room since the start.
-  [[nodiscard]] Bytes moved() const { return moved_; }
+  [[nodiscard]] Bytes moved() const { return count_.moved; }
   // What was copied to the arena since the start, for room or for readers elsewhere.
-  [[nodiscard]] Bytes bytes_out() const { return bytes_out_; }
+  [[nodiscard]] Bytes bytes_out() const { return count_.out; }
 
  private:
+  // A copy to the arena that is under way.
+  struct Course {
+    std::shared_ptr<transport::Reservation> room{};
+    std::promise<absl::Status> ended{};  // by the device
+    std::shared_future<absl::Status> status = ended.get_future().share();
+    bool settled = false;  // the store has heard of it
+  };
+  using CoursePtr = std::shared_ptr<Course>;
   struct Place {
     std::optional<proto::TensorRef> ref;  // once the bytes are there
-    std::vector<Exported> waiting;        // until then
+    CoursePtr course;                     // until then
+    std::vector<Exported> waiting;        // for it
   };
   using Extent = std::pair<Bytes, Bytes>;  // offset, length
   struct Tensor {
@@ -96,32 +111,46 @@ class TensorStore {
     std::optional<DeviceRange> range;
     std::map<Extent, Place> places{};  // in the arena; without a range, all of it is one of them
     ChannelPtr channel;
-    std::size_t users = 0;  // runs that read it, and copies
+    std::size_t users = 0;   // runs that read it, and pins
+    std::size_t copies = 0;  // under way
     bool dropped = false;
   };
   using Tensors = std::map<std::uint64_t, Tensor>;
   [[nodiscard]] absl::StatusOr<Tensors::iterator> Find(const Part& part);
   [[nodiscard]] static absl::StatusOr<transport::TensorData> HostBytes(const Tensor& tensor);
   void CopyOut(Tensor& tensor, const Part& part);
-  void Copied(const Part& part, const std::shared_ptr<transport::Reservation>& room,
-              const absl::Status& status);
+  // Nothing happens if it was settled before.
+  void Settle(const Part& part, const CoursePtr& course);
   // False: it stays.
-  bool Move(Tensor& tensor);
+  bool Move(Tensors::iterator it);
+  // Waits for the copy of all of it. False: there is none.
+  bool AwaitCopy(Tensors::iterator it);
+  bool CopyNow(Tensor& tensor);
+  void EraseIfUnused(Tensors::iterator it);
   void Erase(Tensors::iterator it);
   void FreeRange(Tensor& tensor);
+  // All of it is in the arena, too; or on its way there.
+  [[nodiscard]] static bool IsCopied(const Tensor& tensor);
+  [[nodiscard]] static CoursePtr CourseOf(const Tensor& tensor);
+  // Those on the device that no run reads: in the arena already or on their way, then large ones.
+  [[nodiscard]] std::vector<Tensors::iterator> Movable();
 
   DeviceMemory& memory_;
   TaskQueue& queue_;
   DeviceLinks& links_;
   const IntermediatesOptions options_;
   const IntermediatesPolicy policy_;
-  const Bytes capacity_;            // of device memory
-  std::unique_ptr<Stream> stream_;  // of moves
+  const Bytes capacity_;               // of device memory
+  std::optional<FixedRegion> region_;  // where they lie, if it is set aside
+  std::unique_ptr<Stream> stream_;     // of moves
+  MemoryPressure pressure_;
   Tensors tensors_;
-  Bytes on_device_;
-  Bytes kept_;
-  Bytes moved_;
-  Bytes bytes_out_;
+  struct {
+    Bytes on_device;
+    Bytes kept;
+    Bytes moved;
+    Bytes out;
+  } count_;
 };
 
 }  // namespace troupe::gpu

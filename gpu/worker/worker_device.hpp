@@ -9,7 +9,9 @@
 #include "gpu/sharing/gate_page.hpp"
 #include "gpu/sharing/token_scheduler.hpp"
 #include "gpu/swap/device_links.hpp"
+#include "gpu/worker/limits.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/tensor_pulls.hpp"
 #include "gpu/worker/tensor_store.hpp"
 
 namespace troupe::gpu {
@@ -24,11 +26,12 @@ struct WorkerDevice {
   // Probes the device's link while the device is empty, unless the size of groups is given: takes up to
   // DeviceLinks::kProbeBudget.
   WorkerDevice(std::unique_ptr<Device> d, TaskQueue& queue, const Options& options,
-               std::shared_ptr<GatePage> page)
+               const WorkerLimits& limits, std::shared_ptr<GatePage> page)
       : device(std::move(d)),
         links(*device, options.swap),
         memory(*device, options.memory),
         tensors(memory, queue, links, options.intermediates),
+        pulls(*device, tensors, queue, links, limits),
         sharing(options.sharing),
         gate(std::move(page)) {}
 
@@ -36,6 +39,7 @@ struct WorkerDevice {
   DeviceLinks links;
   DeviceMemory memory;
   TensorStore tensors;  // that runs have left on it for later ones
+  TensorPulls pulls;    // of such tensors from other GPUs
   SharingOptions sharing;
   std::shared_ptr<GatePage> gate;  // null: this worker has the device alone
 };

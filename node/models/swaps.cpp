@@ -24,7 +24,7 @@ void Swaps::Order(const HeldStart& start, const SwapWay& way) {
   ImagePtr image;
   if (dispatch.bring_state) image = parts_.states.AddTo(dispatch.state, swap);
   if (way.pinned != nullptr) {
-    *swap.mutable_pinned() = way.pinned->weights();
+    *swap.mutable_pinned() = way.pinned->memory();
     swap.set_from_gpu(parts_.settings.DeviceOf(dispatch.peer));  // links lie between devices, not runtimes
   }
   if (way.broadcast != nullptr) *swap.mutable_broadcast() = *way.broadcast;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,13 +22,14 @@ struct HeldRequest {
   bool awaits_inputs =
       false;                // they come from another host or GPU; the scheduler does not know the request yet
   std::size_t exports = 0;  // of its inputs, that are under way
-  std::set<std::string> kept_elsewhere{};  // names of the inputs that were exported for it, or are to be
-  bool elsewhere = false;                  // some lie on another host, and are brought behind those
-  bool brought = false;                    // they came from there, and lie in this daemon's arena
-  std::uint32_t waiting = 0;               // requests that waited at the node when it came
-  bool from_disk = false;                  // its model was not in the host region when it came
-  ModelNumber trial{};  // the node's own, of this model: it has no question; none: of a router
-  bool refill = false;  // a trial that brings back what a dead worker held
+  // By input: what its router named, and is exported or copied for it.
+  std::map<std::string, proto::KeptTensor> kept_elsewhere{};
+  bool elsewhere = false;     // some lie on another host, and are brought behind those
+  bool brought = false;       // they came from there, and lie in this daemon's arena
+  std::uint32_t waiting = 0;  // requests that waited at the node when it came
+  bool from_disk = false;     // its model was not in the host region when it came
+  ModelNumber trial{};        // the node's own, of this model: it has no question; none: of a router
+  bool refill = false;        // a trial that brings back what a dead worker held
   std::optional<proto::GpuSharing>
       profiled{};         // a run of a profile's trial: on this share, whatever its function has
   NodeRequest request{};  // as the scheduler will learn of it, while it awaits its inputs

@@ -113,15 +113,19 @@ void Requests::Enter(HeldRequest& held, NodeRequest request) {
   const bool welcome = parts_.scheduler.Knows(request.model) && !parts_.scheduler.draining();
   if (!welcome) return Schedule(request);
   if (!keeps) return BringOrSchedule(held, request);
-  if (const auto lost = parts_.kept_tensors.Lost(held.message.inputs()); !lost.empty())
+  const auto lost = [this](const proto::Tensor& input) {
+    return input.data().has_kept() && !parts_.kept_tensors.Keeps(input.data().kept());
+  };
+  if (std::ranges::any_of(held.message.inputs(), lost))
     return Finish({.id = request.id, .kind = FinishKind::kFailed, .status = absl::DataLossError("")});
   const auto device = parts_.kept_tensors.Place(held.message.inputs(), request);
   if (device) request.named = *device;
-  held.exports = parts_.kept_tensors.ExportInputs(request.id, held.message.inputs(), device);
-  if (held.exports == 0) return BringOrSchedule(held, request);
   for (const auto& input : held.message.inputs())
     if (input.data().has_kept() && !parts_.kept_tensors.IsOn(input.data().kept(), device))
-      held.kept_elsewhere.insert(input.spec().name());
+      held.kept_elsewhere.emplace(input.spec().name(), input.data().kept());
+  if (device) parts_.kept_tensors.UseCopies(*held.message.mutable_inputs(), *device);
+  held.exports = parts_.kept_tensors.BringInputs(request.id, held.message.inputs(), device);
+  if (held.exports == 0) return BringOrSchedule(held, request);
   held.request = std::move(request);
   held.awaits_inputs = true;
   ++awaiting_inputs_;
@@ -235,13 +239,19 @@ void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::Ru
     if (other.serial != 0 && other.gpu == finished.gpu) story.add_beside(other.message.function().name());
 }
 
-// The inputs that a request has lost, which read kept tensors: those that are not kept any more, and those whose copies its
-// worker could not read.
+// The inputs that a request has lost, which read kept tensors: those that are not kept any more, wherever it read them, and
+// those that were exported and that its worker could not read.
 std::set<std::string> Requests::LostInputs(const Finished& finished, const HeldRequest& held) const {
-  const auto gone = parts_.kept_tensors.Lost(held.message.inputs());
-  std::set<std::string> lost(gone.begin(), gone.end());
-  if (finished.kind == FinishKind::kFailed && absl::IsDataLoss(finished.status))
-    lost.insert(held.kept_elsewhere.begin(), held.kept_elsewhere.end());
+  const bool unread = finished.kind == FinishKind::kFailed && absl::IsDataLoss(finished.status);
+  std::set<std::string> lost;
+  for (const auto& input : held.message.inputs()) {
+    const auto elsewhere = held.kept_elsewhere.find(input.spec().name());
+    const bool brought = elsewhere != held.kept_elsewhere.end();
+    const bool exported = brought && !input.data().has_kept();
+    const auto& named = brought ? elsewhere->second : input.data().kept();
+    const bool kept = exported || !input.data().has_kept() || parts_.kept_tensors.Keeps(named);
+    if (!kept || (exported && unread)) lost.insert(input.spec().name());
+  }
   return lost;
 }
 

@@ -1,6 +1,7 @@
 // What an order to a worker was given for: its outcome is told to the part that gave it. Plain data.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <variant>
@@ -55,6 +56,22 @@ struct TensorExported {  // for an input of a request, or (not 0) for a question
   std::uint64_t question = 0;
   int index = 0;  // of the input, or among the question's tensors
 };
+// A part of a kept tensor on another GPU.
+struct TensorCopyKey {
+  std::uint64_t tensor = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  GpuIndex gpu = 0;  // that has, or is to have, the copy
+  auto operator<=>(const TensorCopyKey&) const = default;
+};
+struct TensorPinned {
+  TensorCopyKey key{};
+};
+struct TensorPulled {
+  TensorCopyKey key{};
+  std::uint64_t pin = 0;     // at the worker that keeps the tensor
+  std::uint64_t number = 0;  // of the copy
+};
 
 // --- states that are written back ---
 struct RecoveryOrdered {  // of a state that a worker has since before this daemon began
@@ -80,6 +97,6 @@ using WriteBackPurpose =
 
 using OrderPurpose =
     std::variant<NoPurpose, RunOrdered, SwapInOrdered, PinOrdered, EvictionOrdered, PrepareOrdered,
-                 OrphanEvicted, FaultOrdered, TensorExported, WriteBackPurpose>;
+                 OrphanEvicted, FaultOrdered, TensorExported, TensorPinned, TensorPulled, WriteBackPurpose>;
 
 }  // namespace troupe::node

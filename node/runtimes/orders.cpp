@@ -23,6 +23,8 @@ struct Teller {
   void operator()(const OrphanEvicted& purpose) const { parts.orphans.On(purpose, outcome); }
   void operator()(const FaultOrdered& purpose) const { parts.runtimes.On(purpose, outcome); }
   void operator()(const TensorExported& purpose) const { parts.kept_tensors.On(purpose, outcome); }
+  void operator()(const TensorPinned& purpose) const { parts.tensor_copies.On(purpose, outcome); }
+  void operator()(const TensorPulled& purpose) const { parts.tensor_copies.On(purpose, outcome); }
   void operator()(const WriteBackPurpose& purpose) const { parts.write_backs.On(purpose, outcome); }
 };
 

@@ -30,7 +30,10 @@ void KeptTensors::Enter(GpuIndex gpu, proto::InferReply& reply) {
 }
 
 void KeptTensors::Forget(const proto::ReleaseOrder& released) {
-  for (const auto number : released.kept()) tensors_.erase(number);
+  for (const auto number : released.kept()) {
+    tensors_.erase(number);
+    parts_.tensor_copies.Forget(number);
+  }
 }
 
 const GpuIndex* KeptTensors::Find(const proto::KeptTensor& tensor) const {
@@ -43,13 +46,6 @@ bool KeptTensors::Some(const Tensors& inputs) {
   return std::ranges::any_of(inputs, [](const proto::Tensor& input) { return input.data().has_kept(); });
 }
 
-std::vector<std::string> KeptTensors::Lost(const Tensors& inputs) const {
-  std::vector<std::string> lost;
-  for (const auto& input : inputs)
-    if (input.data().has_kept() && Find(input.data().kept()) == nullptr) lost.push_back(input.spec().name());
-  return lost;
-}
-
 std::optional<std::uint32_t> KeptTensors::Place(const Tensors& inputs, const NodeRequest& request) const {
   // Isolated runtimes read nothing of each other's memory, and a state says itself where its function runs.
   if (parts_.settings.scheduler.isolated || request.state) return std::nullopt;
@@ -60,25 +56,41 @@ std::optional<std::uint32_t> KeptTensors::Place(const Tensors& inputs, const Nod
         std::ranges::any_of(offers, [&](const InputOffer& offer) { return offer.device == request.named; });
     return obeys ? std::optional(request.named) : std::nullopt;
   }
-  Bytes total;
+  return ChooseForInputs(offers);
+}
+
+double KeptTensors::NanosPerByte(const ModelNumber& model) const {
   double nanos_per_byte = 0;
-  for (const auto& input : inputs) total += Bytes(input.data().kept().length());
   for (KindId kind = 0; kind < parts_.scheduler.kinds(); ++kind) {
-    const auto estimate = parts_.scheduler.EstimateOf(request.model, kind);
+    const auto estimate = parts_.scheduler.EstimateOf(model, kind);
     if (estimate.weights > Bytes(0))
       nanos_per_byte = std::max(nanos_per_byte, static_cast<double>(estimate.load.count()) /
                                                     static_cast<double>(estimate.weights.count()));
   }
-  return ChooseForInputs(offers, total, nanos_per_byte);
+  return nanos_per_byte;
+}
+
+void KeptTensors::AddInput(const proto::KeptTensor& input, double nanos_per_byte,
+                           std::vector<InputOffer>& offers) const {
+  const auto* holder = Find(input);
+  if (holder == nullptr) return;
+  const auto from = parts_.settings.DeviceOf(*holder);
+  const auto bytes = static_cast<double>(input.length());
+  for (auto& offer : offers) {
+    if (offer.device == from || parts_.tensor_copies.Find(input, offer.device)) {
+      offer.kept += Bytes(input.length());
+      continue;
+    }
+    const auto link = parts_.tensor_copies.Link(from, offer.device);
+    offer.linked &= link.has_value();
+    // Without a link of their own it passes both links to the host, out and in.
+    offer.move +=
+        Duration(static_cast<Duration::rep>(link ? 1e9 * bytes / link->value : 2 * bytes * nanos_per_byte));
+  }
 }
 
 std::vector<InputOffer> KeptTensors::Offers(const Tensors& inputs, const NodeRequest& request) const {
   std::vector<InputOffer> offers(parts_.settings.gpus.size());
-  for (const auto& input : inputs) {
-    const auto* holder = input.data().has_kept() ? Find(input.data().kept()) : nullptr;
-    if (holder != nullptr)
-      offers[parts_.settings.DeviceOf(*holder)].kept += Bytes(input.data().kept().length());
-  }
   bool owns = false;
   const auto owned = [&](std::uint32_t device) {
     return parts_.scheduler.OwnedOn(request.function, request.model, device) != nullptr;
@@ -92,6 +104,9 @@ std::vector<InputOffer> KeptTensors::Offers(const Tensors& inputs, const NodeReq
       offer.swap = parts_.scheduler.EstimateOf(request.model, gpu.kind).load;
     owns |= owned(device);
   }
+  const auto nanos_per_byte = NanosPerByte(request.model);
+  for (const auto& input : inputs)
+    if (input.data().has_kept()) AddInput(input.data().kept(), nanos_per_byte, offers);
   std::erase_if(offers, [&](const InputOffer& offer) {
     return !parts_.runtimes.Up(offer.device) || (owns && !owned(offer.device));
   });
@@ -111,17 +126,36 @@ void KeptTensors::Order(const proto::KeptTensor& tensor, GpuIndex gpu, TensorExp
   parts_.orders.Give(gpu, std::move(order), OrderPurpose(purpose));
 }
 
-std::size_t KeptTensors::ExportInputs(const RequestId& id, const Tensors& inputs,
-                                      std::optional<std::uint32_t> device) {
+void KeptTensors::UseCopies(Tensors& inputs, std::uint32_t device) const {
+  for (auto& input : inputs) {
+    if (!input.data().has_kept() || IsOn(input.data().kept(), device)) continue;
+    if (const auto copy = parts_.tensor_copies.Find(input.data().kept(), device))
+      *input.mutable_data()->mutable_kept() = *copy;
+  }
+}
+
+std::size_t KeptTensors::BringInputs(const RequestId& id, const Tensors& inputs,
+                                     std::optional<std::uint32_t> device) {
   std::size_t ordered = 0;
   for (int i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].data().has_kept() || IsOn(inputs[i].data().kept(), device)) continue;
     const auto* holder = Find(inputs[i].data().kept());
     if (holder == nullptr) continue;
-    Order(inputs[i].data().kept(), *holder, {.request = id, .index = i});
+    const TensorExported reader{.request = id, .index = i};
+    if (device && parts_.tensor_copies.Link(parts_.settings.DeviceOf(*holder), *device)) {
+      parts_.tensor_copies.Bring(inputs[i].data().kept(), *holder, *device, reader);
+    } else {
+      Order(inputs[i].data().kept(), *holder, reader);
+    }
     ++ordered;
   }
   return ordered;
+}
+
+void KeptTensors::Export(const proto::KeptTensor& tensor, const TensorExported& reader) {
+  if (const auto* holder = Find(tensor)) return Order(tensor, *holder, reader);
+  parts_.requests.InputExported(reader.request, reader.index,
+                                absl::NotFoundError("it was released, or its worker was lost"), {});
 }
 
 void KeptTensors::On(const ExportAsked& event) {

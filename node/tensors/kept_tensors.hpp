@@ -41,22 +41,35 @@ class KeptTensors {
   void Forget(const proto::ReleaseOrder& released);
   [[nodiscard]] std::size_t size() const { return tensors_.size(); }
 
+  // A number that no other tensor has.
+  [[nodiscard]] std::uint64_t NextNumber() { return next_number_++; }
+  [[nodiscard]] bool Keeps(std::uint64_t number) const { return tensors_.contains(number); }
+  // Of copies on other GPUs (TensorCopies).
+  void EnterCopy(std::uint64_t number, GpuIndex gpu) { tensors_[number] = gpu; }
+  void ForgetCopy(std::uint64_t number) { tensors_.erase(number); }
+
   // --- inputs of requests ---
   [[nodiscard]] static bool Some(const Tensors& inputs);
-  // The names of the inputs that are kept tensors and are not here (any more).
-  [[nodiscard]] std::vector<std::string> Lost(const Tensors& inputs) const;
+  [[nodiscard]] bool Keeps(const proto::KeptTensor& tensor) const { return Find(tensor) != nullptr; }
   // The GPU on which the request is to run and reads its inputs: the one that its router has named, or the best one of those
   // that keep some; nothing: another one may run it.
   [[nodiscard]] std::optional<std::uint32_t> Place(const Tensors& inputs, const NodeRequest& request) const;
   // It is on the GPU (nothing: of none is that said).
   [[nodiscard]] bool IsOn(const proto::KeptTensor& tensor, std::optional<std::uint32_t> device) const;
-  // Has those inputs exported that are not on `device` (nothing: all of them): how many. Each becomes an input in the
-  // arena of its worker (Requests::InputExported).
-  std::size_t ExportInputs(const RequestId& id, const Tensors& inputs, std::optional<std::uint32_t> device);
+  // Inputs that have a copy on the device become that copy.
+  void UseCopies(Tensors& inputs, std::uint32_t device) const;
+  // Has those inputs brought that are not on `device` (nothing: all of them): how many. Each becomes a copy on the device, if
+  // a link leads there, else an input in the arena of its worker (Requests::InputExported).
+  std::size_t BringInputs(const RequestId& id, const Tensors& inputs, std::optional<std::uint32_t> device);
+  // To the arena of its worker, for this reader.
+  void Export(const proto::KeptTensor& tensor, const TensorExported& reader);
 
  private:
   // The GPUs that may run the request.
   [[nodiscard]] std::vector<InputOffer> Offers(const Tensors& inputs, const NodeRequest& request) const;
+  void AddInput(const proto::KeptTensor& input, double nanos_per_byte, std::vector<InputOffer>& offers) const;
+  // Of the model's own link to the host, as far as it is known.
+  [[nodiscard]] double NanosPerByte(const ModelNumber& model) const;
   // Null: it is not here.
   [[nodiscard]] const GpuIndex* Find(const proto::KeptTensor& tensor) const;
   void Order(const proto::KeptTensor& tensor, GpuIndex gpu, TensorExported purpose);

@@ -36,6 +36,17 @@ steps:
   - {name: last, function: join, inputs: {a: first.out_x, b: each.out_x}}
 outputs: {y: last.out_a, z: last.out_b}
 )";
+// Its runs are short, and it says itself that the first step is not to be made again.
+constexpr char kSure[] = R"(
+name: sure
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net-a, inputs: {x: image}, durable: bytes}
+  - {name: two, function: net-b, inputs: {x: one.out_x}}
+  - {name: three, function: net-c, inputs: {x: two.out_x}}
+outputs: {y: three.out_x}
+)";
 
 class KeptTensors : public ::testing::Test {
  protected:
@@ -45,11 +56,14 @@ class KeptTensors : public ::testing::Test {
     return profile;
   }
   // By default runs are so short that what they give is not written.
-  explicit KeptTensors(Duration run = milliseconds(1)) : world_(2, 2, RunsOf(run)) {}
+  explicit KeptTensors(Duration run = milliseconds(1), std::size_t nodes = 2,
+                       const std::string& topology = "")
+      : world_(nodes, 2, RunsOf(run), {}, GiB(2),
+               [topology](NodeOptions& options) { options.topology = *node::Topology::Parse(topology); }) {}
   void SetUp() override {
     for (const char* name : {"net-a", "net-b", "net-c"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
     ASSERT_TRUE(world_.Deploy("join", MiB(1), milliseconds(100), {"a", "b"}).ok());
-    for (const char* yaml : {kChain, kFan}) {
+    for (const char* yaml : {kChain, kFan, kSure}) {
       proto::AdminRequest submit;
       submit.mutable_submit_workflow()->set_yaml(yaml);
       const auto submitted = world_.Ask(submit);
@@ -86,15 +100,18 @@ class KeptTensors : public ::testing::Test {
     for (const auto& output : replies_[number]->outputs())
       EXPECT_EQ(output.data().inlined(), Bytes(3)) << output.spec().name();
   }
+  [[nodiscard]] virtual std::vector<std::string> Nodes() const { return {"node-1", "node-2"}; }
   std::size_t Kept() {
     std::size_t kept = 0;
-    for (const char* name : {"node-1", "node-2"})
+    for (const auto& name : Nodes())
       for (const auto& worker : world_.node(name).workers) kept += worker->life.tensors.size();
     return kept;
   }
   // Bytes of kept tensors that others were to read.
   std::uint64_t Exported() {
-    return world_.node("node-1").channel->used().count() + world_.node("node-2").channel->used().count();
+    std::uint64_t bytes = 0;
+    for (const auto& name : Nodes()) bytes += world_.node(name).channel->used().count();
+    return bytes;
   }
   std::string HolderOfSome() {
     for (const char* name : {"node-1", "node-2"})
@@ -143,10 +160,10 @@ TEST_F(KeptTensors, ManyRunsLeaveNothing) {
   EXPECT_EQ(Exported(), 0u);
 }
 
-TEST_F(KeptTensors, ACancelledRunLeavesNothing) {
-  for (std::uint64_t call = 1; call <= 20; ++call) {
+TEST_F(KeptTensors, AThousandCancelledRunsLeaveNothing) {
+  for (std::uint64_t call = 1; call <= 1000; ++call) {
     Ask(call % 2 == 0 ? "chain" : "fan", "", call);
-    world_.Run(milliseconds(7));
+    world_.Run(milliseconds(1 + call % 9));
     world_.gateway(0).front->Cancel(call);
   }
   world_.Run(seconds(10));
@@ -189,6 +206,59 @@ TEST_F(KeptTensors, AGatewayThatGoesOnWithARunComputesThemAnew) {
   ASSERT_EQ(shown->runs_size(), 1);
   EXPECT_EQ(shown->runs(0).state(), proto::RUN_SUCCEEDED) << shown->runs(0).message();
   EXPECT_EQ(shown->runs(0).outputs(0).inlined(), Bytes(3));
+}
+
+TEST_F(KeptTensors, AStepThatIsDurableByItsBytesIsNotMadeAgain) {
+  const auto run = Ask("sure");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  world_.Run(milliseconds(1));  // the step is committed
+  const auto before = Runs();
+  for (const auto& worker : world_.node(HolderOfSome()).workers) worker->kill();
+  world_.Run(seconds(10));
+  ExpectRight(run);
+  EXPECT_LE(Runs(), before + 2) << "the first step is not run again";
+  EXPECT_EQ(Kept(), 0u);
+}
+
+// One node of two GPUs with a link between them.
+class LinkedKeptTensors : public KeptTensors {
+ protected:
+  LinkedKeptTensors() : KeptTensors(milliseconds(1), 1, "link:0-1=25GB") {}
+  [[nodiscard]] std::vector<std::string> Nodes() const override { return {"node-1"}; }
+  std::uint64_t Pulled() {
+    std::uint64_t pulled = 0;
+    for (const auto& worker : world_.node("node-1").workers) pulled += worker->pulled;
+    return pulled;
+  }
+};
+
+TEST_F(LinkedKeptTensors, ReadersOnTheOtherGpuGetThemOverTheLink) {
+  std::vector<std::size_t> runs;
+  for (int i = 0; i < 20; ++i) runs.push_back(Ask("fan"));  // more than one GPU has time for
+  std::uint64_t exported = 0;
+  for (int i = 0; i < 2000; ++i) {
+    world_.Run(milliseconds(1));
+    exported = std::max(exported, Exported());
+  }
+  for (const auto run : runs) ExpectRight(run);
+  EXPECT_GT(Pulled(), 0u);
+  EXPECT_EQ(exported, 0u) << "nothing passed the host";
+  EXPECT_EQ(Kept(), 0u);
+}
+
+TEST_F(LinkedKeptTensors, WorkersThatDieLeaveNoPinAndNoCopy) {
+  std::vector<std::size_t> runs;
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 8; ++i) runs.push_back(Ask("fan"));
+    world_.Run(milliseconds(3 + round % 5));
+    world_.node("node-1").workers[static_cast<std::size_t>(round % 2)]->kill();
+    world_.Run(milliseconds(500));
+  }
+  world_.Run(seconds(20));
+  for (const auto run : runs) ExpectRight(run);
+  EXPECT_GT(Pulled(), 0u);
+  EXPECT_EQ(Kept(), 0u);
+  EXPECT_EQ(Exported(), 0u);
 }
 
 class WrittenTensors : public KeptTensors {

@@ -38,11 +38,11 @@ def pattern(rows, seed=0):
 
 
 class DataPlane(E2eTest):
-    def begin(self, hosts="", **options):
+    def begin(self, hosts="", nodes=2, **options):
         self.front = self.start("front", "manager,gateway", replicas=1, arena="256MiB", **({"host_id": f"{hosts}-front"} if hosts else {}))
         address = self.front.address("manager")
         self.nodes = [self.start(f"node-{i}", "node", manager=address, gpus=2, **options,
-                                 **({"host_id": f"{hosts}-{i}"} if hosts else {})) for i in range(2)]
+                                 **({"host_id": f"{hosts}-{i}"} if hosts else {})) for i in range(nodes)]
         self.front.wait_serving(gpus=0)
         self.http = self.front.http
         self.shell = Shell(address, self.directory)
@@ -116,6 +116,18 @@ class DataPlane(E2eTest):
             thread.start()
         for thread in threads:
             thread.join()
+        self.expect_nothing_left()
+
+    def test_over_a_link_between_gpus_they_do_not_pass_the_host(self):
+        self.begin(nodes=1, topology="link:0-1=50GB")
+
+        def pulled():
+            self.ask("fan", 6, 64)  # more calls at once than one GPU has time for
+            return self.total("pulled_tensor_bytes") > 0
+        eventually(pulled, "a slice passes the link")
+        for _ in range(3):
+            self.nodes[0].kill_workers()
+            self.ask("fan", 6, 64)
         self.expect_nothing_left()
 
     def test_where_they_lie_is_chosen_by_name(self):

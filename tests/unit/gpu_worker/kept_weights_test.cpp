@@ -64,7 +64,8 @@ class KeptWeightsTest : public RunnerTest {
     };
     worker_device_ = std::make_unique<WorkerDevice>(
         MakeKept(std::move(options)), *queue_,
-        WorkerDevice::Options{.swap = {.group = KiB(256), .block = KiB(64)}, .memory = memory}, nullptr);
+        WorkerDevice::Options{.swap = {.group = KiB(256), .block = KiB(64)}, .memory = memory}, limits_,
+        nullptr);
     device_ = worker_device_->device.get();
     links_ = &worker_device_->links;
     memory_ = &worker_device_->memory;

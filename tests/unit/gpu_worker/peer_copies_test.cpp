@@ -72,7 +72,7 @@ class PeerCopies : public testing::TestWithParam<const char*> {
     proto::WorkerOrder order = SwapInOf(host_copy_);
     order.mutable_swap_in()->set_from_gpu(0);
     order.mutable_swap_in()->set_address(kAddress);
-    *order.mutable_swap_in()->mutable_pinned() = pinned.weights();
+    *order.mutable_swap_in()->mutable_pinned() = pinned.memory();
     return order;
   }
   std::uint64_t Passed(const std::string& link) const {
@@ -91,7 +91,7 @@ class PeerCopies : public testing::TestWithParam<const char*> {
   void ExpectNotCome(std::uint64_t swap, std::uint64_t run) {
     const auto swapped = here_.heard->Await(swap);
     EXPECT_EQ(swapped.code(), CodeOf(absl::StatusCode::kUnavailable)) << swapped.message();
-    EXPECT_THAT(swapped.message(), HasSubstr("GPU 0 has not pinned the model any more"));
+    EXPECT_THAT(swapped.message(), HasSubstr("GPU 0 has not pinned it any more"));
     const auto ran = here_.heard->Await(run);
     EXPECT_EQ(ran.code(), CodeOf(absl::StatusCode::kNotFound)) << ran.message();
   }
@@ -117,7 +117,7 @@ TEST_P(PeerCopies, AModelComesFromTheOtherGpuGroupByGroup) {
   EXPECT_TRUE(here_.connection->description().peer_copies());
   const std::uint64_t over_host_link = Passed("gpu1:in");
   const proto::PinOutcome pinned = Pin();
-  EXPECT_EQ(pinned.weights().ranges_size(), mapped() ? 8 : 1);
+  EXPECT_EQ(pinned.memory().ranges_size(), mapped() ? 8 : 1);
   const std::uint64_t swap = here_.Send(SwapInFrom(pinned));
   const auto ran = here_.Ask(RunOf("m", 1));
   ASSERT_EQ(ran.code(), 0) << ran.message();

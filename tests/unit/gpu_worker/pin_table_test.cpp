@@ -23,7 +23,7 @@ class PinTableTest : public RunnerTest {
  protected:
   PinTableTest()
       : RunnerTest(MakePlain, {.group = KiB(256), .block = KiB(64)}, Mapped()),
-        pins_(*device_, *residency_, limits_) {
+        pins_(*device_, *residency_, *tensors_, limits_) {
     // Eight models fill the device; three that are not side by side are evicted, and a larger one takes their
     // blocks.
     const auto name = [](int i) { return "m" + std::to_string(i); };
@@ -36,7 +36,9 @@ class PinTableTest : public RunnerTest {
     EXPECT_EQ(Code(next_++), 0);
   }
   proto::WorkerOutcome Pin() {
-    pins_.Pin(channel_, "large", ReplyFor(next_));
+    proto::PinOrder order;
+    order.set_digest("large");
+    pins_.Pin(channel_, order, ReplyFor(next_));
     return Await(next_++);
   }
   int Evict() {
@@ -52,8 +54,8 @@ TEST_F(PinTableTest, EachRangeOfItIsTold) {
   const proto::WorkerOutcome outcome = Pin();
   ASSERT_EQ(outcome.code(), 0) << outcome.message();
   std::uint64_t told = 0;
-  for (const auto& range : outcome.pin().weights().ranges()) told += range.length();
-  EXPECT_EQ(outcome.pin().weights().ranges_size(), 3);
+  for (const auto& range : outcome.pin().memory().ranges()) told += range.length();
+  EXPECT_EQ(outcome.pin().memory().ranges_size(), 3);
   EXPECT_EQ(told, 3 * kSmall);
   EXPECT_EQ(Evict(), CodeOf(absl::StatusCode::kFailedPrecondition));
   pins_.Unpin(outcome.pin().pin());
@@ -64,8 +66,7 @@ TEST_F(PinTableTest, InMoreRangesThanADestinationTakesItIsNotPinned) {
   limits_.pinned_ranges = 2;
   const proto::WorkerOutcome outcome = Pin();
   EXPECT_EQ(outcome.code(), CodeOf(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(outcome.message(),
-              HasSubstr("lies in 3 ranges, at most 2 are copied: swap it in from the host"));
+  EXPECT_THAT(outcome.message(), HasSubstr("lies in 3 ranges, at most 2 are copied: take it from the host"));
   EXPECT_EQ(pins_.size(), 0u);
   EXPECT_EQ(Evict(), 0);
 }

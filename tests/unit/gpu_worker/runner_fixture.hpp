@@ -75,9 +75,9 @@ class RunnerTest : public testing::Test {
       if (model.name() == "broken") return absl::UnimplementedError("no such operator");
       return std::make_unique<HeldPlan>(inputs[0].shape(0), gate);
     };
-    worker_device_ =
-        std::make_unique<WorkerDevice>(make(std::move(options)), *queue_,
-                                       WorkerDevice::Options{swap, memory, sharing, intermediates}, nullptr);
+    worker_device_ = std::make_unique<WorkerDevice>(
+        make(std::move(options)), *queue_, WorkerDevice::Options{swap, memory, sharing, intermediates},
+        limits_, nullptr);
     device_ = worker_device_->device.get();
     links_ = &worker_device_->links;
     memory_ = &worker_device_->memory;

@@ -289,6 +289,57 @@ TEST_F(TensorStoreTest, AFullArenaKeepsTensorsOnTheDevice) {
   ExpectNothingLeft();
 }
 
+constexpr Time kStart{std::chrono::seconds(100)};
+
+TEST_F(TensorStoreTest, AsMuchAsWasLackingIsCopiedAheadAndGoesAtOnce) {
+  Bring({kTensorRows});
+  Keep(10, 7);
+  Keep(11, 8, Kept(7));
+  tensors_->Tick(kStart);
+  EXPECT_EQ(tensors_->bytes_out(), Bytes(0)) << "nothing was lacking";
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes));
+  tensors_->Tick(kStart + std::chrono::milliseconds(1));
+  ASSERT_TRUE(Export({.number = 8, .length = Bytes(kBytes)}).ok());
+  EXPECT_EQ(tensors_->bytes_out(), Bytes(2 * kBytes)) << "both were copied once";
+  EXPECT_EQ(tensors_->on_device(), Bytes(kBytes)) << "and one is on the device as well";
+  auto all = channel_->ReserveSlice(MiB(4) - Bytes(3 * kBytes));
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes)) << "no room in the arena is needed any more";
+  EXPECT_EQ(tensors_->bytes_out(), Bytes(2 * kBytes));
+  *all = {};
+  Read(12, Kept(8));
+  EXPECT_EQ(TakeOutput(12), After(3));
+  tensors_->DropAll();
+  ExpectNothingLeft();
+}
+
+TEST_F(TensorStoreTest, MemoryThatIsNeededWaitsForACopyThatIsUnderWay) {
+  Bring({kTensorRows});
+  Keep(10, 7);
+  Keep(11, 8, Kept(7));
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes));
+  tensors_->Tick(kStart);
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes));
+  EXPECT_EQ(tensors_->bytes_out(), Bytes(2 * kBytes));
+  EXPECT_EQ(tensors_->on_device(), Bytes(0));
+  Read(12, Kept(8));
+  EXPECT_EQ(TakeOutput(12), After(3));
+  tensors_->DropAll();
+  ExpectNothingLeft();
+}
+
+TEST_F(TensorStoreTest, NothingIsCopiedAheadWhenNothingHasBeenLackingForAWhile) {
+  Bring({kTensorRows});
+  Keep(10, 7);
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes));
+  for (const int second : {0, 2, 4}) tensors_->Tick(kStart + std::chrono::seconds(second));
+  Keep(11, 8, Kept(7));
+  tensors_->Tick(kStart + std::chrono::seconds(5));
+  EXPECT_EQ(tensors_->bytes_out(), Bytes(kBytes));
+  tensors_->DropAll();
+  ExpectNothingLeft();
+}
+
 TEST_F(TensorStoreTest, ANumberThatIsTakenKeepsItsTensor) {
   Bring({kTensorRows});
   Keep(10, 7);
@@ -312,6 +363,50 @@ TEST_F(HostOnlyTest, EveryOutputLeavesTheDevice) {
   ExpectNothingLeft();
 }
 
+class NoPressureTest : public TensorStoreTest {
+ protected:
+  NoPressureTest() : TensorStoreTest({.name = "no-pressure"}) {}
+};
+
+TEST_F(NoPressureTest, TensorsMoveWhenTheirMemoryIsNeededAndNotBefore) {
+  Bring({kTensorRows});
+  Keep(10, 7);
+  Keep(11, 8, Kept(7));
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes));
+  tensors_->Tick(kStart);
+  EXPECT_EQ(tensors_->bytes_out(), Bytes(kBytes));
+  tensors_->DropAll();
+  ExpectNothingLeft();
+}
+
+// Three tensors find room in an eighth of 4 MiB.
+class StaticTest : public TensorStoreTest {
+ protected:
+  StaticTest() : TensorStoreTest({.name = "static"}) {}
+};
+
+TEST_F(StaticTest, ThereIsRoomInThePartThatIsSetAsideAndNowhereElse) {
+  const Bytes free = memory_->memory().free;
+  EXPECT_LE(free, MiB(4) - Bytes(MiB(4).count() / 100 * 12));
+  Bring({kTensorRows});
+  for (const std::uint64_t number : {10, 11, 12}) Keep(number, number);
+  EXPECT_EQ(tensors_->on_device(), Bytes(3 * kBytes));
+  Keep(13, 13);
+  EXPECT_EQ(TakeOutput(13), After(1)) << "it has left the device";
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(0)) << "they stay";
+  tensors_->Drop(11);
+  Keep(14, 14, Kept(12));
+  Read(15, Kept(14));
+  EXPECT_EQ(TakeOutput(15), After(3));
+  SwapIn(16, PlaceSmall(*host_, "large", 1, (MiB(4) - KiB(400)).count()));
+  EXPECT_EQ(Code(16), CodeOf(absl::StatusCode::kResourceExhausted)) << "it is set aside, used or not";
+  tensors_->DropAll();
+  EvictAll();
+  EXPECT_EQ(memory_->memory().free, free);
+  EXPECT_EQ(tensors_->on_device(), Bytes(0));
+  EXPECT_EQ(channel_->used(), Bytes(0));
+}
+
 class NoMovementTest : public TensorStoreTest {
  protected:
   NoMovementTest() : TensorStoreTest({.name = "no-movement"}) {}
@@ -326,12 +421,6 @@ TEST_F(NoMovementTest, TensorsStayAndWeightsFindNoRoom) {
   EXPECT_EQ(tensors_->moved(), Bytes(0));
   tensors_->Drop(7);
   ExpectNothingLeft();
-}
-
-TEST(Intermediates, AreFoundByName) {
-  EXPECT_TRUE(FindIntermediates("")->moves);
-  EXPECT_FALSE(FindIntermediates("host-only")->on_device);
-  EXPECT_THAT(FindIntermediates("paper").status().message(), HasSubstr("elastic"));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ class KeptTensorsTest : public NodeTest {
     settings.incarnation = incarnation;
     return settings;
   }
-  KeptTensorsTest() : NodeTest(OfDaemon(3)) {
+  explicit KeptTensorsTest(const NodeSettings& settings = OfDaemon(3)) : NodeTest(settings) {
+    peer_copies_ = settings.topology.HasLinks();
     Up(0);
     Up(1);
     Hello(7);
@@ -238,20 +239,157 @@ TEST_F(KeptTensorsTest, WhatAnAnswerDoesNotCarryIsReleased) {
   EXPECT_EQ(OrderOf(1, "release").release().kept_size(), 1);
 }
 
+// --- GPUs with a link between them ---
+
+class LinkedGpusTest : public KeptTensorsTest {
+ protected:
+  static NodeSettings Linked() {
+    auto settings = OfDaemon(3);
+    settings.topology = *Topology::Parse("link:0-1=50GB");
+    return settings;
+  }
+  LinkedGpusTest() : KeptTensorsTest(Linked()) {}
+  // A request of "g" on GPU 0, which reads a half of the second one.
+  Lines ReadOnFirst(Ask ask, const proto::KeptTensor& here, const proto::KeptTensor& there) {
+    auto arrived = Request(ask, "g");
+    arrived.message.set_gpu(0);
+    for (const auto& [name, tensor] : {std::pair("x0", here), std::pair("x1", HalfOf(there))}) {
+      auto& input = *arrived.message.add_inputs();
+      input.mutable_spec()->set_name(name);
+      *input.mutable_data()->mutable_kept() = tensor;
+    }
+    return Seen(std::move(arrived));
+  }
+  static proto::KeptTensor HalfOf(proto::KeptTensor tensor) {
+    tensor.set_length(kTensor / 2);
+    return tensor;
+  }
+  static proto::WorkerOutcome PinnedAs(std::uint64_t pin) {
+    proto::WorkerOutcome outcome;
+    outcome.mutable_pin()->set_pin(pin);
+    outcome.mutable_pin()->mutable_memory()->mutable_memory()->set_arena(pin);
+    return outcome;
+  }
+};
+
+TEST_F(LinkedGpusTest, ATensorComesOverTheLinkAndItsReadersShareTheCopy) {
+  const auto here = Keep(1, 0);
+  const auto there = Keep(2, 1);
+  EXPECT_THAT(ReadOnFirst(3, here, there), ElementsAre("order 1 pin"));
+  EXPECT_EQ(OrderOf(1, "pin").pin().tensor().length(), kTensor / 2);
+  EXPECT_THAT(ReadOnFirst(4, here, there), IsEmpty()) << "it is on its way";
+  EXPECT_THAT(See(1, "pin", PinnedAs(77)), ElementsAre("order 0 pull"));
+  const auto pull = OrderOf(0, "pull").pull();
+  EXPECT_EQ(pull.length(), kTensor / 2);
+  EXPECT_EQ(pull.from_gpu(), 1u);
+  EXPECT_EQ(pull.pinned().memory().arena(), 77u);
+  EXPECT_THAT(See(0, "pull"), ElementsAre("order 1 return", "order 0 swap-in packed-g",
+                                          "order 0 run packed-g", "order 0 run packed-g"));
+  EXPECT_EQ(OrderOf(1, "return").unpin().pin(), 77u);
+  const auto& copied = OrderOf(0, "run").run().inputs(1).data().kept();
+  EXPECT_EQ(copied.number(), pull.number());
+  EXPECT_EQ(copied.offset(), 0u);
+  EXPECT_EQ(copied.length(), kTensor / 2);
+  EXPECT_THAT(ReadOnFirst(5, here, there), ElementsAre("order 0 run packed-g")) << "the copy is there";
+  EXPECT_EQ(OrderOf(0, "run").run().inputs(1).data().kept().number(), pull.number());
+  EXPECT_THAT(Release(2), ElementsAre("order 0 release", "order 1 release"))
+      << "the copy goes with its tensor";
+  EXPECT_THAT(OrderOf(0, "release").release().kept(), ElementsAre(pull.number()));
+  EXPECT_THAT(ReadOnFirst(6, here, there), ElementsAre("answer 6 DATA_LOSS"));
+  EXPECT_THAT(answer_.served().lost_inputs(), ElementsAre("x1"));
+}
+
+TEST_F(LinkedGpusTest, WhatCannotBePinnedOrFindsNoRoomIsExported) {
+  const auto here = Keep(1, 0);
+  const auto there = Keep(2, 1);
+  ReadOnFirst(3, here, there);
+  EXPECT_THAT(See(1, "pin", Failed(absl::StatusCode::kFailedPrecondition)), ElementsAre("order 1 export"));
+  EXPECT_THAT(See(1, "export", ExportedTo(44)),
+              ElementsAre("order 0 swap-in packed-g", "order 0 run packed-g"));
+  EXPECT_EQ(OrderOf(0, "run").run().inputs(1).data().arena().slice(), 44u);
+  ReadOnFirst(4, here, there);
+  See(1, "pin", PinnedAs(77));
+  EXPECT_THAT(See(0, "pull", Failed(absl::StatusCode::kResourceExhausted)),
+              ElementsAre("order 1 return", "order 1 export"));
+}
+
+TEST_F(LinkedGpusTest, ASourceThatIsLostBeforeItIsCopiedIsALoss) {
+  const auto here = Keep(1, 0);
+  const auto there = Keep(2, 1);
+  ReadOnFirst(3, here, there);
+  See(1, "pin", PinnedAs(77));
+  Seen(LostWorker(1));
+  EXPECT_THAT(See(0, "pull", Failed(absl::StatusCode::kUnavailable)), ElementsAre("answer 3 DATA_LOSS"));
+  EXPECT_THAT(answer_.served().lost_inputs(), ElementsAre("x1"));
+}
+
+TEST_F(LinkedGpusTest, ACopyGoesWithTheWorkerThatKeepsItsTensor) {
+  const auto here = Keep(1, 0);
+  const auto there = Keep(2, 1);
+  ReadOnFirst(3, here, there);
+  See(1, "pin", PinnedAs(77));
+  See(0, "pull");
+  const auto copy = OrderOf(0, "pull").pull().number();
+  EXPECT_THAT(Seen(LostWorker(1)), Contains("order 0 release"));
+  EXPECT_THAT(OrderOf(0, "release").release().kept(), ElementsAre(copy));
+}
+
+// The tensor is there still, so that nothing has to be computed anew.
+TEST_F(LinkedGpusTest, AReaderThatLosesItsCopyIsSentAnew) {
+  const auto kept = Keep(1, 1);
+  auto arrived = Request(2, "g");
+  arrived.message.set_gpu(0);
+  auto& input = *arrived.message.add_inputs();
+  input.mutable_spec()->set_name("x0");
+  *input.mutable_data()->mutable_kept() = kept;
+  EXPECT_THAT(Seen(std::move(arrived)), ElementsAre("order 1 pin"));
+  See(1, "pin", PinnedAs(77));
+  EXPECT_THAT(See(0, "pull"), Contains("order 0 run packed-g"));
+  EXPECT_THAT(Seen(LostWorker(0)), ElementsAre("bounce 2 BOUNCE_NO_INPUTS"));
+  EXPECT_THAT(Read(3, {kept}), ElementsAre("order 1 swap-in packed-g", "order 1 run packed-g"));
+}
+
+TEST_F(LinkedGpusTest, ADestinationThatIsLostInTheMiddleLeavesNoPin) {
+  const auto here = Keep(1, 0);
+  const auto there = Keep(2, 1);
+  ReadOnFirst(3, here, there);
+  Seen(LostWorker(0));
+  EXPECT_THAT(See(1, "pin", PinnedAs(77)), Contains("order 1 return"));
+  EXPECT_EQ(OrderOf(1, "return").unpin().pin(), 77u);
+}
+
+TEST_F(LinkedGpusTest, ATensorThatIsReleasedOnItsWayGoesWhenItHasCome) {
+  const auto here = Keep(1, 0);
+  const auto there = Keep(2, 1);
+  ReadOnFirst(3, here, there);
+  See(1, "pin", PinnedAs(77));
+  Seen(RequestCancelled{{7, 3}});
+  Release(2);
+  EXPECT_THAT(See(0, "pull"), ElementsAre("order 1 return", "order 0 release"));
+  EXPECT_THAT(OrderOf(0, "release").release().kept(), ElementsAre(OrderOf(0, "pull").pull().number()));
+}
+
 // --- where a request begins first ---
 
 TEST(InputPlacement, WeighsWhatWaitsWhatIsSwappedAndWhatIsMoved) {
-  const auto choose = [](std::vector<InputOffer> offers) {
-    return ChooseForInputs(offers, MiB(20), 0.1);  // 10 GB/s
+  const auto choose = [](std::vector<InputOffer> offers) { return ChooseForInputs(offers); };
+  const auto far = [](std::uint32_t device, milliseconds move) {
+    return InputOffer{.device = device, .move = move, .linked = false};
   };
-  EXPECT_EQ(choose({{.device = 0}, {.device = 1, .kept = MiB(20)}}), 1u);
-  // 20 MiB pass the link in 2 ms, twice.
-  EXPECT_EQ(choose({{.device = 0}, {.device = 1, .kept = MiB(20), .wait = milliseconds(4)}}), 1u);
-  EXPECT_EQ(choose({{.device = 0}, {.device = 1, .kept = MiB(20), .wait = milliseconds(5)}}), std::nullopt)
+  EXPECT_EQ(choose({far(0, milliseconds(4)), {.device = 1, .kept = MiB(20)}}), 1u);
+  EXPECT_EQ(choose({far(0, milliseconds(4)), {.device = 1, .kept = MiB(20), .wait = milliseconds(4)}}), 1u);
+  EXPECT_EQ(choose({far(0, milliseconds(4)), {.device = 1, .kept = MiB(20), .wait = milliseconds(5)}}),
+            std::nullopt)
       << "any other GPU begins it earlier";
-  EXPECT_EQ(choose({{.device = 0, .kept = MiB(5)}, {.device = 1, .kept = MiB(15), .swap = milliseconds(3)}}),
+  const InputOffer near{.device = 0, .move = milliseconds(4)};
+  EXPECT_EQ(choose({near, {.device = 1, .kept = MiB(20), .wait = milliseconds(5)}}), 0u)
+      << "links lead there from all of them";
+  EXPECT_EQ(choose({{.device = 0, .kept = MiB(5), .move = milliseconds(3)},
+                    {.device = 1, .kept = MiB(15), .swap = milliseconds(3), .move = milliseconds(1)}}),
             0u);
-  EXPECT_EQ(choose({{.device = 0, .kept = MiB(10)}, {.device = 1, .kept = MiB(10)}}), 0u);
+  EXPECT_EQ(choose({{.device = 0, .kept = MiB(10), .move = milliseconds(2)},
+                    {.device = 1, .kept = MiB(10), .move = milliseconds(2)}}),
+            0u);
   EXPECT_EQ(choose({}), std::nullopt);
 }
 

@@ -68,6 +68,7 @@ class NodeTest : public testing::Test {
         resident.set_digest(digest);
         resident.set_bytes(bytes.count());
       }
+      report.mutable_worker()->set_peer_copies(peer_copies_);
       if (takes_over_) report.mutable_worker()->mutable_kept()->set_models(has.size());
     }
     return {report};
@@ -143,6 +144,7 @@ class NodeTest : public testing::Test {
   proto::TrialEnded ended_{};     // the newest answer to a trial
   proto::MemberReport report_{};  // the newest report for a heartbeat
   bool takes_over_ = false;       // what workers have when they come up is what those before them left
+  bool peer_copies_ = false;      // workers can copy from other GPUs
 
  private:
   std::string Line(const Answer<proto::SubmitReply>& answer) {
@@ -210,6 +212,8 @@ class NodeTest : public testing::Test {
         return {"write-back", order.write_back().digest()};
       case proto::WorkerOrder::kExportTensor:
         return {"export", ""};
+      case proto::WorkerOrder::kPull:
+        return {"pull", ""};
       default:
         return {"other", ""};
     }
