@@ -67,6 +67,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   plan.options.keep_weights = node::KeepWeights::kOn;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
+  if (shape_.linked && shape_.gpus > 1) plan.options.topology = *node::Topology::Parse("link:0-1=25GB");
   meters_.Begin(name, plan);
   return plan;
 }
@@ -141,6 +142,10 @@ std::vector<KeptThere> ChaosNodes::KeptTensors() {
           {.where = absl::StrCat(name, " GPU ", i), .tensors = node.workers[i]->life.tensors.size()});
   }
   return kept;
+}
+
+void ChaosNodes::SpoilCopies() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) { worker.spoils_copies = true; });
 }
 
 void ChaosNodes::NeverRelease() {

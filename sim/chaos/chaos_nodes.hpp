@@ -54,6 +54,7 @@ class ChaosNodes {
   void NeverCut() { long_runs_->never_cuts = true; }
   void NeverCharge() { quotas_->never_charges = true; }
   void NeverRelease();  // what workers keep of outputs, they keep
+  void SpoilCopies();   // of tensors that come from other GPUs: their bytes are others
   void TrustWeights();  // what a dead worker left is used without being compared
   void SwapMembers();   // of each batch that a worker runs, the first two requests get each other's outputs
 

@@ -9,14 +9,15 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 20>& AllPlanted() {
-  static constexpr std::array<PlantedName, 20> kAll = {{
+const std::array<PlantedName, 22>& AllPlanted() {
+  static constexpr std::array<PlantedName, 22> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
       {Planted::kHiddenFunction, "hidden-function", "registry"},
       {Planted::kSecondRun, "second-run", "runs"},
       {Planted::kForgottenStep, "forgotten-step", "steps"},
+      {Planted::kIgnoredCondition, "ignored-condition", "steps"},
       {Planted::kSmallGpu, "small-gpu", "memory"},
       {Planted::kLostState, "lost-state", "states"},
       {Planted::kSharedState, "shared-state", "states"},
@@ -30,6 +31,7 @@ const std::array<PlantedName, 20>& AllPlanted() {
       {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
       {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
       {Planted::kUnreleased, "unreleased", "tensors"},
+      {Planted::kSpoiledCopy, "spoiled-copy", "requests"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

@@ -11,17 +11,18 @@ namespace troupe::sim {
 
 enum class Planted {
   kNone,
-  kDropRecord,      // a record that was acknowledged is not kept
-  kStaleEpoch,      // nodes do not see that a request is for their life before
-  kDoubleAnswer,    // a request is answered twice
-  kHiddenFunction,  // a list lacks a function
-  kSecondRun,       // a run's key that comes again begins another run
-  kForgottenStep,   // gateways are not told of the steps that are committed
-  kSmallGpu,        // GPUs have less room than is said
-  kLostState,       // states lose a run
-  kSharedState,     // a write-back takes the states of all functions of its model
-  kForgottenKey,    // answers are not kept by their keys
-  kCountedTwice,    // gateways count each request twice
+  kDropRecord,        // a record that was acknowledged is not kept
+  kStaleEpoch,        // nodes do not see that a request is for their life before
+  kDoubleAnswer,      // a request is answered twice
+  kHiddenFunction,    // a list lacks a function
+  kSecondRun,         // a run's key that comes again begins another run
+  kForgottenStep,     // gateways are not told of the steps that are committed
+  kIgnoredCondition,  // a step of a workflow runs though its client said that it is to be skipped
+  kSmallGpu,          // GPUs have less room than is said
+  kLostState,         // states lose a run
+  kSharedState,       // a write-back takes the states of all functions of its model
+  kForgottenKey,      // answers are not kept by their keys
+  kCountedTwice,      // gateways count each request twice
   kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
   kUncutRun,        // runs go on beyond their limit
   kUnchargedRun,    // workers charge no run to its function's quota
@@ -30,6 +31,7 @@ enum class Planted {
   kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
   kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
   kUnreleased,       // workers keep the tensors that they are told to release
+  kSpoiledCopy,      // tensors that come over the link from another GPU have other bytes there
   kUnmended,         // a fault stays
 };
 struct PlantedName {
@@ -37,7 +39,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 20>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 22>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

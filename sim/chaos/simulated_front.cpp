@@ -35,6 +35,8 @@ void SimulatedFront::Infer(proto::InferRequest request, const std::string& key, 
   const auto& function = request.function();
   const bool is_workflow =
       world_.gateway(index_).view->Get()->FindWorkflow(function.name(), function.version()) != nullptr;
+  if (ignores_ && is_workflow && request.inputs_size() > 1)
+    request.mutable_inputs(1)->mutable_data()->set_inlined(std::string(1, '\1'));
   if (!key.empty() && !is_workflow) return InferOnce(std::move(request), key, std::move(done));
   if (!key.empty()) request.set_run_key(changes_ ? absl::StrCat(key, "-", ++changed_) : key);
   Ask(std::move(request), [done = std::move(done)](const proto::InferReply& reply) { done(reply, false); });

@@ -32,7 +32,8 @@ class SimulatedFront : public std::enable_shared_from_this<SimulatedFront> {
   // --- planted errors ---
   void ForgetKeys() { forgets_ = true; }  // each request is taken for the first with its key
   void CountTwice() { counts_twice_ = true; }
-  void ChangeRunKeys() { changes_ = true; }  // a run's key that comes again is another key
+  void IgnoreConditions() { ignores_ = true; }  // the condition of each run is true
+  void ChangeRunKeys() { changes_ = true; }     // a run's key that comes again is another key
 
  private:
   using Table = gateway::IdempotencyTable;
@@ -44,7 +45,7 @@ class SimulatedFront : public std::enable_shared_from_this<SimulatedFront> {
   const std::size_t index_;
   Table keys_;
   actors::FunctionStatistics statistics_;
-  bool forgets_ = false, counts_twice_ = false, changes_ = false;
+  bool forgets_ = false, counts_twice_ = false, changes_ = false, ignores_ = false;
   std::uint64_t changed_ = 0;
 };
 

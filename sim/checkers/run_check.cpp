@@ -20,12 +20,25 @@ std::string WrongWith(const proto::RunRecord& run, const RunRules& rules) {
   if (run.state() == proto::RUN_SUCCEEDED && steps.size() != rules.steps)
     return absl::StrCat("run ", name, " has succeeded with ", steps.size(), " of its ", rules.steps,
                         " steps");
+  for (const auto& step : run.steps()) {
+    const bool skipped = step.end() == proto::STEP_SKIPPED;
+    const bool expected = step.step() == rules.conditional && !rules.goes(QuestionOf(run));
+    if (skipped != expected)
+      return absl::StrCat("step '", step.step(), "' of run ", name, skipped ? " was" : " was not",
+                          " skipped");
+  }
   const bool ended = run.state() != proto::RUN_RUNNING && run.state() != proto::RUN_PENDING;
   if (!ended && !rules.unknown.contains(name)) return absl::StrCat("run ", name, " is under way still");
   return "";
 }
 
 }  // namespace
+
+std::string QuestionOf(const proto::RunRecord& run) {
+  for (const auto& input : run.start().inputs())
+    if (input.spec().name() == "x") return input.inlined();
+  return "";
+}
 
 std::vector<std::string> CheckRuns(const RequestLedger& ledger, const std::vector<proto::RunRecord>& log,
                                    const RunRules& rules) {
@@ -35,7 +48,7 @@ std::vector<std::string> CheckRuns(const RequestLedger& ledger, const std::vecto
   std::set<std::string> names;
   for (const auto& run : log) {
     names.insert(run.start().run());
-    if (run.start().inputs_size() == 1) begun[run.start().inputs(0).inlined()].push_back(run.state());
+    if (!run.start().inputs().empty()) begun[QuestionOf(run)].push_back(run.state());
     if (auto wrong = WrongWith(run, rules); !wrong.empty()) broken.push_back(std::move(wrong));
     if (run.state() == proto::RUN_SUCCEEDED && run.outputs_size() == 1) ++succeeded[run.outputs(0).inlined()];
   }

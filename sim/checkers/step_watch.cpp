@@ -5,16 +5,17 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/protobuf_adapter.hpp"
 #include "proto/request.pb.h"
+#include "sim/checkers/run_check.hpp"
 #include "sim/checkers/tensor_check.hpp"
 
 namespace troupe::sim {
 
 void StepWatch::Told(const std::string& gateway, const proto::RunRecord& run) {
-  if (run.start().workflow() != workflow_ || run.start().inputs_size() != 1) return;
+  if (run.start().workflow() != workflow_ || run.start().inputs().empty()) return;
   for (const auto& step : run.steps()) {
     const auto function = function_of_step_.find(step.step());
     if (function == function_of_step_.end() || OnlyKept(step)) continue;
-    told_.try_emplace({gateway, run.start().inputs(0).inlined(), function->second}, now_());
+    told_.try_emplace({gateway, QuestionOf(run), function->second}, now_());
   }
 }
 
@@ -24,6 +25,10 @@ void StepWatch::Sent(const Passage& passage, const caf::message& content) {
   if (submit.workflow() != workflow_ || submit.inputs_size() != 1) return;
   const auto& data = submit.inputs(0).data();
   const auto input = data.has_kept() && read_kept_ ? read_kept_(data.kept()) : data.inlined();
+  if (runs_ && submit.function().name() == conditional_ && !input.empty() && !runs_(input))
+    broken_.push_back(absl::StrCat(passage.from, " asks ", passage.to, " for ", conditional_,
+                                   " of the run of '", input,
+                                   "', whose condition says that this step does not run"));
   const auto told = told_.find({passage.from, input, submit.function().name()});
   // What it hears at this moment may yet call back what it had asked before.
   if (told == told_.end() || told->second >= now_()) return;

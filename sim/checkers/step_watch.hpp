@@ -1,5 +1,6 @@
 // STEP WATCH: what the network sees of workflow runs' steps, and what must hold of that: a gateway that has
-// been told that a step is committed asks no node for it again, unless its outputs were only kept: those may be lost. A
+// been told that a step is committed asks no node for it again, unless its outputs were only kept: those may be lost; no
+// node is asked for a step whose condition says that it does not run. A
 // run is known by what its input says, which goes through all of its steps; a step by its function.
 #pragma once
 
@@ -26,6 +27,11 @@ class StepWatch final : public NetworkTap {
     workflow_ = workflow;
     function_of_step_ = std::move(function_of_step);
   }
+  // The step that calls this function runs only for inputs of which this is said.
+  void Expect(const std::string& function, std::function<bool(const std::string& input)> runs) {
+    conditional_ = function;
+    runs_ = std::move(runs);
+  }
   void Sent(const Passage& passage, const caf::message& content) override;
   void Arrives(const Passage& passage, caf::message& content) override;
   // A line for each rule that was broken.
@@ -46,6 +52,8 @@ class StepWatch final : public NetworkTap {
   std::function<std::string(const proto::KeptTensor&)> read_kept_;
   std::string workflow_;
   std::map<std::string, std::string> function_of_step_;
+  std::string conditional_;
+  std::function<bool(const std::string& input)> runs_;
   std::map<Step, Time> told_;
   std::uint64_t resumed_ = 0;
   bool hide_ = false;

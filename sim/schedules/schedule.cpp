@@ -1,7 +1,6 @@
 #include "sim/schedules/schedule.hpp"
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <set>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "sim/checkers/run_limit_check.hpp"
 #include "sim/checkers/state_check.hpp"
 #include "sim/checkers/tensor_check.hpp"
+#include "sim/schedules/drawn_world.hpp"
 
 namespace troupe::sim {
 
@@ -37,11 +37,8 @@ class ScheduleRun {
   explicit ScheduleRun(const ScheduleOptions& options)
       : options_(options),
         random_(options.seed),
-        shape_(WithNamedGpus(WithPolicies(DrawShape(random_), options.seed), options.seed)),
-        workload_(WithUpdates(
-            WithQuota(WithLongRuns(WithSiblings(DrawWorkload(random_), options.seed), options.seed),
-                      options.seed),
-            options.seed)),
+        shape_(DrawShape(random_, options.seed)),
+        workload_(DrawPlan(random_, options.seed)),
         faults_(Faults()),
         cluster_(shape_, options.seed, options.steps),
         injector_(cluster_),
@@ -67,30 +64,6 @@ class ScheduleRun {
   }
 
  private:
-  static ClusterShape DrawShape(Random& random) {
-    ClusterShape shape;
-    shape.nodes = 1 + static_cast<std::uint32_t>(random.Below(3));
-    shape.gpus = 1 + static_cast<std::uint32_t>(random.Below(2));
-    shape.gateways = 1 + static_cast<std::uint32_t>(random.Below(3));
-    return shape;
-  }
-
-  // In every other world nodes join requests, and in every other one what follows a load owns whatever that costs. Drawn by itself, so that all else of a seed's schedule is drawn as
-  // without it.
-  static ClusterShape WithPolicies(ClusterShape shape, std::uint64_t seed) {
-    if (Random(seed ^ 0xba7c4ULL).Below(2) == 0) shape.batching = "slack";
-    if (Random(seed ^ 0x0415ULL).Below(2) == 0) shape.owning = "always";
-    return shape;
-  }
-
-  // In one world of four gateways name the GPU of each request. Drawn by itself, too.
-  static ClusterShape WithNamedGpus(ClusterShape shape, std::uint64_t seed) {
-    constexpr std::array<const char*, 3> kPresets = {"load-balance", "lalb", "lalb-o3"};
-    Random random(seed ^ 0x1a1bULL);
-    if (random.Below(4) == 0) shape.preset = kPresets[random.Below(kPresets.size())];
-    return shape;
-  }
-
   // Long runs are drawn by themselves, so that all else of a seed's schedule is the same without them.
   [[nodiscard]] std::vector<PlannedFault> Faults() {
     auto faults = DrawFaults(shape_, kWindow, random_);
@@ -101,9 +74,9 @@ class ScheduleRun {
   void Describe() {
     result_.seed = options_.seed;
     result_.what =
-        absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, " GPUs, ", shape_.gateways,
-                     " gateways, preset ", shape_.preset, ", batching ", shape_.batching, ", owning ",
-                     shape_.owning, "; ", ToString(workload_), "; ", faults_.size(), " faults");
+        absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, shape_.linked ? " linked" : "", " GPUs, ",
+                     shape_.gateways, " gateways, preset ", shape_.preset, ", batching ", shape_.batching,
+                     ", owning ", shape_.owning, "; ", ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
   }
 
@@ -131,6 +104,8 @@ class ScheduleRun {
         return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().ForgetARun(); });
       case Planted::kForgottenKey:
         return cluster_.fronts().Plant([](SimulatedFront& front) { front.ForgetKeys(); });
+      case Planted::kIgnoredCondition:
+        return cluster_.fronts().Plant([](SimulatedFront& front) { front.IgnoreConditions(); });
       case Planted::kCountedTwice:
         return cluster_.fronts().Plant([](SimulatedFront& front) { front.CountTwice(); });
       case Planted::kForgottenPages:
@@ -141,6 +116,8 @@ class ScheduleRun {
         return cluster_.nodes().NeverCharge();
       case Planted::kUnreleased:
         return cluster_.nodes().NeverRelease();
+      case Planted::kSpoiledCopy:
+        return cluster_.nodes().SpoilCopies();
       case Planted::kTrustedWeights:
         return cluster_.nodes().TrustWeights();
       case Planted::kSwappedMembers:
@@ -352,11 +329,14 @@ class ScheduleRun {
       if (!last_start_ && !cluster_.store_watch().Acknowledged(storage::Table::kRuns, run.start().run()))
         unknown.insert(run.start().run());
     result_.runs = log->size();
-    BreakAll("runs", CheckRuns(clients_.ledger(), *log,
-                               {.workflow = ClientLoad::kWorkflow,
-                                .steps = 3,
-                                .cancelled = clients_.operators().cancelled_runs(),
-                                .unknown = std::move(unknown)}));
+    BreakAll("runs",
+             CheckRuns(clients_.ledger(), *log,
+                       {.workflow = ClientLoad::kWorkflow,
+                        .steps = 3,
+                        .conditional = clients_.load().plan().conditions ? ClientLoad::kConditional : "",
+                        .goes = &ClientLoad::Goes,
+                        .cancelled = clients_.operators().cancelled_runs(),
+                        .unknown = std::move(unknown)}));
   }
 
   void Tell() {

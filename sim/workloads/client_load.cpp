@@ -38,11 +38,17 @@ WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed) {
+  plan.conditions = Random(seed ^ 0xc04dULL).Below(2) == 0;
+  return plan;
+}
+
 std::string ToString(const WorkloadPlan& plan) {
   return absl::StrCat(
       plan.functions, " functions, ", plan.stateful, " with state, ", plan.bursts ? "bursts" : "steady",
       " at ", plan.rate, "/s", plan.churn ? ", churn" : "", plan.workflows ? ", workflows" : "",
-      plan.drains ? ", drains" : "", plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
+      plan.workflows && plan.conditions ? " with conditions" : "", plan.drains ? ", drains" : "",
+      plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
       plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "", plan.updates ? ", updates" : "");
 }
 

@@ -18,7 +18,8 @@ struct WorkloadPlan {
   bool bursts = false;          // else steady
   bool churn = false;           // deployments and removals
   bool workflows = false;
-  bool keys = false;  // requests and runs with Idempotency-Keys
+  bool conditions = false;  // the workflow has a step that runs if its client says so
+  bool keys = false;        // requests and runs with Idempotency-Keys
   bool drains = false;
   bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
   std::uint32_t quota =
@@ -36,14 +37,18 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithQuota(WorkloadPlan plan, std::uint64_t seed);
 // In one world of two. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed);
+// In one world of two. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 // One for all clients of a cluster: they draw in turn from one source.
 class ClientLoad {
  public:
   static constexpr char kWorkflow[] = "chain";
-  static constexpr char kStateful[] = "s";  // begins the name of each function that counts its runs
-  static constexpr char kLong[] = "l0";     // whose runs are long now and then
+  static constexpr char kConditional[] = "second";  // its step that a condition may skip
+  static constexpr char kCondition[] = "go";        // the input that says so
+  static constexpr char kStateful[] = "s";          // begins the name of each function that counts its runs
+  static constexpr char kLong[] = "l0";             // whose runs are long now and then
   static constexpr Duration kRunLimit = std::chrono::milliseconds(300);  // that it declares
   static constexpr char kQuota[] = "q0";                                 // has a quota
   static constexpr Duration kCommandTimeout = std::chrono::seconds(2);   // of an operator's command
@@ -60,6 +65,8 @@ class ClientLoad {
   [[nodiscard]] std::string AnyGateway();
   [[nodiscard]] std::string AnyStateful();
   [[nodiscard]] std::set<std::string> StatefulNames() const;
+  // What the client of this question says of the workflow's conditional step.
+  [[nodiscard]] static bool Goes(const std::string& question) { return question.back() % 2 == 0; }
 
   [[nodiscard]] ChaosCluster& cluster() { return cluster_; }
   [[nodiscard]] const WorkloadPlan& plan() const { return plan_; }

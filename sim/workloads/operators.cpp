@@ -29,6 +29,18 @@ steps:
   - {name: third, function: s0, inputs: {x: second.out_x}}
 outputs: {y: third.out_x}
 )";
+// The second step runs if the client says so; of a function without state its calls are one for each row.
+constexpr char kConditionalChain[] = R"(
+name: chain
+inputs:
+  x: {type: FP32, shape: [-1, 4]}
+  go: {type: BOOL, shape: [1]}
+steps:
+  - {name: first, function: f0, inputs: {x: x}}
+  - {name: second, function: $0, inputs: {x: first.out_x}, when: go$1}
+  - {name: third, function: s0, inputs: {x: [second.out_x, first.out_x]}}
+outputs: {y: third.out_x}
+)";
 
 // What the stateful function's runs leave for the next one.
 proto::StateTensor CountTensor() {
@@ -84,13 +96,16 @@ void Operators::Prepare() {
   proto::AdminRequest submit;
   // Where functions share their state's model, a run calls two of them.
   const std::string second = load_.plan().stateful > 1 ? "s1" : "f1";
-  submit.mutable_submit_workflow()->set_yaml(absl::Substitute(kChain, second));
+  submit.mutable_submit_workflow()->set_yaml(
+      absl::Substitute(load_.plan().conditions ? kConditionalChain : kChain, second,
+                       second == "f1" ? ", for_each: {input: x, dimension: 0}" : ""));
   bool submitted = false;
   Command(0, submit, [&](const AdminResult& result) {
     submitted = result.reply.has_value() && result.reply->code() == 0;
   });
   TROUPE_CHECK(cluster().agenda().RunUntil([&] { return submitted; }, seconds(10)), "it was submitted");
   cluster().step_watch().Know(ClientLoad::kWorkflow, {{"first", "f0"}, {"second", second}, {"third", "s0"}});
+  if (load_.plan().conditions) cluster().step_watch().Expect(second, &ClientLoad::Goes);
   cluster().agenda().RunTo(cluster().world().Now() + milliseconds(500));
 }
 

@@ -35,6 +35,14 @@ proto::InferRequest RequestOf(const RequestRecord& record, std::uint64_t call) {
   return request;
 }
 
+void AddCondition(bool goes, proto::InferRequest& request) {
+  auto& input = *request.add_inputs();
+  input.mutable_spec()->set_name(ClientLoad::kCondition);
+  input.mutable_spec()->set_type(proto::BOOL);
+  input.mutable_spec()->add_shape(1);
+  input.mutable_data()->set_inlined(std::string(1, goes ? '\1' : '\0'));
+}
+
 AnswerSeen SeenIn(const proto::InferReply& reply, bool again) {
   AnswerSeen seen{static_cast<absl::StatusCode>(reply.code()), reply.message(), -1, again};
   if (reply.code() != 0) return seen;
@@ -131,8 +139,11 @@ std::uint64_t RequestClients::Send(RequestRecord record, std::uint32_t tries) {
   if (record.key.empty()) record.question = absl::StrFormat("question %7d", ledger_.all().size() + 1);
   record.asked = cluster().world().Now();
   const auto request = ledger_.Asked(record);
+  auto message = RequestOf(record, request);
+  if (record.function == ClientLoad::kWorkflow && load_.plan().conditions)
+    AddCondition(ClientLoad::Goes(record.question), message);
   cluster().fronts().Infer(
-      gateway, RequestOf(record, request), record.key,
+      gateway, std::move(message), record.key,
       [this, here = std::weak_ptr<bool>(here_), request, tries](const proto::InferReply& reply, bool again) {
         if (!here.expired()) Answered(request, SeenIn(reply, again), tries);
       });
