@@ -9,6 +9,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "gpu/import/branches.hpp"
+#include "gpu/import/classic_models.hpp"
 #include "gpu/import/functions.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/onnx_tensor.hpp"
@@ -36,6 +37,7 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   std::int64_t opset = 0;
   for (const auto& import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx") opset = std::max(opset, import.version());
+  if (opset == 0 && IsClassicOnly(model)) return kMaxOpset;
   if (opset == 0) return absl::InvalidArgumentError("the ONNX file does not say which opset it uses");
   if (opset < kMinOpset || opset > kMaxOpset)
     return absl::UnimplementedError(absl::StrCat("the model uses opset ", opset, "; supported are ",
@@ -243,6 +245,7 @@ absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOpt
   graph.onnx_digest = digest.Finish();
   TROUPE_ASSIGN_OR_RETURN(graph.opset, OpsetOf(model));
   TROUPE_RETURN_IF_ERROR(InlineFunctions(model, graph.opset, options.max_nodes));
+  TROUPE_RETURN_IF_ERROR(AdaptClassicModel(model));
   graph.name = model.graph().name();
   std::size_t nodes = 0;
   TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, nodes, graph).Run());

@@ -21,7 +21,7 @@ using UseCounts = absl::flat_hash_map<std::string, int>;
 [[nodiscard]] bool IsOutput(const Graph& graph, const std::string& value);
 
 // One Unimplemented error that lists every operator that the table lacks, with the opset and how often it is
-// used.
+// used; or the error of the first step whose attributes are wrong in themselves (Operator::judge).
 [[nodiscard]] absl::Status CheckOperators(const Graph& graph);
 
 // Removes steps that no output depends on, and unused optional outputs at a step's end.

@@ -45,4 +45,11 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> QuantizedMatMulOperators();
 [[nodiscard]] std::span<const Operator> QuantizedConvolutionOperators();
 
+// Classic models, of the domain ai.onnx.ml.
+[[nodiscard]] std::span<const Operator> TreeEnsembleOperators();
+[[nodiscard]] std::span<const Operator> LinearModelOperators();
+[[nodiscard]] std::span<const Operator> SupportVectorOperators();
+[[nodiscard]] std::span<const Operator> FeatureScalingOperators();
+[[nodiscard]] std::span<const Operator> CategoryOperators();
+
 }  // namespace troupe::gpu

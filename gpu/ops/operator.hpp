@@ -104,7 +104,7 @@ using TypeSet = std::uint32_t;
 }
 
 struct Operator {
-  std::string_view name;  // as in ONNX
+  std::string_view name;  // as in ONNX; of another domain: "ai.onnx.ml.Scaler"
   int min_opset;          // lowest and highest opset this entry implements
   int max_opset;
   // Output types and shapes. Inputs are validated here: a hostile file must get an error, never a crash.
@@ -132,6 +132,9 @@ struct Operator {
   // The kernel itself tells the shape of its bounded output (NonMaxSuppression, NonZero). Without this, a
   // step with a bounded output waits for shape-like inputs that only the run knows (see step_kernel.hpp).
   bool sizes_output = false;
+  // Optional: judges attributes that can be wrong in themselves (trees, maps of labels) and that `infer` has no
+  // need to read. Import asks it once for every step; `make` must judge them all the same.
+  absl::Status (*judge)(const StepContext&) = nullptr;
 };
 
 // The entry for `name` at `opset`; null when unsupported.

@@ -24,6 +24,9 @@ constexpr std::span<const Operator> (*kFamilies[])() = {
     Col2ImOperators,          SpectrumOperators,
     SignalTableOperators,     QuantizeOperators,
     QuantizedMatMulOperators, QuantizedConvolutionOperators,
+    TreeEnsembleOperators,    LinearModelOperators,
+    SupportVectorOperators,   FeatureScalingOperators,
+    CategoryOperators,
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "gpu/import/onnx_reader.hpp"
 #include "tests/conformance/declared.hpp"
+#include "tests/conformance/docs_classic.hpp"
 #include "tests/conformance/docs_newer.hpp"
 
 namespace troupe::gpu::conformance {
@@ -18,6 +19,7 @@ std::string OperatorTable() {
                    [](const Operator* a, const Operator* b) { return a->name < b->name; });
   std::string table = "| operator | opset | types |\n|---|---|---|\n";
   for (const Operator* entry : entries) {
+    if (IsClassic(std::string(entry->name))) continue;
     absl::StrAppend(&table, "| ", std::string(entry->name), " | ", std::max(entry->min_opset, kMinOpset), "-",
                     entry->max_opset, " | ", FormatTypes(entry->types), " |\n");
   }
@@ -85,7 +87,7 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "made; the\n"
       "conformance run gives them as constants there.\n\n"
       "## Operators\n\n",
-      OperatorTable(), "\n", NewerOpsets(LoadOpsetCases()),
+      OperatorTable(), "\n", NewerOpsets(LoadOpsetCases()), "\n", ClassicModels(LoadClassicCases()),
       "\n## Conformance\n\n"
       "The data is Debian's `libonnx-testdata`. Every case within the declarations above runs and must pass "
       "(floats:\n"

@@ -69,10 +69,23 @@ std::vector<OnnxCase> LoadCases(const std::filesystem::path& root, std::span<con
   return cases;
 }
 
-std::vector<OnnxCase> LoadOpsetCases() {
+namespace {
+
+std::filesystem::path OwnCases() {
   const char* const other = std::getenv("TROUPE_OPSET_CASES");
+  return other != nullptr ? other : TROUPE_OPSET_CASES;
+}
+
+}  // namespace
+
+std::vector<OnnxCase> LoadOpsetCases() {
   static constexpr const char* kGroups[] = {"opsets", "networks"};
-  return LoadCases(other != nullptr ? other : TROUPE_OPSET_CASES, kGroups);
+  return LoadCases(OwnCases(), kGroups);
+}
+
+std::vector<OnnxCase> LoadClassicCases() {
+  static constexpr const char* kGroups[] = {"classic"};
+  return LoadCases(OwnCases(), kGroups);
 }
 
 absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test) {

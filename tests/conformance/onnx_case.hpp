@@ -35,6 +35,8 @@ struct DataSet {
                                               std::span<const char* const> groups);
 // The cases of tests/conformance/opsets, of opsets 18 to 23. They are unpacked when the build is configured.
 [[nodiscard]] std::vector<OnnxCase> LoadOpsetCases();
+// Those of the domain ai.onnx.ml, from the same folder.
+[[nodiscard]] std::vector<OnnxCase> LoadClassicCases();
 [[nodiscard]] absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file);
 [[nodiscard]] absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test);
 // Names of the graph's inputs that are not initialisers.

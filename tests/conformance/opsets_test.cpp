@@ -1,4 +1,5 @@
-// Every case of opsets 18 to 23 is a test of its own, as the file has it, and as a deployment changes and packs it.
+// Every case of opsets 18 to 23, and of classic models, is a test of its own, as the file has it, and as a deployment
+// changes and packs it.
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
@@ -11,6 +12,7 @@ namespace troupe::gpu::conformance {
 namespace {
 
 constexpr std::size_t kLeastCases = 770;
+constexpr std::size_t kLeastClassicCases = 197;
 
 class OpsetCase : public testing::Test {
  public:
@@ -30,11 +32,12 @@ class OpsetCase : public testing::Test {
 
 class EnoughCases : public testing::Test {
  public:
-  explicit EnoughCases(std::size_t cases) : cases_(cases) {}
-  void TestBody() override { EXPECT_GE(cases_, kLeastCases); }
+  EnoughCases(std::size_t cases, std::size_t least) : cases_(cases), least_(least) {}
+  void TestBody() override { EXPECT_GE(cases_, least_); }
 
  private:
   std::size_t cases_;
+  std::size_t least_;
 };
 
 // The models of the cases with a few bits or bytes changed, or cut: each file gets an answer that tells why, or a
@@ -101,15 +104,23 @@ int main(int argc, char** argv) {
   using namespace troupe::gpu::conformance;
   testing::InitGoogleTest(&argc, argv);
   const std::vector<OnnxCase> cases = LoadOpsetCases();
+  const std::vector<OnnxCase> classic = LoadClassicCases();
   testing::RegisterTest("Opsets", "EnoughCases", nullptr, nullptr, __FILE__, __LINE__,
-                        [&]() -> testing::Test* { return new EnoughCases(cases.size()); });
+                        [&]() -> testing::Test* { return new EnoughCases(cases.size(), kLeastCases); });
   testing::RegisterTest("Opsets", "DamagedFilesGetAnAnswer", nullptr, nullptr, __FILE__, __LINE__,
                         [&]() -> testing::Test* { return new DamagedFiles(cases); });
-  for (const OnnxCase& test : cases) {
-    const bool network = test.name.starts_with("networks/");
-    const double rtol = network ? 1e-4 : 1e-3;
-    Register("AsExported", test, {.rtol = rtol});
-    Register("AsDeployed", test, {.rtol = rtol, .simplify = true, .pack = true});
+  testing::RegisterTest(
+      "Classic", "EnoughCases", nullptr, nullptr, __FILE__, __LINE__,
+      [&]() -> testing::Test* { return new EnoughCases(classic.size(), kLeastClassicCases); });
+  testing::RegisterTest("Classic", "DamagedFilesGetAnAnswer", nullptr, nullptr, __FILE__, __LINE__,
+                        [&]() -> testing::Test* { return new DamagedFiles(classic); });
+  for (const auto* group : {&cases, &classic}) {
+    for (const OnnxCase& test : *group) {
+      const bool network = test.name.starts_with("networks/") || test.name.starts_with("classic/export_");
+      const double rtol = network ? 1e-4 : 1e-3;
+      Register("AsExported", test, {.rtol = rtol});
+      Register("AsDeployed", test, {.rtol = rtol, .simplify = true, .pack = true});
+    }
   }
   return RUN_ALL_TESTS();
 }

@@ -7,6 +7,7 @@
 import argparse
 
 import attention_cases
+import classic_cases
 import elementwise_cases
 import movement_cases
 import networks
@@ -25,6 +26,8 @@ def main():
         write_archive(HERE / "operators.tar.gz", "opsets", cases.list)
     if only in (None, "networks"):
         write_archive(HERE / "networks.tar.gz", "networks", networks.all_networks())
+    if only in (None, "classic"):
+        write_archive(HERE / "classic.tar.gz", "classic", classic_cases.all_cases())
 
 
 if __name__ == "__main__":
