@@ -14,7 +14,7 @@ namespace {
 
 // Walks that advance together, and the steps after which they look whether all have arrived.
 constexpr int kLanes = 8;
-constexpr int kStepsBetweenLooks = 4;
+constexpr int kStepsBetweenLooks = 2;
 // What a step of a walk costs, in elements of a simple loop.
 constexpr std::int64_t kStepCost = 4;
 
@@ -47,6 +47,24 @@ constexpr std::uint32_t TrueOutcomes(NodeTest test) {
   }
 }
 
+// The steps to a leaf of the tree, if each test went either way as often.
+double ExpectedSteps(const Forest& forest, std::size_t tree) {
+  const auto first = static_cast<std::size_t>(forest.roots[tree]);
+  const std::size_t last =
+      tree + 1 < forest.roots.size() ? static_cast<std::size_t>(forest.roots[tree + 1]) : forest.nodes.size();
+  std::vector<double> share(last - first, 0.0);
+  share[0] = 1;
+  double steps = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    if (forest.nodes[i].test == NodeTest::kLeaf) continue;
+    const auto child = static_cast<std::size_t>(forest.nodes[i].child) - first;
+    steps += share[i - first];
+    share[child] += share[i - first] / 2;
+    share[child + 1] += share[i - first] / 2;
+  }
+  return steps;
+}
+
 bool IsOrdered(NodeTest test) {
   return test == NodeTest::kLeq || test == NodeTest::kLt || test == NodeTest::kLeaf;
 }
@@ -66,7 +84,11 @@ ForestWalker<T>::ForestWalker(const Forest& forest, Aggregate aggregate)
   }
   for (const LeafWeight& weight : forest.weights) weights_.push_back({weight.target, T(weight.weight)});
   for (std::size_t i = 0; i < forest.nodes.size(); ++i) AddNode(forest, i);
-  for (std::int32_t depth : depths_) row_cost_ += kStepCost * (depth + 1);
+  for (std::size_t tree = 0; tree < roots_.size(); ++tree) {
+    const auto steps = static_cast<std::int32_t>(ExpectedSteps(forest, tree));
+    sure_steps_.push_back(steps);
+    row_cost_ += kStepCost * (steps + 1);
+  }
 }
 
 template <class T>
@@ -151,10 +173,16 @@ bool ForestWalker<T>::IsMember(const Node& node, T value) const {
 
 template <class T>
 template <typename ForestWalker<T>::Kind kKind>
-TROUPE_INLINE std::int32_t ForestWalker<T>::Next(std::int32_t at, const T* x) const {
-  const Node& node = nodes_[static_cast<std::size_t>(at)];
+TROUPE_INLINE std::int32_t ForestWalker<T>::Next(const Node* nodes, std::int32_t at, const T* x) const {
+  const Node& node = nodes[at];
   const T value = x[node.feature];
-  if constexpr (kKind == Kind::kAny) {
+  if constexpr (kKind == Kind::kOrdered) {
+    return node.child + static_cast<std::int32_t>(node.bits & (value <= node.threshold ? 0U : 1U));
+  } else if constexpr (kKind == Kind::kMissing) {
+    const std::uint32_t fails = value <= node.threshold ? 0U : 1U;
+    const std::uint32_t nan_holds = (value != value ? node.bits : 0U) >> 1U;
+    return node.child + static_cast<std::int32_t>(node.bits & (fails & ~nan_holds) & 1U);
+  } else {
     const bool nan = value != value;
     if ((node.bits & kMember) != 0) {
       const bool holds = nan ? (node.bits & kNanIsTrue) != 0 : IsMember(node, value);
@@ -162,10 +190,6 @@ TROUPE_INLINE std::int32_t ForestWalker<T>::Next(std::int32_t at, const T* x) co
     }
     const int outcome = nan ? 3 : int(value >= node.threshold) + int(value > node.threshold);
     return node.child + static_cast<std::int32_t>(~(node.bits >> (kOutcomes + outcome)) & node.bits & 1U);
-  } else {
-    std::uint32_t holds = value <= node.threshold ? 1 : 0;
-    if constexpr (kKind == Kind::kMissing) holds |= (value != value ? 1U : 0U) & (node.bits >> 1U);
-    return node.child + static_cast<std::int32_t>(node.bits & (holds ^ 1U) & 1U);
   }
 }
 
@@ -174,30 +198,41 @@ template <class T>
 template <typename ForestWalker<T>::Kind kKind>
 void ForestWalker<T>::WalkRows(std::size_t tree, const T* x, std::int64_t rows, std::int64_t stride,
                                std::int32_t* leaves) const {
+  const Node* const nodes = nodes_.data();
   const std::int32_t root = roots_[tree];
   const std::int32_t depth = depths_[tree];
-  std::int64_t row = 0;
-  for (; row + kLanes <= rows; row += kLanes) {
+  const std::int32_t sure = sure_steps_[tree];
+  if (rows < kLanes) {
+    for (std::int64_t row = 0; row < rows; ++row) leaves[row] = WalkRow<kKind>(root, x + row * stride);
+    return;
+  }
+  for (std::int64_t begin = 0; begin < rows; begin += kLanes) {
+    const std::int64_t row = std::min(begin, rows - kLanes);  // the last ones may be walked twice
     std::int32_t at[kLanes];
-    std::fill_n(at, kLanes, root);
-    const T* first = x + row * stride;
-    for (std::int32_t done = 0; done < depth;) {
-      const std::int32_t until = std::min(depth, done + kStepsBetweenLooks);
-      for (; done < until; ++done) {
+    const T* features[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      at[lane] = root;
+      features[lane] = x + (row + lane) * stride;
+    }
+    for (std::int32_t step = 0; step < depth; ++step) {
 #pragma GCC unroll 8
-        for (int lane = 0; lane < kLanes; ++lane) at[lane] = Next<kKind>(at[lane], first + lane * stride);
-      }
+      for (int lane = 0; lane < kLanes; ++lane) at[lane] = Next<kKind>(nodes, at[lane], features[lane]);
+      if (step < sure || step % kStepsBetweenLooks != 0) continue;
       std::uint32_t inner = 0;
-      for (std::int32_t place : at) inner |= nodes_[static_cast<std::size_t>(place)].bits;
+      for (std::int32_t place : at) inner |= nodes[place].bits;
       if ((inner & kInner) == 0) break;
     }
     std::copy_n(at, kLanes, leaves + row);
   }
-  for (; row < rows; ++row) {
-    std::int32_t at = root;
-    while ((nodes_[static_cast<std::size_t>(at)].bits & kInner) != 0) at = Next<kKind>(at, x + row * stride);
-    leaves[row] = at;
-  }
+}
+
+template <class T>
+template <typename ForestWalker<T>::Kind kKind>
+std::int32_t ForestWalker<T>::WalkRow(std::int32_t root, const T* x) const {
+  const Node* const nodes = nodes_.data();
+  std::int32_t at = root;
+  while ((nodes[at].bits & kInner) != 0) at = Next<kKind>(nodes, at, x);
+  return at;
 }
 
 // One row, through trees that advance together.
@@ -205,6 +240,7 @@ template <class T>
 template <typename ForestWalker<T>::Kind kKind>
 void ForestWalker<T>::WalkTrees(std::int64_t first, std::int64_t last, const T* x,
                                 std::int32_t* leaves) const {
+  const Node* const nodes = nodes_.data();
   std::int64_t tree = first;
   for (; tree + kLanes <= last; tree += kLanes) {
     std::int32_t at[kLanes];
@@ -212,18 +248,14 @@ void ForestWalker<T>::WalkTrees(std::int64_t first, std::int64_t last, const T* 
     for (std::uint32_t inner = kInner; inner != 0;) {
       for (int step = 0; step < kStepsBetweenLooks; ++step) {
 #pragma GCC unroll 8
-        for (int lane = 0; lane < kLanes; ++lane) at[lane] = Next<kKind>(at[lane], x);
+        for (int lane = 0; lane < kLanes; ++lane) at[lane] = Next<kKind>(nodes, at[lane], x);
       }
       inner = 0;
-      for (std::int32_t place : at) inner |= nodes_[static_cast<std::size_t>(place)].bits & kInner;
+      for (std::int32_t place : at) inner |= nodes[place].bits & kInner;
     }
     std::copy_n(at, kLanes, leaves + tree);
   }
-  for (; tree < last; ++tree) {
-    std::int32_t at = roots_[static_cast<std::size_t>(tree)];
-    while ((nodes_[static_cast<std::size_t>(at)].bits & kInner) != 0) at = Next<kKind>(at, x);
-    leaves[tree] = at;
-  }
+  for (; tree < last; ++tree) leaves[tree] = WalkRow<kKind>(roots_[static_cast<std::size_t>(tree)], x);
 }
 
 template <class T>

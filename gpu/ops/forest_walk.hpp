@@ -59,7 +59,9 @@ class ForestWalker {
   void Collect(std::int32_t leaf, T* scores) const;
   [[nodiscard]] bool IsMember(const Node& node, T value) const;
   template <Kind kKind>
-  [[nodiscard]] std::int32_t Next(std::int32_t at, const T* x) const;
+  [[nodiscard]] std::int32_t Next(const Node* nodes, std::int32_t at, const T* x) const;
+  template <Kind kKind>
+  [[nodiscard]] std::int32_t WalkRow(std::int32_t root, const T* x) const;
   template <Kind kKind>
   void WalkRows(std::size_t tree, const T* x, std::int64_t rows, std::int64_t stride,
                 std::int32_t* leaves) const;
@@ -71,6 +73,7 @@ class ForestWalker {
   std::vector<Node> nodes_;
   std::vector<std::int32_t> roots_;
   std::vector<std::int32_t> depths_;
+  std::vector<std::int32_t> sure_steps_;      // of each tree: so many are made before the walks are looked at
   std::vector<std::uint32_t> first_weights_;  // by node, two for each; empty with one target
   std::vector<Weight> weights_;
   std::vector<std::vector<double>> members_;

@@ -61,6 +61,13 @@ void SetFloat(proto::Step& step, const std::string& name, float value) {
 void SetText(proto::Step& step, const std::string& name, const std::string& value) {
   Add(step, name).set_s(value);
 }
+void SetFloats(proto::Step& step, const std::string& name, const std::vector<float>& values) {
+  Add(step, name).mutable_floats()->mutable_values()->Assign(values.begin(), values.end());
+}
+void SetTexts(proto::Step& step, const std::string& name, const std::vector<std::string>& values) {
+  auto& texts = *Add(step, name).mutable_strings();
+  for (const std::string& value : values) texts.add_values(value);
+}
 
 absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std::vector<TestTensor>& in,
                                               int opset) {

@@ -50,6 +50,8 @@ void SetInt(proto::Step& step, const std::string& name, std::int64_t value);
 void SetInts(proto::Step& step, const std::string& name, const std::vector<std::int64_t>& values);
 void SetFloat(proto::Step& step, const std::string& name, float value);
 void SetText(proto::Step& step, const std::string& name, const std::string& value);
+void SetFloats(proto::Step& step, const std::string& name, const std::vector<float>& values);
+void SetTexts(proto::Step& step, const std::string& name, const std::vector<std::string>& values);
 
 // The outputs with their real shapes. A write beyond the end of an output is a failed check, which ends the
 // program.
