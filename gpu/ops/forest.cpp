@@ -20,6 +20,7 @@ class Arranger {
   absl::StatusOr<Forest> Run() {
     if (raw_.nodes.size() > kMostNodes)
       return ctx_.Error(absl::StrCat("has ", raw_.nodes.size(), " nodes, at most 2^30 are supported"));
+    forest_.nodes.reserve(raw_.nodes.size());
     for (std::int64_t root : raw_.roots) TROUPE_RETURN_IF_ERROR(AddTree(root));
     for (std::size_t i = 0; i < seen_.size(); ++i)
       if (!seen_[i])

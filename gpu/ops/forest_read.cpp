@@ -20,11 +20,7 @@ constexpr std::array<std::pair<std::string_view, NodeTest>, 7> kModes = {{{"BRAN
                                                                           {"BRANCH_NEQ", NodeTest::kNeq},
                                                                           {"LEAF", NodeTest::kLeaf}}};
 
-struct NodeKey {
-  std::int64_t tree;
-  std::int64_t node;
-  auto operator<=>(const NodeKey&) const = default;
-};
+using NodeKey = std::pair<std::int64_t, std::int64_t>;  // the numbers of tree and node
 
 class Reader {
  public:
@@ -73,17 +69,26 @@ class Reader {
   }
 
   absl::Status Index() {
+    places_.reserve(trees_.size());
     for (std::size_t i = 0; i < trees_.size(); ++i)
       places_.push_back({{trees_[i], numbers_[i]}, static_cast<std::int64_t>(i)});
-    std::ranges::sort(places_);
+    if (!std::ranges::is_sorted(places_)) std::ranges::sort(places_);
     const auto twice = std::ranges::adjacent_find(places_, {}, &Place::first);
     if (twice == places_.end()) return absl::OkStatus();
     return ctx_.Error(
-        absl::StrCat("node ", twice->first.node, " of tree ", twice->first.tree, " is given twice"));
+        absl::StrCat("node ", twice->first.second, " of tree ", twice->first.first, " is given twice"));
   }
 
-  // The place of a node in the lists, or -1.
-  [[nodiscard]] std::int64_t Find(NodeKey key) const {
+  // The place of a node in the lists, or -1. Exporters number the nodes of a tree one by one, so the distance
+  // from a node that is known is tried first.
+  [[nodiscard]] std::int64_t Find(NodeKey key, std::int64_t known) const {
+    const std::int64_t count = static_cast<std::int64_t>(trees_.size());
+    const std::int64_t own = numbers_[static_cast<std::size_t>(known)];
+    if (key.second >= own - known && key.second - own < count - known && key.second >= 0 && own >= 0) {
+      const auto guess = static_cast<std::size_t>(known + (key.second - own));
+      if (trees_[guess] == key.first && numbers_[guess] == key.second)
+        return static_cast<std::int64_t>(guess);
+    }
     const auto at = std::ranges::lower_bound(places_, key, {}, &Place::first);
     return at == places_.end() || at->first != key ? -1 : at->second;
   }
@@ -95,7 +100,7 @@ class Reader {
       TROUPE_RETURN_IF_ERROR(WantLength(ctx_, kLists[side], children.size(), trees_.size()));
       for (std::size_t i = 0; i < trees_.size(); ++i) {
         if (forest_.nodes[i].test == NodeTest::kLeaf) continue;
-        const std::int64_t child = Find({trees_[i], children[i]});
+        const std::int64_t child = Find({trees_[i], children[i]}, static_cast<std::int64_t>(i));
         if (child < 0)
           return ctx_.Error(absl::StrCat("node ", numbers_[i], " of tree ", trees_[i], " leads to node ",
                                          children[i], ", which its tree does not have"));
@@ -115,7 +120,7 @@ class Reader {
     }
     std::size_t trees = 0;
     for (std::size_t i = 0; i < places_.size(); ++i)
-      trees += i == 0 || places_[i].first.tree != places_[i - 1].first.tree ? 1 : 0;
+      trees += i == 0 || places_[i].first.first != places_[i - 1].first.first ? 1 : 0;
     std::vector<std::int64_t> rooted;
     for (std::size_t i = 0; i < trees_.size(); ++i) {
       if (child[i]) continue;
@@ -142,14 +147,18 @@ class Reader {
     TROUPE_RETURN_IF_ERROR(WantLength(ctx_, names[3], weights.size(), trees.size()));
     if (trees.size() > std::size_t{1} << 31) return ctx_.Error("has more than 2^31 weights of leaves");
     std::vector<std::pair<std::int64_t, std::size_t>> order;  // by leaf, then as given
+    order.reserve(trees.size());
+    forest_.weights.reserve(trees.size());
+    std::int64_t last = 0;
     for (std::size_t i = 0; i < trees.size(); ++i) {
-      const std::int64_t leaf = Find({trees[i], nodes[i]});
+      const std::int64_t leaf = Find({trees[i], nodes[i]}, last);
       if (leaf < 0 || forest_.nodes[static_cast<std::size_t>(leaf)].test != NodeTest::kLeaf)
         return ctx_.Error(absl::StrCat("weight ", i, " is of node ", nodes[i], " of tree ", trees[i],
                                        leaf < 0 ? ", which is not there" : ", which is not a leaf"));
       order.emplace_back(leaf, i);
+      last = leaf;
     }
-    std::ranges::sort(order);
+    if (!std::ranges::is_sorted(order)) std::ranges::sort(order);
     for (const auto& [leaf, i] : order) {
       RawForest::Node& node = forest_.nodes[static_cast<std::size_t>(leaf)];
       const auto place = static_cast<std::uint32_t>(forest_.weights.size());

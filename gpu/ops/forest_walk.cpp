@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "gpu/ops/parallel_ranges.hpp"
-#include "gpu/ops/vector_targets.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -83,6 +82,7 @@ ForestWalker<T>::ForestWalker(const Forest& forest, Aggregate aggregate)
     if (kind_ == Kind::kOrdered && node.missing_true) kind_ = Kind::kMissing;
   }
   for (const LeafWeight& weight : forest.weights) weights_.push_back({weight.target, T(weight.weight)});
+  nodes_.reserve(forest.nodes.size());
   for (std::size_t i = 0; i < forest.nodes.size(); ++i) AddNode(forest, i);
   for (std::size_t tree = 0; tree < roots_.size(); ++tree) {
     const auto steps = static_cast<std::int32_t>(ExpectedSteps(forest, tree));
@@ -173,7 +173,8 @@ bool ForestWalker<T>::IsMember(const Node& node, T value) const {
 
 template <class T>
 template <typename ForestWalker<T>::Kind kKind>
-TROUPE_INLINE std::int32_t ForestWalker<T>::Next(const Node* nodes, std::int32_t at, const T* x) const {
+[[gnu::always_inline]] inline std::int32_t ForestWalker<T>::Next(const Node* nodes, std::int32_t at,
+                                                                 const T* x) const {
   const Node& node = nodes[at];
   const T value = x[node.feature];
   if constexpr (kKind == Kind::kOrdered) {

@@ -84,18 +84,19 @@ Made MakeFloat(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(Linear linear, ReadLinear(ctx, in));
   const std::int64_t columns = out.back().shape[1];
   return MakeKernel([linear = std::move(linear), columns](In in, Out out, std::byte*) {
-    const auto [rows, features] = linear.rows;
+    const std::int64_t features = linear.rows.features;
     const float* x = Data<float>(in[0]);
     float* scores = MutableData<float>(out[out.size() - 1]);
     std::int64_t* labels = linear.labels.empty() ? nullptr : MutableData<std::int64_t>(out[0]);
-    ParallelRanges(rows, features * linear.scores / 4, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t row = first; row < last; ++row) {
-        const std::span<float> own(scores + row * columns, static_cast<std::size_t>(columns));
-        FeatureProducts({x + row * features, static_cast<std::size_t>(features)}, linear.coefficients,
-                        linear.intercepts, own.first(static_cast<std::size_t>(linear.scores)));
-        EndRow(linear, own, labels == nullptr ? nullptr : labels + row);
-      }
-    });
+    ParallelRanges(
+        linear.rows.rows, features * linear.scores / 4, [&](std::int64_t first, std::int64_t last) {
+          for (std::int64_t row = first; row < last; ++row) {
+            const std::span<float> own(scores + row * columns, static_cast<std::size_t>(columns));
+            FeatureProducts({x + row * features, static_cast<std::size_t>(features)}, linear.coefficients,
+                            linear.intercepts, own.first(static_cast<std::size_t>(linear.scores)));
+            EndRow(linear, own, labels == nullptr ? nullptr : labels + row);
+          }
+        });
     return absl::OkStatus();
   });
 }

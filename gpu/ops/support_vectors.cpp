@@ -123,17 +123,18 @@ Made MakeRegressor(const StepContext& ctx, Infos in, Infos) {
   if (!values.ok()) return ctx.Error("needs too much working memory for so many rows");
   return MakeKernel(
       [machine = std::move(machine), one_class](In in, Out out, std::byte* scratch) {
-        const auto [rows, features] = machine.rows;
+        const std::int64_t features = machine.rows.features;
         const auto vectors = static_cast<std::size_t>(machine.vectors);
-        ParallelRanges(rows, machine.vectors * (features + 8), [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t row = first; row < last; ++row) {
-            const std::span values(reinterpret_cast<float*>(scratch) + row * machine.vectors, vectors);
-            KernelValues(machine, Data<float>(in[0]) + row * features, values);
-            const float sum = std::inner_product(values.begin(), values.end(), machine.coefficients.begin(),
-                                                 machine.rho[0]);
-            MutableData<float>(out[0])[row] = !one_class ? sum : (sum > 0 ? 1.0F : -1.0F);
-          }
-        });
+        ParallelRanges(
+            machine.rows.rows, machine.vectors * (features + 8), [&](std::int64_t first, std::int64_t last) {
+              for (std::int64_t row = first; row < last; ++row) {
+                const std::span values(reinterpret_cast<float*>(scratch) + row * machine.vectors, vectors);
+                KernelValues(machine, Data<float>(in[0]) + row * features, values);
+                const float sum = std::inner_product(values.begin(), values.end(),
+                                                     machine.coefficients.begin(), machine.rho[0]);
+                MutableData<float>(out[0])[row] = !one_class ? sum : (sum > 0 ? 1.0F : -1.0F);
+              }
+            });
         return absl::OkStatus();
       },
       Bytes(static_cast<std::uint64_t>(*values) * sizeof(float)));
@@ -300,10 +301,10 @@ Made MakeClassifierKernel(const StepContext& ctx, Infos in, Infos) {
   if (!count.ok()) return ctx.Error("needs too much working memory for so many rows");
   return MakeKernel(
       [svc = std::move(svc)](In in, Out out, std::byte* scratch) {
-        const auto [rows, features] = svc.machine.rows;
+        const std::int64_t features = svc.machine.rows.features;
         const std::size_t columns = svc.columns();
         const auto cost = svc.machine.vectors * (features + 8 + static_cast<std::int64_t>(svc.classes()));
-        ParallelRanges(rows, cost, [&](std::int64_t first, std::int64_t last) {
+        ParallelRanges(svc.machine.rows.rows, cost, [&](std::int64_t first, std::int64_t last) {
           for (std::int64_t row = first; row < last; ++row) {
             const auto place = static_cast<std::size_t>(row);
             ClassifyRow(svc, Data<float>(in[0]) + row * features,

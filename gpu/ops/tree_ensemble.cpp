@@ -1,10 +1,12 @@
 // Ensembles of trees: TreeEnsembleRegressor, TreeEnsembleClassifier and TreeEnsemble of ai.onnx.ml.
 #include <algorithm>
-#include <array>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
 #include "gpu/ops/attributes.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
@@ -127,9 +129,11 @@ absl::Status JudgeEnsemble(const StepContext& ctx) {
 Inferred InferEnsemble(const StepContext& ctx, Infos in) {
   TROUPE_ASSIGN_OR_RETURN(const FeatureRows rows, FeatureRowsOf(ctx, in));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t targets, TargetsOf(ctx));
-  for (std::int64_t feature : IntList(ctx, "nodes_featureids"))
-    if (feature >= rows.features)
-      return ctx.Error(absl::StrCat("tests feature ", feature, ", the input has ", rows.features));
+  const auto features = IntList(ctx, "nodes_featureids");
+  const auto modes = TextList(ctx, "nodes_modes");
+  for (std::size_t i = 0; i < features.size(); ++i)
+    if (features[i] >= rows.features && (i >= modes.size() || *modes[i] != "LEAF"))
+      return ctx.Error(absl::StrCat("tests feature ", features[i], ", the input has ", rows.features));
   const bool half = in[0].type == proto::FP16;
   const bool wide = in[0].type == proto::FP64 && IsNewForm(ctx);
   TROUPE_ASSIGN_OR_RETURN(
@@ -140,92 +144,130 @@ Inferred InferEnsemble(const StepContext& ctx, Infos in) {
   return std::vector<ValueInfo>{std::move(labels), std::move(scores)};
 }
 
+// What every kernel of an ensemble reads, whatever its rows.
 template <class T>
-class EnsembleKernel final : public Kernel {
+class Scorer {
  public:
-  EnsembleKernel(const Ensemble& ensemble, FeatureRows rows)
+  explicit Scorer(const Ensemble& ensemble)
       : walker_(ensemble.forest, ensemble.aggregate),
         ending_(ensemble.ending),
-        rows_(rows),
         targets_(ensemble.forest.targets),
+        features_(ensemble.forest.features),
         base_(ending_.base.begin(), ending_.base.end()) {
     std::vector<bool> scored(static_cast<std::size_t>(targets_), !base_.empty());
     for (const LeafWeight& weight : ensemble.forest.weights)
       scored[static_cast<std::size_t>(weight.target)] = true;
     for (std::size_t i = 0; i < scored.size(); ++i)
-      if (scored[i]) candidates_.push_back(static_cast<std::int64_t>(i));
+      if (scored[i]) candidates_.push_back(i);
   }
 
-  [[nodiscard]] Bytes scratch() const override {
-    return Bytes(static_cast<std::uint64_t>(walker_.trees()) * sizeof(std::int32_t));
-  }
+  [[nodiscard]] const ForestWalker<T>& walker() const { return walker_; }
+  [[nodiscard]] std::int64_t targets() const { return targets_; }
+  [[nodiscard]] std::int64_t features() const { return features_; }
 
-  absl::Status Run(In in, Out out, std::byte* scratch) const override {
-    const T* x = Data<T>(in[0]);
-    T* scores = MutableData<T>(out[out.size() - 1]);
-    std::int64_t* labels = out.size() == 2 ? MutableData<std::int64_t>(out[0]) : nullptr;
-    if (rows_.rows < ForestWalker<T>::kFewRows) {
-      auto* leaves = reinterpret_cast<std::int32_t*>(scratch);
-      for (std::int64_t row = 0; row < rows_.rows; ++row) {
-        walker_.ScoreRow(x + row * rows_.features, scores + row * targets_, leaves);
-        End(row, scores, labels);
-      }
-      return absl::OkStatus();
-    }
-    ParallelRanges(rows_.rows, walker_.row_cost(), [&](std::int64_t first, std::int64_t last) {
-      for (; first < last; first += ForestWalker<T>::kBlockRows) {
-        const std::int64_t rows = std::min(ForestWalker<T>::kBlockRows, last - first);
-        walker_.ScoreBlock(x + first * rows_.features, rows, rows_.features, scores + first * targets_,
-                           targets_);
-        for (std::int64_t row = first; row < first + rows; ++row) End(row, scores, labels);
-      }
-    });
-    return absl::OkStatus();
+  // From the sums of one row to its scores and, for a classifier, its label.
+  void End(std::span<T> scores, std::int64_t* label) const {
+    for (std::size_t i = 0; i < base_.size(); ++i) scores[i] += base_[i];
+    if (ending_.only == 0) return EndOneScore(scores, *label);
+    if (label != nullptr) *label = LabelOf(scores);
+    // onnxruntime leaves a single score as it is, but for PROBIT; so do the exporters' own checks.
+    if (targets_ > 1 || ending_.transform == PostTransform::kProbit) Transform(ending_.transform, scores);
   }
 
  private:
-  void End(std::int64_t row, T* scores, std::int64_t* labels) const {
-    const std::span<T> own(scores + row * targets_, static_cast<std::size_t>(targets_));
-    for (std::size_t i = 0; i < base_.size(); ++i) own[i] += base_[i];
-    if (ending_.only == 0) return EndOneScore(own, labels[row]);
-    if (labels != nullptr) labels[row] = LabelOf(own);
-    // onnxruntime leaves a single score as it is, but for PROBIT; so do the exporters' own checks.
-    if (targets_ > 1 || ending_.transform == PostTransform::kProbit) Transform(ending_.transform, own);
-  }
-
   // Of the classes that some weight or base value is for, the first with the largest score.
   [[nodiscard]] std::int64_t LabelOf(std::span<const T> scores) const {
     if (ending_.only == 1) return ending_.labels[scores[1] > T(ending_.threshold) ? 1 : 0];
-    std::size_t best = 0;
-    bool found = false;
-    for (std::int64_t candidate : candidates_) {
-      const auto i = static_cast<std::size_t>(candidate);
-      if (found && !(scores[i] > scores[best])) continue;
-      best = i;
-      found = true;
-    }
+    std::size_t best = candidates_.empty() ? 0 : candidates_.front();
+    for (std::size_t i : candidates_)
+      if (scores[i] > scores[best]) best = i;
     return ending_.labels[best];
   }
 
   void EndOneScore(std::span<T> scores, std::int64_t& label) const {
     const T score = scores[0];
-    const bool probability = ending_.threshold > 0;
     label = ending_.labels[score > T(ending_.threshold) ? 1 : 0];
     if (ending_.transform == PostTransform::kLogistic) {
       scores[1] = Logistic(score);
       scores[0] = Logistic(-score);
     } else {
       scores[1] = score;
-      scores[0] = probability ? 1 - score : -score;
+      scores[0] = ending_.threshold > 0 ? 1 - score : -score;
     }
   }
 
   ForestWalker<T> walker_;
   Ending ending_;
-  FeatureRows rows_;
   std::int64_t targets_;
+  std::int64_t features_;
   std::vector<T> base_;
-  std::vector<std::int64_t> candidates_;
+  std::vector<std::size_t> candidates_;
+};
+
+// The plans of a model differ in their rows alone: those that live at the same time share the trees.
+template <class T>
+absl::StatusOr<std::shared_ptr<const Scorer<T>>> SharedScorer(const StepContext& ctx) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const Scorer<T>>> scorers;
+  Sha256 digest;
+  digest.Update(ctx.step.op());
+  for (const proto::Attribute& attribute : ctx.step.attributes())
+    digest.Update(attribute.SerializeAsString());
+  const std::string key = digest.Finish();
+  {
+    const std::lock_guard lock(mutex);
+    if (auto living = scorers[key].lock(); living != nullptr) return living;
+  }
+  TROUPE_ASSIGN_OR_RETURN(const Ensemble ensemble, ReadEnsemble(ctx));
+  auto made = std::make_shared<const Scorer<T>>(ensemble);
+  const std::lock_guard lock(mutex);
+  std::erase_if(scorers, [](const auto& entry) { return entry.second.expired(); });
+  scorers[key] = made;
+  return made;
+}
+
+template <class T>
+class EnsembleKernel final : public Kernel {
+ public:
+  EnsembleKernel(std::shared_ptr<const Scorer<T>> scorer, FeatureRows rows)
+      : scorer_(std::move(scorer)), rows_(rows) {}
+
+  [[nodiscard]] Bytes scratch() const override {
+    return Bytes(static_cast<std::uint64_t>(scorer_->walker().trees()) * sizeof(std::int32_t));
+  }
+
+  absl::Status Run(In in, Out out, std::byte* scratch) const override {
+    const ForestWalker<T>& walker = scorer_->walker();
+    const std::int64_t targets = scorer_->targets();
+    const T* x = Data<T>(in[0]);
+    T* scores = MutableData<T>(out[out.size() - 1]);
+    std::int64_t* labels = out.size() == 2 ? MutableData<std::int64_t>(out[0]) : nullptr;
+    const auto end = [&](std::int64_t row) {
+      scorer_->End({scores + row * targets, static_cast<std::size_t>(targets)},
+                   labels == nullptr ? nullptr : labels + row);
+    };
+    if (rows_.rows < ForestWalker<T>::kFewRows) {
+      auto* leaves = reinterpret_cast<std::int32_t*>(scratch);
+      for (std::int64_t row = 0; row < rows_.rows; ++row) {
+        walker.ScoreRow(x + row * rows_.features, scores + row * targets, leaves);
+        end(row);
+      }
+      return absl::OkStatus();
+    }
+    ParallelRanges(rows_.rows, walker.row_cost(), [&](std::int64_t first, std::int64_t last) {
+      for (; first < last; first += ForestWalker<T>::kBlockRows) {
+        const std::int64_t rows = std::min(ForestWalker<T>::kBlockRows, last - first);
+        walker.ScoreBlock(x + first * rows_.features, rows, rows_.features, scores + first * targets,
+                          targets);
+        for (std::int64_t row = first; row < first + rows; ++row) end(row);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  std::shared_ptr<const Scorer<T>> scorer_;
+  FeatureRows rows_;
 };
 
 // A threshold of 64 bits, and whole numbers that FP32 cannot hold, are compared in FP64.
@@ -238,11 +280,11 @@ bool IsWide(const StepContext& ctx, proto::DataType type) {
 template <class T>
 Made MakeIn(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const FeatureRows rows, FeatureRowsOf(ctx, in));
-  TROUPE_ASSIGN_OR_RETURN(const Ensemble ensemble, ReadEnsemble(ctx));
-  if (ensemble.forest.features > rows.features)
+  TROUPE_ASSIGN_OR_RETURN(auto scorer, SharedScorer<T>(ctx));
+  if (scorer->features() > rows.features)
     return ctx.Error(
-        absl::StrCat("tests feature ", ensemble.forest.features - 1, ", the input has ", rows.features));
-  return std::unique_ptr<Kernel>(std::make_unique<EnsembleKernel<T>>(ensemble, rows));
+        absl::StrCat("tests feature ", scorer->features() - 1, ", the input has ", rows.features));
+  return std::unique_ptr<Kernel>(std::make_unique<EnsembleKernel<T>>(std::move(scorer), rows));
 }
 
 Made MakeEnsemble(const StepContext& ctx, Infos in, Infos out) {
