@@ -16,7 +16,7 @@ namespace troupe::gpu {
 inline constexpr const char* kClassicDomain = "ai.onnx.ml";
 inline constexpr int kNewestClassic = 5;
 
-// Whether every node is of the classic domain: such a file need not say which opset of ONNX's own it uses.
+// Whether every node is of the classic domain: no opset of ONNX's own matters to such a file.
 [[nodiscard]] bool IsClassicOnly(const onnx::ModelProto& model);
 
 // Unimplemented for a version of the domain beyond kNewestClassic.

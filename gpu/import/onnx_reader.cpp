@@ -37,7 +37,7 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   std::int64_t opset = 0;
   for (const auto& import : model.opset_import())
     if (import.domain().empty() || import.domain() == "ai.onnx") opset = std::max(opset, import.version());
-  if (opset == 0 && IsClassicOnly(model)) return kMaxOpset;
+  if ((opset < kMinOpset || opset > kMaxOpset) && IsClassicOnly(model)) return kMaxOpset;
   if (opset == 0) return absl::InvalidArgumentError("the ONNX file does not say which opset it uses");
   if (opset < kMinOpset || opset > kMaxOpset)
     return absl::UnimplementedError(absl::StrCat("the model uses opset ", opset, "; supported are ",

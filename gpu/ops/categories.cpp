@@ -164,8 +164,8 @@ absl::Status JudgeEncoder(const StepContext& ctx) {
 }
 
 Inferred InferEncoder(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kLabelTypes));
   TROUPE_ASSIGN_OR_RETURN(const EncoderLists lists, ReadEncoder(ctx));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kLabelTypes));
   if (in[0].type != lists.keys.type)
     return ctx.Error(absl::StrCat("has keys of type ", proto::DataType_Name(lists.keys.type),
                                   " for an input of ", proto::DataType_Name(in[0].type)));
@@ -200,8 +200,7 @@ Made MakeEncoder(const StepContext& ctx, Infos in, Infos) {
 
 constexpr TypeSet kOneHotTypes = TypesOf({proto::INT32, proto::INT64, proto::FP32, proto::FP64});
 
-Inferred InferOneHot(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kOneHotTypes));
+absl::Status JudgeOneHot(const StepContext& ctx) {
   TROUPE_RETURN_IF_ERROR(RefuseTexts(ctx, {"cats_strings"}));
   const auto categories = IntList(ctx, "cats_int64s");
   if (categories.empty()) return ctx.Error("has no categories: attribute 'cats_int64s' is empty or absent");
@@ -209,8 +208,14 @@ Inferred InferOneHot(const StepContext& ctx, Infos in) {
   std::ranges::sort(sorted);
   if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
     return ctx.Error(absl::StrCat("has the category ", *twice, " twice"));
+  return absl::OkStatus();
+}
+
+Inferred InferOneHot(const StepContext& ctx, Infos in) {
+  TROUPE_RETURN_IF_ERROR(JudgeOneHot(ctx));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kOneHotTypes));
   Shape shape = in[0].shape;
-  shape.push_back(static_cast<std::int64_t>(categories.size()));
+  shape.push_back(static_cast<std::int64_t>(IntList(ctx, "cats_int64s").size()));
   return OneValue(ctx, proto::FP32, std::move(shape));
 }
 
@@ -338,7 +343,8 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferOneHot,
      .make = &MakeOneHot,
-     .types = kOneHotTypes},
+     .types = kOneHotTypes,
+     .judge = &JudgeOneHot},
     {.name = "ai.onnx.ml.ArrayFeatureExtractor",
      .min_opset = 1,
      .max_opset = kNewestOpset,

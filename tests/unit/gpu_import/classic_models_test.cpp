@@ -112,6 +112,8 @@ TEST(ClassicModels, TextsBecomePlaces) {
 
 TEST(ClassicModels, NeedNotNameAnOpsetOfOnnx) {
   OnnxBuilder b = Trees(false);
+  b.model.mutable_opset_import(0)->set_version(1);
+  EXPECT_TRUE(ImportOnnx(AsBytes(b.File()), {}).ok());
   b.model.mutable_opset_import()->DeleteSubrange(0, 1);
   EXPECT_TRUE(ImportOnnx(AsBytes(b.File()), {}).ok());
   b.Node("Identity", {"scores"}, {"same"});
@@ -160,6 +162,15 @@ TEST(ClassicModels, TextsAreRefusedWhereTheyAreComputed) {
   SetTextList(node, "values_strings", {"no", "yes"});
   b.Output("word", {-1}, onnx::TensorProto::STRING);
   EXPECT_TRUE(absl::StrContains(ImportError(b), "strings are not computed here"));
+  OnnxBuilder words(15);
+  words.Input("word", {-1, 1}, onnx::TensorProto::STRING);
+  onnx::NodeProto& hot = words.Node("OneHotEncoder", {"word"}, {"hot"}, "kinds");
+  hot.set_domain(kClassicDomain);
+  SetTextList(hot, "cats_strings", {"a", "b"});
+  words.Output("hot", {-1, 1, 2});
+  const std::string error = ImportError(words);
+  EXPECT_TRUE(absl::StrContains(error, "OneHotEncoder 'kinds'") && absl::StrContains(error, "'cats_strings'"))
+      << error;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/random.hpp"
 #include "tests/unit/gpu_ops/op_runner.hpp"
 
 namespace troupe::gpu {
@@ -270,6 +271,59 @@ TEST(BadClassic, Categories) {
   proto::Step zip = MakeStep("ai.onnx.ml.ZipMap", 2);
   SetInts(zip, "classlabels_int64s", {1, 2, 3});
   ExpectRefused(zip, {Rows()}, "has 3 values, expected 2");
+}
+
+// Lists of all kinds and lengths, often of one length so that they pass the first checks: an error or a result,
+// never memory of others.
+TEST(BadClassic, RandomLists) {
+  constexpr const char* kOperators[] = {"LinearRegressor", "LinearClassifier", "SVMRegressor",
+                                        "SVMClassifier",   "Scaler",           "Normalizer",
+                                        "Imputer",         "Binarizer",        "FeatureVectorizer",
+                                        "LabelEncoder",    "OneHotEncoder",    "ArrayFeatureExtractor",
+                                        "ZipMap"};
+  constexpr const char* kIntLists[] = {"classlabels_ints",     "classlabels_int64s", "vectors_per_class",
+                                       "imputed_value_int64s", "inputdimensions",    "keys_int64s",
+                                       "values_int64s",        "cats_int64s"};
+  constexpr const char* kFloatLists[] = {
+      "coefficients", "intercepts",    "support_vectors", "rho",   "prob_a",
+      "prob_b",       "kernel_params", "offset",          "scale", "imputed_value_floats",
+      "keys_floats",  "values_floats"};
+  constexpr const char* kInts[] = {"targets", "n_supports", "one_class", "zeros", "multi_class"};
+  constexpr const char* kKernels[] = {"LINEAR", "POLY", "RBF", "SIGMOID"};
+  constexpr const char* kTransforms[] = {"NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"};
+  Random random(26);
+  int done = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    proto::Step step = MakeStep(absl::StrCat("ai.onnx.ml.", kOperators[random.Below(std::size(kOperators))]),
+                                1 + static_cast<int>(random.Below(2)));
+    const std::uint64_t width = 1 + random.Below(3);
+    const auto length = [&] {
+      return random.Below(4) != 0 ? width * (1 + random.Below(2)) : random.Below(7);
+    };
+    const auto number = [&] {
+      return random.Below(30) == 0 ? -kClaimed : static_cast<std::int64_t>(random.Below(4));
+    };
+    for (const char* name : kIntLists) {
+      if (random.Below(2) == 0) continue;
+      std::vector<std::int64_t> values(length());
+      for (std::int64_t& value : values) value = number();
+      SetInts(step, name, values);
+    }
+    for (const char* name : kFloatLists) {
+      if (random.Below(3) == 0) continue;
+      SetFloats(step, name, std::vector<float>(length(), static_cast<float>(random.Below(5)) - 2));
+    }
+    for (const char* name : kInts)
+      if (random.Below(3) == 0) SetInt(step, name, number());
+    SetText(step, "kernel_type", kKernels[random.Below(std::size(kKernels))]);
+    SetText(step, "post_transform", kTransforms[random.Below(std::size(kTransforms))]);
+    const auto columns = static_cast<std::int64_t>(width);
+    std::vector<TestTensor> in = {Counting(random.Below(3) == 0 ? Shape{columns} : Shape{2, columns})};
+    if (random.Below(3) == 0) in = {Longs({2, 1}, {number(), number()})};
+    if (random.Below(3) == 0) in.push_back(Longs({2}, {number(), number()}));
+    done += RunOp(step, in).ok() ? 1 : 0;
+  }
+  EXPECT_GT(done, 1000);
 }
 
 }  // namespace
