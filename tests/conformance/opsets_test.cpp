@@ -41,7 +41,7 @@ class EnoughCases : public testing::Test {
 };
 
 // The models of the cases with a few bits or bytes changed, or cut: each file gets an answer that tells why, or a
-// model that is sound.
+// model that is sound and can be run.
 class DamagedFiles : public testing::Test {
  public:
   explicit DamagedFiles(const std::vector<OnnxCase>& cases) : cases_(cases) {}
@@ -60,6 +60,7 @@ class DamagedFiles : public testing::Test {
         refused += imported.ok() ? 0 : 1;
         if (imported.ok()) {
           EXPECT_TRUE(CheckModel(imported->model, imported->weights.size()).ok()) << test.name;
+          EXPECT_NE(RunOnZeros(*imported).code(), absl::StatusCode::kInternal) << test.name;
         } else {
           EXPECT_NE(imported.status().code(), absl::StatusCode::kInternal) << test.name << imported.status();
           EXPECT_FALSE(imported.status().message().empty()) << test.name;

@@ -210,4 +210,39 @@ absl::Status RunCase(const OnnxCase& test, RunNotes& notes, const RunOptions& op
   return absl::OkStatus();
 }
 
+absl::Status RunOnZeros(const ImportedModel& model) {
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  std::vector<proto::TensorSpec> specs(model.model.inputs().begin(), model.model.inputs().end());
+  std::vector<Buffer> buffers;
+  PlanBindings bindings;
+  std::size_t bytes = 0;
+  const auto add = [&](std::size_t size) {
+    std::fill_n(buffers.emplace_back(size).data(), size, std::byte{});
+    return buffers.back().data();
+  };
+  for (proto::TensorSpec& spec : specs) {
+    for (auto& dim : *spec.mutable_shape()) dim = dim < 0 ? 3 : dim;
+    TROUPE_ASSIGN_OR_RETURN(const std::int64_t count,
+                            CountElements(Shape(spec.shape().begin(), spec.shape().end())));
+    bytes += static_cast<std::size_t>(count) * ElementSize(spec.type());
+    if (bytes > kMostBytes) return absl::ResourceExhaustedError("the inputs are large");
+    bindings.inputs.push_back(add(static_cast<std::size_t>(count) * ElementSize(spec.type())));
+  }
+  TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan,
+                          Plan::Build(model.model, model.weights, specs, 1));
+  bytes = plan->activation_bytes().count();
+  for (std::size_t i = 0; i < plan->outputs().size(); ++i) bytes += plan->output_bytes(i).count();
+  if (bytes > kMostBytes) return absl::ResourceExhaustedError("the run is large");
+  for (std::size_t i = 0; i < plan->outputs().size(); ++i)
+    bindings.outputs.push_back(add(plan->output_bytes(i).count()));
+  bindings.activations = add(plan->activation_bytes().count());
+  std::byte* const weights = add(model.weights.size());
+  std::copy(model.weights.begin(), model.weights.end(), weights);
+  bindings.weights = weights;
+  TROUPE_RETURN_IF_ERROR(plan->Run(bindings).status());
+  for (const Buffer& buffer : buffers)
+    if (!buffer.intact()) return absl::InternalError("a run wrote beyond its memory");
+  return absl::OkStatus();
+}
+
 }  // namespace troupe::gpu::conformance

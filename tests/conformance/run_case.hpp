@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "gpu/engine/plan.hpp"
+#include "gpu/import/onnx_reader.hpp"
 #include "tests/conformance/onnx_case.hpp"
 
 namespace troupe::gpu::conformance {
@@ -36,5 +37,9 @@ struct RunOptions {
 
 // OK when every output of every data set has the expected type and shape, and values within the tolerances.
 [[nodiscard]] absl::Status RunCase(const OnnxCase& test, RunNotes& notes, const RunOptions& options = {});
+
+// Plans a model that some file gave and runs it on zeros, each dynamic dimension being 3. An error is an answer as
+// good as a result. A model that wants much memory is not run.
+[[nodiscard]] absl::Status RunOnZeros(const ImportedModel& model);
 
 }  // namespace troupe::gpu::conformance

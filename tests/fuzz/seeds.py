@@ -133,15 +133,17 @@ def onnx():
             continue
         operators.add(operator)
         yield file.read_bytes()
-    # Opsets 18 to 23, which came after ONNX's packaged tests: the first small case of each operator and opset.
-    archive = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets" / "operators.tar.gz"
-    with tarfile.open(archive) as cases:
-        for member in sorted(cases.getmembers(), key=lambda member: member.name):
-            name = member.name.split("/")[1]
-            kind = (name.split("_")[0], name.split("_")[-1])
-            if member.name.endswith("model.onnx") and member.size <= 2048 and kind not in operators:
-                operators.add(kind)
-                yield cases.extractfile(member).read()
+    # Opsets 18 to 23, which came after ONNX's packaged tests, and classic models: the first small case of each operator and
+    # opset, or of each operator and kind of case.
+    opsets = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets"
+    for archive, most in (("operators", 2048), ("classic", 8192)):
+        with tarfile.open(opsets / f"{archive}.tar.gz") as cases:
+            for member in sorted(cases.getmembers(), key=lambda member: member.name):
+                name = member.name.split("/")[1]
+                kind = (name.split("_")[0], name.split("_")[-1])
+                if member.name.endswith("model.onnx") and member.size <= most and kind not in operators:
+                    operators.add(kind)
+                    yield cases.extractfile(member).read()
 
 
 def yaml():
