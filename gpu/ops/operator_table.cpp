@@ -24,6 +24,10 @@ constexpr std::span<const Operator> (*kFamilies[])() = {
     Col2ImOperators,          SpectrumOperators,
     SignalTableOperators,     QuantizeOperators,
     QuantizedMatMulOperators, QuantizedConvolutionOperators,
+    FusedMatMulOperators,     FusedAttentionOperators,
+    ManyHeadOperators,        EmbedNormOperators,
+    BlockMatMulOperators,     ByteElementOperators,
+    BytePoolOperators,
 };
 
 }  // namespace

@@ -71,8 +71,16 @@ std::vector<OnnxCase> LoadCases(const std::filesystem::path& root, std::span<con
 
 std::vector<OnnxCase> LoadOpsetCases() {
   const char* const other = std::getenv("TROUPE_OPSET_CASES");
-  static constexpr const char* kGroups[] = {"opsets", "networks"};
+  static constexpr const char* kGroups[] = {"opsets", "networks", "fused", "fused_networks"};
   return LoadCases(other != nullptr ? other : TROUPE_OPSET_CASES, kGroups);
+}
+
+bool IsNetwork(const OnnxCase& test) {
+  return test.name.starts_with("networks/") || test.name.starts_with("fused_networks/");
+}
+
+bool IsFused(const OnnxCase& test) {
+  return test.name.starts_with("fused");
 }
 
 absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test) {
