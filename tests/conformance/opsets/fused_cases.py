@@ -121,6 +121,12 @@ def attention(cases):
     present = np.concatenate([past, np.stack([in_heads(part, heads) for part in np.split(joined, 3, -1)[1:]])], 3)
     case("past_bias", [x, w, b, None, past, added], outputs=2, expected=[attended(joined, heads, present, added), present])
     case("present", [x, w, b], outputs=2)
+    # From 8 queries on other kernels compute it.
+    long = floats(batch, 12, size, seed=338)
+    seen = np.array([[1] * 12, [1] * 9 + [0] * 3], np.int32)
+    case("long", [long, w, b], outputs=2)
+    case("long_mask", [long, w, b, seen], unidirectional=1)
+    case("long_bias", [long, w, b, seen, None, floats(1, heads, 12, 12, seed=339)])
 
 
 def many_heads(cases):
@@ -155,6 +161,8 @@ def many_heads(cases):
     case("turned", [q, *turned])
     wide = floats(batch, keys, heads * 6, seed=351)
     case("wide_values", [q, k, wide])
+    case("long", [floats(batch, 9, width, seed=352), k, wide, None, raw])
+    case("long_turned", [floats(batch, 9, width, seed=352), *turned], outputs=3)
     case("one_query", [q[:, :1], same[0][:, :1], same[1][:, :1], bias, None, None, *past], outputs=3)
 
 

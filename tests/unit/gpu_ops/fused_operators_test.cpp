@@ -179,6 +179,50 @@ TEST(MultiHeadAttention, TurnedKeysTakeTheBiasAsFlatOnesDo) {
   EXPECT_EQ((*one)[0].As<float>(), (*other)[0].As<float>());
 }
 
+// From 8 queries on FP32 is computed by products of whole heads, and FP64 row by row as fewer queries are: both agree.
+TEST(StandardAttention, ManyQueriesAreAnsweredAsFewAre) {
+  const auto in_type = [](proto::DataType type, const std::vector<Shape>& shapes) {
+    std::vector<TestTensor> in;
+    for (const Shape& shape : shapes) {
+      in.push_back(Waves(shape));
+      const std::vector<float> values = in.back().As<float>();
+      if (type == proto::FP64)
+        in.back() = Tensor<double>(type, shape, std::vector<double>(values.begin(), values.end()));
+    }
+    return in;
+  };
+  struct Form {
+    std::vector<Shape> shapes;
+    bool causal;
+    float softcap;
+    std::int64_t shown;
+  };
+  for (const Form& form : {Form{{{2, 3, 9, 4}, {2, 3, 11, 4}, {2, 3, 11, 5}}, false, 0, 0},
+                           Form{{{2, 3, 9, 4}, {2, 3, 9, 4}, {2, 3, 9, 5}, {9, 9}}, true, 0, 3},
+                           Form{{{2, 8, 12}, {2, 8, 12}, {2, 8, 6}, {2, 3, 8, 8}}, false, 2, 1},
+                           Form{{{1, 64, 12}, {1, 5, 12}, {1, 5, 12}}, false, 0, 2}}) {
+    proto::Step step = MakeStep("Attention", 4);
+    SetInt(step, "is_causal", form.causal ? 1 : 0);
+    SetInt(step, "q_num_heads", 3);
+    SetInt(step, "kv_num_heads", 3);
+    SetInt(step, "qk_matmul_output_mode", form.shown);
+    SetFloat(step, "softcap", form.softcap);
+    const auto blocks = RunOp(step, in_type(proto::FP32, form.shapes), 23);
+    const auto rows = RunOp(step, in_type(proto::FP64, form.shapes), 23);
+    ASSERT_TRUE(blocks.ok() && rows.ok()) << blocks.status() << rows.status();
+    for (std::size_t o = 0; o < 4; ++o) {
+      const std::vector<float> have = (*blocks)[o].As<float>();
+      const std::vector<double> want = (*rows)[o].As<double>();
+      ASSERT_EQ(have.size(), want.size());
+      for (std::size_t i = 0; i < have.size(); ++i) {
+        if (std::isfinite(want[i])) {
+          ASSERT_NEAR(static_cast<double>(have[i]), want[i], 1e-5) << o << " " << i;
+        }
+      }
+    }
+  }
+}
+
 // --- EmbedLayerNormalization ---
 
 std::vector<TestTensor> EmbeddingInputs(const std::vector<std::int32_t>& ids) {
