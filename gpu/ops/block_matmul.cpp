@@ -1,7 +1,9 @@
 // com.microsoft.MatMulNBits: a product with weights of 4 or 8 bits, which have a scale for each block of a column. They
-// stay packed in memory; a run unpacks one column at a time.
+// stay packed in memory; a run unpacks them as it multiplies them, or, for many rows, 128 columns at a time.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/block_rows.hpp"
@@ -9,6 +11,7 @@
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/inner_kernel.hpp"
 #include "gpu/ops/parallel_ranges.hpp"
+#include "gpu/ops/product_program.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -16,8 +19,11 @@ namespace {
 constexpr TypeSet kTypes = TypesOf({proto::FP32, proto::FP16, proto::BF16});
 constexpr std::int64_t kLeastBlock = 16;
 constexpr std::int64_t kMostBlock = 256;
-// Each has an unpacked column of its own in scratch memory.
+// Each has the zero points of a column in scratch memory.
 constexpr std::int64_t kLanes = 16;
+// From so many rows on, columns are unpacked together and multiplied by oneDNN.
+constexpr std::int64_t kLeastRowsOfPanel = 8;
+constexpr std::int64_t kPanel = 128;
 
 // Inputs.
 constexpr std::size_t kPacked = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
@@ -28,6 +34,7 @@ struct BlockProduct {
   bool packed_zeros = false;  // with as many bits as the weights; else floats
 
   [[nodiscard]] std::int64_t blocks() const { return (k - 1) / block + 1; }
+  [[nodiscard]] std::int64_t padded() const { return blocks() * block; }
   [[nodiscard]] std::int64_t block_bytes() const { return block * bits / 8; }
   [[nodiscard]] std::int64_t zero_bytes() const { return (blocks() * bits + 7) / 8; }  // of a column
 };
@@ -117,37 +124,138 @@ float ZeroOf(const BlockProduct& p, In in, std::int64_t column, std::int64_t blo
   return static_cast<float>(block % 2 == 0 ? zeros[block / 2] & 15 : zeros[block / 2] >> 4);
 }
 
-void UnpackColumn(const BlockProduct& p, const BlockLoops& loops, In in, std::int64_t column, float* out) {
-  const std::uint8_t* packed = Data<std::uint8_t>(in[kPacked]) + column * p.blocks() * p.block_bytes();
-  const float* scales = Data<float>(in[kScales]) + column * p.blocks();
-  const auto unpack = p.bits == 4 ? loops.unpack4 : loops.unpack8;
-  for (std::int64_t b = 0; b < p.blocks(); ++b) {
-    const std::int64_t count = std::min(p.block, p.k - b * p.block);
-    unpack(packed + b * p.block_bytes(), count, scales[b], ZeroOf(p, in, column, b), out + b * p.block);
-  }
+// A column of weights; its zero points are written to `zeros`.
+PackedBlocks ColumnOf(const BlockProduct& p, In in, std::int64_t column, float* zeros) {
+  for (std::int64_t b = 0; b < p.blocks(); ++b) zeros[b] = ZeroOf(p, in, column, b);
+  return {Data<std::uint8_t>(in[kPacked]) + column * p.blocks() * p.block_bytes(),
+          Data<float>(in[kScales]) + column * p.blocks(), zeros, p.blocks(), p.block};
 }
 
-Made MakeBlockProduct(const StepContext& ctx, Infos in, Infos) {
+// The input's rows in the order in which a column is unpacked, with zeros up to whole blocks.
+void ArrangeRows(const BlockProduct& p, const float* from, float* to) {
+  ParallelRanges(p.rows, p.padded(), [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r) {
+      const float* row = from + r * p.k;
+      float* out = to + r * p.padded();
+      for (std::int64_t b = 0; b < p.padded(); b += p.block) {
+        for (std::int64_t i = 0; i < p.block; ++i) {
+          const std::int64_t k = b + i;
+          const std::int64_t place = p.bits == 4 ? i / 2 + (i % 2) * (p.block / 2) : i;
+          out[b + place] = k < p.k ? row[k] : 0;
+        }
+      }
+    }
+  });
+}
+
+// One column at a time, multiplied as it is unpacked.
+class ColumnKernel final : public Kernel {
+ public:
+  explicit ColumnKernel(const BlockProduct& product) : p_(product), loops_(FindBlockLoops(product.bits)) {
+    rows_ = parts_.AddFloats(p_.rows * p_.padded());
+    for (std::uint64_t& zeros : zeros_) zeros = parts_.AddFloats(p_.blocks());
+  }
+  [[nodiscard]] Bytes scratch() const override { return parts_.size(); }
+
+  absl::Status Run(In in, Out out, std::byte* scratch) const override {
+    float* const rows = reinterpret_cast<float*>(scratch + rows_);
+    ArrangeRows(p_, Data<float>(in[0]), rows);
+    const float* bias = Present(in, kBias) ? Data<float>(in[kBias]) : nullptr;
+    ParallelRanges(kLanes, p_.rows * p_.k * p_.n / kLanes, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t lane = first; lane < last; ++lane) {
+        float* zeros = reinterpret_cast<float*>(scratch + zeros_[static_cast<std::size_t>(lane)]);
+        for (std::int64_t c = p_.n * lane / kLanes; c < p_.n * (lane + 1) / kLanes; ++c) {
+          const PackedBlocks column = ColumnOf(p_, in, c, zeros);
+          for (std::int64_t r = 0; r < p_.rows; ++r)
+            MutableData<float>(out[0])[r * p_.n + c] =
+                loops_.multiply(column, rows + r * p_.padded()) + (bias != nullptr ? bias[c] : 0);
+        }
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  BlockProduct p_;
+  BlockLoops loops_;
+  ScratchParts parts_;
+  std::uint64_t rows_ = 0;
+  std::array<std::uint64_t, kLanes> zeros_{};
+};
+
+// Some columns at a time, whose product is oneDNN's: for many rows.
+class PanelKernel final : public Kernel {
+ public:
+  static Made Make(const StepContext& ctx, const BlockProduct& product, bool bias) {
+    auto kernel = std::make_unique<PanelKernel>();
+    kernel->p_ = product;
+    kernel->loops_ = FindBlockLoops(product.bits);
+    ScratchParts& parts = kernel->parts_;
+    kernel->rows_ = parts.AddFloats(product.rows * product.padded());
+    kernel->panel_ = parts.AddFloats(kPanel * product.padded());
+    kernel->zeros_ = parts.AddFloats(kPanel * product.blocks());
+    const std::int64_t rest = product.n % kPanel;
+    if (product.n >= kPanel) {
+      TROUPE_ASSIGN_OR_RETURN(kernel->whole_, Multiplied(ctx, product, kPanel, bias));
+      kernel->whole_scratch_ = parts.Add(kernel->whole_->scratch().count());
+    }
+    if (rest > 0) {
+      TROUPE_ASSIGN_OR_RETURN(kernel->rest_, Multiplied(ctx, product, rest, bias));
+      kernel->rest_scratch_ = parts.Add(kernel->rest_->scratch().count());
+    }
+    return kernel;
+  }
+  [[nodiscard]] Bytes scratch() const override { return parts_.size(); }
+
+  absl::Status Run(In in, Out out, std::byte* scratch) const override {
+    ArrangeRows(p_, Data<float>(in[0]), reinterpret_cast<float*>(scratch + rows_));
+    std::array<TensorView, 3> inner = {FloatView({}, scratch + rows_), FloatView({}, scratch + panel_), {}};
+    for (std::int64_t c = 0; c < p_.n; c += kPanel) {
+      const std::int64_t columns = std::min(kPanel, p_.n - c);
+      ParallelRanges(columns, p_.padded(), [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i)
+          loops_.unpack(ColumnOf(p_, in, c + i, reinterpret_cast<float*>(scratch + zeros_) + i * p_.blocks()),
+                        reinterpret_cast<float*>(scratch + panel_) + i * p_.padded());
+      });
+      const auto offset = static_cast<std::size_t>(c) * sizeof(float);
+      if (Present(in, kBias)) inner[2] = FloatView({}, in[kBias].data + offset);
+      TensorView result = FloatView({}, out[0].data + offset);
+      const bool whole = columns == kPanel;
+      TROUPE_RETURN_IF_ERROR(
+          (whole ? *whole_ : *rest_)
+              .Run(inner, std::span(&result, 1), scratch + (whole ? whole_scratch_ : rest_scratch_)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Rows times `columns` unpacked ones, into as many columns of the result.
+  static Made Multiplied(const StepContext& ctx, const BlockProduct& p, std::int64_t columns, bool bias) {
+    const auto described = [](const Shape& dims, const Shape& strides) {
+      return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+    };
+    Multiplication product;
+    product.a = RowMajorDesc(Shape{p.rows, p.padded()});
+    product.b_dims = {p.padded(), columns};
+    product.b = described(product.b_dims, {1, p.padded()});
+    product.out = described({p.rows, columns}, {p.n, 1});
+    if (bias) product.bias = RowMajorDesc(Shape{1, columns});
+    const std::vector<ValueInfo> in(2);
+    return GuardDnnl(ctx, [&] { return MakeProduct(ctx, product, in); });
+  }
+
+  BlockProduct p_;
+  BlockLoops loops_;
+  ScratchParts parts_;
+  std::unique_ptr<Kernel> whole_, rest_;  // products with kPanel columns, and with those that are left
+  std::uint64_t rows_ = 0, panel_ = 0, zeros_ = 0, whole_scratch_ = 0, rest_scratch_ = 0;
+};
+
+Made MakeBlockProduct(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const BlockProduct p, ReadBlockProduct(ctx, in));
-  ScratchParts parts;
-  std::array<std::uint64_t, kLanes> columns{};
-  for (std::uint64_t& column : columns) column = parts.AddFloats(p.k);
-  return MakeKernel(
-      [p, columns, loops = FindBlockLoops()](In in, Out out, std::byte* scratch) {
-        const float* bias = Present(in, kBias) ? Data<float>(in[kBias]) : nullptr;
-        ParallelRanges(kLanes, (p.rows + 1) * p.k * p.n / kLanes, [&](std::int64_t first, std::int64_t last) {
-          for (std::int64_t lane = first; lane < last; ++lane) {
-            float* column = reinterpret_cast<float*>(scratch + columns[static_cast<std::size_t>(lane)]);
-            for (std::int64_t c = p.n * lane / kLanes; c < p.n * (lane + 1) / kLanes; ++c) {
-              UnpackColumn(p, loops, in, c, column);
-              loops.multiply(Data<float>(in[0]), p.rows, p.k, column, bias != nullptr ? bias[c] : 0,
-                             MutableData<float>(out[0]) + c, p.n);
-            }
-          }
-        });
-        return absl::OkStatus();
-      },
-      parts.size());
+  if (out[0].elements() == 0) return EmptyKernel();
+  if (p.rows < kLeastRowsOfPanel) return std::unique_ptr<Kernel>(std::make_unique<ColumnKernel>(p));
+  return PanelKernel::Make(ctx, p, Present(in, kBias));
 }
 
 constexpr Operator kOperators[] = {

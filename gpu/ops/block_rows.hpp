@@ -1,20 +1,30 @@
-// The loops that MatMulNBits spends its time in: one row of packed weights becomes floats, and meets rows of the input.
+// The loops that MatMulNBits spends its time in. Blocks have 16 to 256 numbers; of 4 bits, two share a byte. Those in the
+// lower halves of a block's bytes come first here, then those in the upper ones, so that neighbours stay neighbours; rows
+// that meet them are arranged alike.
 #pragma once
 
 #include <cstdint>
 
 namespace troupe::gpu {
 
-struct BlockLoops {
-  // out[i] = (quantised[i] - zero) * scale, for `count` numbers of 4 bits (the lower half of a byte first) or of 8.
-  void (*unpack4)(const std::uint8_t* packed, std::int64_t count, float scale, float zero, float* out);
-  void (*unpack8)(const std::uint8_t* packed, std::int64_t count, float scale, float zero, float* out);
-  // out[r * out_stride] = the product of row r of `a` (`k` elements each) with `weights`, plus `bias`
-  void (*multiply)(const float* a, std::int64_t rows, std::int64_t k, const float* weights, float bias,
-                   float* out, std::int64_t out_stride);
+// Blocks that follow one another, each with a scale and a zero point of its own.
+struct PackedBlocks {
+  const std::uint8_t* packed = nullptr;
+  const float* scales = nullptr;
+  const float* zeros = nullptr;
+  std::int64_t blocks = 0;
+  std::int64_t block = 0;  // numbers in one
 };
 
-// The best that this processor has.
-[[nodiscard]] BlockLoops FindBlockLoops();
+// For numbers of one width in bits.
+struct BlockLoops {
+  // out[i] = (number[i] - zero) * scale
+  void (*unpack)(const PackedBlocks& blocks, float* out);
+  // The product of these numbers with `row`, which has as many.
+  float (*multiply)(const PackedBlocks& blocks, const float* row);
+};
+
+// The best that this processor has; `bits`: 4 or 8.
+[[nodiscard]] BlockLoops FindBlockLoops(std::int64_t bits);
 
 }  // namespace troupe::gpu

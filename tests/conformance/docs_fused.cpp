@@ -75,8 +75,8 @@ std::string FusedOperators(const std::vector<OnnxCase>& cases) {
       "kernels\n"
       "on the CPU. Attributes, inputs and outputs that are not honoured are refused by their name.\n\n",
       table,
-      "\nWeights of MatMulNBits stay packed in device memory; a run unpacks one column of them at a time. Products "
-      "are summed\n"
+      "\nWeights of MatMulNBits stay packed in device memory; a run unpacks them as it multiplies. Products are "
+      "summed\n"
       "in FP32 whatever `accuracy_level` allows. LayerNormalization is taken at every opset, as the optimiser writes "
       "it.\n\n"
       "`tests/conformance/opsets` has ",

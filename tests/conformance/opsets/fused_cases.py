@@ -236,6 +236,9 @@ def few_bits(cases):
     case("float_zeros", (4,), 64, 8, 4, 32, zeros="floats")
     case("flat", (4,), 96, 8, 4, 32, zeros="packed", flat=True)
     case("one_row", (1,), 128, 33, 4, 32)
+    for bits in (4, 8):  # from 8 rows on other kernels compute it, 128 columns at a time
+        case(f"bits_{bits}_rows", (2, 9), 70, 131, bits, 32, zeros="packed", bias=True)
+        case(f"bits_{bits}_rows_few_columns", (16,), 64, 5, bits, 16)
     case("accuracy", (3,), 64, 8, 4, 32, accuracy_level=1)
 
 
