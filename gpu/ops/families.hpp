@@ -49,6 +49,8 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> FusedMatMulOperators();
 [[nodiscard]] std::span<const Operator> FusedAttentionOperators();
 [[nodiscard]] std::span<const Operator> ManyHeadOperators();
+[[nodiscard]] std::span<const Operator> GroupQueryOperators();
+[[nodiscard]] std::span<const Operator> FusedRotaryOperators();
 [[nodiscard]] std::span<const Operator> EmbedNormOperators();
 [[nodiscard]] std::span<const Operator> BlockMatMulOperators();
 [[nodiscard]] std::span<const Operator> ByteElementOperators();

@@ -60,7 +60,7 @@ class InnerStep {
     if (!kernel.ok()) return Named(kernel.status());
     if (!(*kernel)->output_layout(0).empty())
       return Named(absl::InternalError("its result is not row-major"));
-    return kernel;
+    return std::unique_ptr<Kernel>(std::make_unique<NamedKernel>(fused_, *std::move(kernel)));
   }
   [[nodiscard]] absl::StatusOr<PackedWeight> Pack(Infos in, int index) const {
     if (entry_->pack == nullptr) return PackedWeight{};
@@ -70,9 +70,26 @@ class InnerStep {
  private:
   [[nodiscard]] StepContext context() const { return {step_, opset_}; }
   // An error of the inner operator names the fused one first.
-  [[nodiscard]] absl::Status Named(const absl::Status& error) const {
-    return absl::Status(error.code(), absl::StrCat(fused_, ": ", std::string(error.message())));
+  [[nodiscard]] static absl::Status Name(const std::string& fused, const absl::Status& error) {
+    return absl::Status(error.code(), absl::StrCat(fused, ": ", std::string(error.message())));
   }
+  [[nodiscard]] absl::Status Named(const absl::Status& error) const { return Name(fused_, error); }
+
+  class NamedKernel final : public Kernel {
+   public:
+    NamedKernel(std::string fused, std::unique_ptr<Kernel> inner)
+        : fused_(std::move(fused)), inner_(std::move(inner)) {}
+    [[nodiscard]] Bytes scratch() const override { return inner_->scratch(); }
+    absl::Status Run(In in, Out out, std::byte* scratch) const override {
+      absl::Status done = inner_->Run(in, out, scratch);
+      return done.ok() ? done : Name(fused_, done);
+    }
+
+   private:
+    std::string fused_;
+    std::unique_ptr<Kernel> inner_;
+  };
+
   proto::Attribute& Attribute(std::string_view name) {
     proto::Attribute& attribute = *step_.add_attributes();
     attribute.set_name(std::string(name));

@@ -27,7 +27,8 @@ constexpr std::span<const Operator> (*kFamilies[])() = {
     FusedMatMulOperators,     FusedAttentionOperators,
     ManyHeadOperators,        EmbedNormOperators,
     BlockMatMulOperators,     ByteElementOperators,
-    BytePoolOperators,
+    BytePoolOperators,        GroupQueryOperators,
+    FusedRotaryOperators,
 };
 
 }  // namespace

@@ -23,6 +23,9 @@ constexpr Kept kKept[] = {
      "dimensions"},
     {"com.microsoft.EmbedLayerNormalization", "all of it"},
     {"com.microsoft.FusedMatMul", "all of it"},
+    {"com.microsoft.GroupQueryAttention",
+     "`do_rotary`, `local_window_size`, `softcap`, packed queries, keys and values; `total_sequence_length` must be "
+     "known when the plan is made; not: `position_ids`, `attention_bias`, sinks, `smooth_softmax`, quantised caches"},
     {"com.microsoft.MatMulNBits",
      "4 and 8 bits, blocks of 16 to 256, zero points packed or as floats; not: other widths, `g_idx`, "
      "`weight_prepacked`"},
@@ -37,6 +40,7 @@ constexpr Kept kKept[] = {
     {"com.microsoft.QLinearMul", "all of it"},
     {"com.microsoft.QLinearSigmoid", "all of it"},
     {"com.microsoft.QuickGelu", "all of it"},
+    {"com.microsoft.RotaryEmbedding", "one position or one for each row; not: `scale`, `is_packed_batching`"},
 };
 
 std::string FullName(const onnx::NodeProto& node) {

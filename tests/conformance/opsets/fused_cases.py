@@ -166,6 +166,48 @@ def many_heads(cases):
     case("one_query", [q[:, :1], same[0][:, :1], same[1][:, :1], bias, None, None, *past], outputs=3)
 
 
+def rotary(cases):
+    cos, sin = (Const(floats(16, 4, seed=seed, low=-1, high=1), np.float32) for seed in (420, 421))
+    places = np.array([[3, 4, 5], [0, 7, 15]], np.int64)
+    flat, turned = floats(2, 3, 24, seed=422), floats(2, 3, 3, 8, seed=423)
+    for interleaved in (0, 1):
+        fused(cases, f"flat_{interleaved}", "RotaryEmbedding", [flat, places, cos, sin], interleaved=interleaved)
+        fused(cases, f"turned_{interleaved}", "RotaryEmbedding", [turned, places, cos, sin], interleaved=interleaved)
+        fused(cases, f"first_{interleaved}", "RotaryEmbedding", [flat, np.array([5], np.int64), cos, sin], interleaved=interleaved)
+    half = [Const(c.array[:, :2], np.float32) for c in (cos, sin)]
+    fused(cases, "part", "RotaryEmbedding", [flat, places, *half], num_heads=3, rotary_embedding_dim=4)
+
+
+def grouped(cases):
+    batch, heads, shared, size = 2, 4, 2, 16
+    cos, sin = (Const(floats(32, size // 2, seed=seed, low=-1, high=1), np.float32) for seed in (430, 431))
+
+    def case(name, rows, past, lengths, values=3, tables=(), capacity=None, **more):
+        seeds = iter(range(432, 440))
+        width = heads * size if values == 3 else (heads + 2 * shared) * size
+        new = [floats(batch, rows, width, seed=next(seeds))]
+        new += [floats(batch, rows, shared * size, seed=next(seeds)) for _ in range(2)] if values == 3 else [None, None]
+        cached = past if capacity is None else capacity
+        caches = [floats(batch, shared, cached, size, seed=next(seeds)) for _ in range(2)]
+        fused(cases, name, "GroupQueryAttention",
+              [*new, *caches, np.array(lengths, np.int32), Const(past + rows, np.int32), *tables], outputs=3, num_heads=heads,
+              kv_num_heads=shared, **more)
+
+    case("prompt", 5, 0, [4, 4])
+    case("prompt_shorter", 5, 0, [4, 2])
+    case("next", 1, 6, [6, 6])
+    case("scale", 1, 6, [6, 6], scale=0.2)
+    case("softcap", 1, 6, [6, 6], softcap=1.5)
+    case("packed", 1, 6, [6, 6], values=1)
+    case("packed_prompt", 9, 0, [8, 8], values=1)
+    case("rotary", 1, 6, [6, 6], tables=(cos, sin), do_rotary=1)
+    case("rotary_prompt", 5, 0, [4, 4], tables=(cos, sin), do_rotary=1)
+    case("rotary_interleaved", 1, 6, [6, 6], tables=(cos, sin), do_rotary=1, rotary_interleaved=1)
+    case("rotary_packed", 1, 6, [6, 6], values=1, tables=(cos, sin), do_rotary=1)
+    case("window", 1, 9, [9, 9], local_window_size=4)
+    case("window_prompt", 9, 0, [8, 8], local_window_size=3)
+
+
 def products(cases):
     a, b = floats(2, 3, 4, seed=360), floats(2, 4, 5, seed=361)
     turned = np.ascontiguousarray(b.swapaxes(1, 2))
@@ -290,5 +332,5 @@ def quantised(cases):
 
 
 def add_all(cases):
-    for family in (gelu, normalisations, embeddings, attention, many_heads, products, convolutions, few_bits, quantised):
+    for family in (gelu, normalisations, embeddings, attention, many_heads, rotary, grouped, products, convolutions, few_bits, quantised):
         family(cases)
