@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Models of opset 18 to 23, as exporters write them: deployed and run by real daemons, refused by name, or damaged."""
+"""Models of opset 18 to 23 as exporters write them, and with fused operators as optimisers do: deployed and run by real
+daemons, refused by name, or damaged."""
 import pathlib
 import tarfile
 
@@ -12,16 +13,17 @@ from harness.client import infer_binary
 from harness.networks import scale, value
 from harness.shell import Shell
 
-ARCHIVE = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets" / "networks.tar.gz"
+ARCHIVES = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets"
 X = {"x": np.ones((1, 4), np.float32)}
 
 
 def networks():
     """By name: the model's bytes, the inputs by name, the expected outputs by name."""
     files = {}
-    with tarfile.open(ARCHIVE) as archive:
-        for member in archive.getmembers():
-            files[member.name] = archive.extractfile(member).read()
+    for name in ("networks.tar.gz", "fused_networks.tar.gz"):
+        with tarfile.open(ARCHIVES / name) as archive:
+            for member in archive.getmembers():
+                files[member.name] = archive.extractfile(member).read()
     found = {}
     for path, data in files.items():
         if not path.endswith("model.onnx"):
@@ -61,7 +63,7 @@ class Exports(E2eTest):
 
     def test_networks_of_each_opset_give_what_onnxruntime_gives(self):
         tried = networks()
-        self.assertGreaterEqual(len(tried), 12)
+        self.assertGreaterEqual(len(tried), 30)
         for name, (model, inputs, expected) in tried.items():
             with self.subTest(name):
                 self.http.deploy(name, model).good()

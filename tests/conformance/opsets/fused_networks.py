@@ -15,10 +15,10 @@ MICROSOFT = "com.microsoft"
 class Bert:
     """The weights of a small BERT, and its two forms over them."""
 
-    def __init__(self, layers=2, width=32, heads=4, inner=64, words=50, batch=2, length=7):
+    def __init__(self, layers=2, width=32, heads=4, inner=64, words=50, batch=2, length=7, places=16):
         self.random = np.random.default_rng(500)
         self.width, self.heads, self.inner = width, heads, inner
-        self.tables = [self.floats(words, width), self.floats(16, width), self.floats(2, width)]
+        self.tables = [self.floats(words, width), self.floats(places, width), self.floats(2, width)]
         self.first_norm = self.norm()
         self.layers = [dict(q=self.dense(width, width), k=self.dense(width, width), v=self.dense(width, width),
                             out=self.dense(width, width), norm=self.norm(), up=self.dense(width, inner),
@@ -26,7 +26,7 @@ class Bert:
         self.pooler = self.dense(width, width)
         self.ids = self.random.integers(0, words, (batch, length))
         self.segments = np.tile(np.arange(length) >= 4, (batch, 1)).astype(np.int64)
-        self.mask = np.array([[1] * length, [1] * (length - 3) + [0] * 3], np.int64)
+        self.mask = np.array([[1] * (length - 3 * i) + [0] * 3 * i for i in range(batch)], np.int64)
 
     def floats(self, *shape, size=1.0):
         return self.random.uniform(-size, size, shape).astype(np.float32)
@@ -57,7 +57,7 @@ class Bert:
             return net.op("Add", scaled, net.const(weights[1]))
 
         length = net.dimension(ids, 1)
-        places = net.op("Slice", net.const(np.arange(16).reshape(1, 16), np.int64), net.ints(0), length, net.ints(1))
+        places = net.op("Slice", net.const(np.arange(len(self.tables[1])).reshape(1, -1), np.int64), net.ints(0), length, net.ints(1))
         x = net.op("Add", net.op("Gather", net.const(self.tables[0]), ids), net.op("Gather", net.const(self.tables[2]), segments))
         x = norm(net.op("Add", x, net.op("Gather", net.const(self.tables[1]), places)), self.first_norm)
         seen = net.op("Cast", net.op("Unsqueeze", mask, net.ints(1, 2)), to=1)
@@ -152,6 +152,34 @@ def decoder():
     return net.case
 
 
+def grouped_decoder(length, past, layers=1):
+    """A decoder whose queries share keys and values; lengths come from the mask, as its exporters compute them."""
+    net = Net(f"decoder_grouped_{length}", 20, 504)
+    width, heads, shared, size, inner = 32, 4, 2, 16, 40
+    ids = net.input("input_ids", net.random.integers(0, 20, (2, length)), ["batch", "length"])
+    mask = net.input("attention_mask", np.ones((2, past + length), np.int64), ["batch", "total"])
+    seen = net.op("Cast", net.op("Sub", net.op("ReduceSum", mask, net.ints(1), keepdims=0), net.ints(1)), to=6)
+    total = net.op("Cast", net.op("Gather", net.op("Shape", mask), net.const(1, np.int64), axis=0), to=6)
+    angles = np.outer(np.arange(64), 1 / 10000 ** (np.arange(size // 2) / (size // 2)))
+    tables = net.const(np.cos(angles), np.float32), net.const(np.sin(angles), np.float32)
+    x = net.op("Gather", net.weight(20, width, low=-1, high=1), ids)
+    normal = net.op("SimplifiedLayerNormalization", x, net.weight(width, low=0.5, high=1.5), axis=-1, epsilon=1e-6, stash_type=1)
+    for layer in range(layers):
+        names = [f"past_{part}_{layer}" for part in ("key", "value")]
+        caches = [net.input(name, net.floats(2, shared, past, size), ["batch", shared, "past", size]) for name in names]
+        joined = net.op("MatMul", normal, net.weight(width, (heads + 2 * shared) * size, low=-0.1, high=0.1))
+        y, key, value = net.op("GroupQueryAttention", joined, "", "", *caches, seen, total, *tables, domain=MICROSOFT, outputs=3,
+                               num_heads=heads, kv_num_heads=shared, do_rotary=1)
+        net.output(key, f"present_key_{layer}")
+        net.output(value, f"present_value_{layer}")
+        normal, x = skip(net, net.linear(y, heads * size, width, False), x, net.weight(width, low=0.5, high=1.5))
+        gate = net.silu(net.linear(normal, width, inner, False))
+        up = net.op("Mul", gate, net.linear(normal, width, inner, False))
+        normal, x = skip(net, net.linear(up, inner, width, False), x, net.weight(width, low=0.5, high=1.5))
+    net.output(net.linear(normal, width, 20, False), "logits")
+    return net.case
+
+
 def skip(net, y, x, scale):
     """The normalised sum, and the sum."""
     made = [net.name("normal"), "", "", net.name("sum")]
@@ -208,4 +236,4 @@ def quantised():
 
 
 def all_networks():
-    return [*bert(), decoder(), convolutional(), quantised()]
+    return [*bert(), decoder(), grouped_decoder(6, 0), grouped_decoder(1, 6), convolutional(), quantised()]
