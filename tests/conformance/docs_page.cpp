@@ -75,8 +75,9 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "date.\n\n"
       "Models of opset ",
       kMinOpset, " to ", kMaxOpset,
-      " are imported. An operator that is not in the table is refused at import, with a list of\n"
-      "all that are missing. The types are those of the first input (of the output, where there is none); "
+      " are imported. An operator that is neither in the table nor among the [fused ones](#fused-operators) is "
+      "refused\n"
+      "at import, with a list of all that are missing. The types are those of the first input (of the output, where there is none); "
       "FP16, BF16\n"
       "and short integers are computed in a wider type and rounded at the end.\n\n"
       "Inputs that decide a shape (Reshape's shape, Slice's bounds, axes, k) may be constants, may be "
