@@ -32,6 +32,7 @@ def alone(entry):
     """One entry for each source of `entry`."""
     command = re.sub(r"-include (\S+/cmake_pch\.hxx)", redirect, entry["command"])
     command = re.sub(r" (-Winvalid-pch|-Wno-subobject-linkage)\b", "", command)  # clang does not know them
+    command += " -Wno-unknown-pragmas -Wno-ignored-attributes"  # hints to GCC's vectoriser
     command = command[command.find("/usr/bin/c++"):] if "/usr/bin/c++" in command else command
     for file in parts(entry["file"]):
         yield {**entry, "command": command.replace(entry["file"], file), "file": file}

@@ -11,6 +11,7 @@
 #include "gpu/import/branches.hpp"
 #include "gpu/import/classic_models.hpp"
 #include "gpu/import/functions.hpp"
+#include "gpu/import/fused_nodes.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/onnx_tensor.hpp"
 #include "gpu/import/step_order.hpp"
@@ -175,7 +176,7 @@ class GraphReader {
         TROUPE_ASSIGN_OR_RETURN(Constant constant, ConstantOf(step));
         TROUPE_RETURN_IF_ERROR(AddConstant(step.outputs(0), std::move(constant)));
       } else {
-        to_.steps.push_back(std::move(step));
+        TROUPE_RETURN_IF_ERROR(AppendStep(std::move(step), to_));
       }
     }
     return absl::OkStatus();

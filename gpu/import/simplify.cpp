@@ -10,7 +10,9 @@ namespace {
 // Outputs after the first are optional in ONNX; a shorter list leaves the last ones out.
 bool HasOptionalOutputs(const std::string& op) {
   return op == "MaxPool" || op == "Dropout" || op == "BatchNormalization" || op == "LayerNormalization" ||
-         op == "Attention";
+         op == "Attention" || op == "SimplifiedLayerNormalization" || op == "com.microsoft.Attention" ||
+         op == "com.microsoft.EmbedLayerNormalization" || op == "com.microsoft.GroupQueryAttention" ||
+         op == "com.microsoft.MultiHeadAttention";
 }
 
 // Dropout trains only when its third input (opset 12) says so; a constant true or an unknown one keeps it.

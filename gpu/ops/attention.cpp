@@ -1,10 +1,13 @@
 // Attention (opset 23): softmax(cap(scale * Q K') + mask) V over heads, with grouped queries and a cache of past keys
 // and values. The cap comes before the mask, as the standard was corrected to have it and onnxruntime computes it.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/ops/activation.hpp"
+#include "gpu/ops/attention_blocks.hpp"
 #include "gpu/ops/attention_rows.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
@@ -19,6 +22,10 @@ constexpr std::size_t kPastKey = 4;
 constexpr std::size_t kPastValue = 5;
 // Each has scores of its own in scratch memory.
 constexpr std::int64_t kLanes = 16;
+// From so many queries on, two products of matrices are quicker than a pass over the keys for each query.
+constexpr std::int64_t kLeastRowsOfBlock = 8;
+// At a time, in scratch memory: 16 MiB.
+constexpr std::int64_t kMostScores = std::int64_t{1} << 22;
 
 // A tensor as [batch, heads, rows, length], whichever way it lies.
 struct Heads {
@@ -169,26 +176,18 @@ void JoinPast(const TensorView* past, std::int64_t past_rows, const TensorView& 
 template <class T>
 class AttentionRun {
  public:
-  AttentionRun(const AttentionForm& form, const AttentionLoops<T>& loops, In in, Out out)
-      : form_(form), loops_(loops), in_(in), out_(out) {}
+  AttentionRun(const AttentionForm& form, const AttentionLoops<T>& loops, RowFunction exp, In in, Out out)
+      : form_(form), loops_(loops), exp_(exp), in_(in), out_(out) {}
 
   // One row of queries, which is number `row` of [batch, heads, rows].
-  void Row(std::int64_t row, T* scores) const {
+  void Answer(std::int64_t row, T* scores) const {
     const Heads& q = form_.query;
-    const std::int64_t s = row % q.rows;
-    const std::int64_t h = row / q.rows % q.heads;
-    const std::int64_t b = row / q.rows / q.heads;
+    const auto [b, h, s] = Place(row);
     const std::int64_t shared = h / (q.heads / form_.key.heads);
     const T* query = Data<T>(in_[0]) + q.At(b, h) + s * q.stride();
     loops_.score(Past(kPastKey, b, shared, form_.key), query, static_cast<T>(form_.scale), scores);
     loops_.score(New(1, b, shared, form_.key), query, static_cast<T>(form_.scale), scores + form_.past);
-    Show(0, row, scores);
-    if (form_.softcap > 0) Cap(scores);
-    Show(1, row, scores);
-    Mask(b, h, s, scores);
-    Show(2, row, scores);
-    Normalize(scores);
-    Show(3, row, scores);
+    Finish(row, scores);
     const Heads result = form_.result();
     T* out = MutableData<T>(out_[0]) + result.At(b, h) + s * result.stride();
     std::fill_n(out, result.length, T(0));
@@ -196,7 +195,25 @@ class AttentionRun {
     loops_.mix(New(2, b, shared, form_.value), scores + form_.past, out);
   }
 
+  // Makes weights of the scores of one row of queries.
+  void Finish(std::int64_t row, T* scores) const {
+    Show(0, row, scores);
+    if (form_.softcap > 0) Cap(scores);
+    Show(1, row, scores);
+    const auto [b, h, s] = Place(row);
+    Mask(b, h, s, scores);
+    Show(2, row, scores);
+    Normalize(scores);
+    Show(3, row, scores);
+  }
+
  private:
+  // [batch, head, row]
+  std::array<std::int64_t, 3> Place(std::int64_t row) const {
+    const Heads& q = form_.query;
+    return {row / q.rows / q.heads, row / q.rows % q.heads, row % q.rows};
+  }
+
   AttentionRows<T> Past(std::size_t input, std::int64_t b, std::int64_t h, const Heads& heads) const {
     if (!Present(in_, input)) return {};
     const T* first = Data<T>(in_[input]) + (b * heads.heads + h) * form_.past * heads.length;
@@ -237,11 +254,14 @@ class AttentionRun {
       std::fill_n(scores, form_.total, T(0));
       return;
     }
+    for (std::int64_t t = 0; t < form_.total; ++t) scores[t] -= largest;
+    Row row;
+    row.n = form_.total;
+    row.in[0] = row.out = reinterpret_cast<std::byte*>(scores);
+    row.step[0] = 1;
+    exp_(row);
     double sum = 0;
-    for (std::int64_t t = 0; t < form_.total; ++t) {
-      scores[t] = std::exp(scores[t] - largest);
-      sum += static_cast<double>(scores[t]);
-    }
+    for (std::int64_t t = 0; t < form_.total; ++t) sum += static_cast<double>(scores[t]);
     const T factor = static_cast<T>(1 / sum);
     for (std::int64_t t = 0; t < form_.total; ++t) scores[t] *= factor;
   }
@@ -253,40 +273,105 @@ class AttentionRun {
 
   const AttentionForm& form_;
   const AttentionLoops<T>& loops_;
+  RowFunction exp_;
   In in_;
   Out out_;
 };
 
+// The caches with what is new, where they are asked for.
 template <class T>
-Made MakeAttentionOf(const AttentionForm& form, const AttentionLoops<T>& loops) {
+void JoinCaches(const AttentionForm& form, In in, Out out) {
+  const TensorView* const past_key = Present(in, kPastKey) ? &in[kPastKey] : nullptr;
+  const TensorView* const past_value = Present(in, kPastValue) ? &in[kPastValue] : nullptr;
+  if (out.size() > 1 && out[1].data != nullptr) JoinPast<T>(past_key, form.past, in[1], form.key, out[1]);
+  if (out.size() > 2 && out[2].data != nullptr) JoinPast<T>(past_value, form.past, in[2], form.value, out[2]);
+}
+
+template <class T>
+Made MakeByRows(const AttentionForm& form, const AttentionLoops<T>& loops, RowFunction exp) {
   const std::int64_t rows = form.query.batch * form.query.heads * form.query.rows;
   const std::uint64_t lane =
       AlignUp(Bytes(static_cast<std::uint64_t>(form.total) * sizeof(T)), Bytes(64)).count();
   return MakeKernel(
       [=](In in, Out out, std::byte* scratch) {
-        const AttentionRun<T> run(form, loops, in, out);
+        const AttentionRun<T> run(form, loops, exp, in, out);
         const std::int64_t cost = rows / kLanes * form.total * (form.key.length + form.value.length);
         ParallelRanges(kLanes, cost, [&](std::int64_t first, std::int64_t last) {
           for (std::int64_t l = first; l < last; ++l) {
             T* scores = reinterpret_cast<T*>(scratch + static_cast<std::uint64_t>(l) * lane);
-            for (std::int64_t r = rows * l / kLanes; r < rows * (l + 1) / kLanes; ++r) run.Row(r, scores);
+            for (std::int64_t r = rows * l / kLanes; r < rows * (l + 1) / kLanes; ++r) run.Answer(r, scores);
           }
         });
-        const TensorView* const past_key = Present(in, kPastKey) ? &in[kPastKey] : nullptr;
-        const TensorView* const past_value = Present(in, kPastValue) ? &in[kPastValue] : nullptr;
-        if (out.size() > 1 && out[1].data != nullptr)
-          JoinPast<T>(past_key, form.past, in[1], form.key, out[1]);
-        if (out.size() > 2 && out[2].data != nullptr)
-          JoinPast<T>(past_value, form.past, in[2], form.value, out[2]);
+        JoinCaches<T>(form, in, out);
         return absl::OkStatus();
       },
       Bytes(lane * kLanes));
 }
 
+// All queries of some heads at a time. Not where keys and values are in two places, or are shared by heads.
+bool FitsBlocks(const AttentionForm& form) {
+  return form.past == 0 && form.query.heads == form.key.heads && form.query.rows >= kLeastRowsOfBlock &&
+         form.total > 0 && form.query.length > 0 && form.value.length > 0;
+}
+
+std::int64_t HeadsAtATime(const AttentionForm& form) {
+  std::int64_t heads = form.query.heads;
+  while (heads > 1 && (form.query.heads % heads != 0 || heads * form.query.rows * form.total > kMostScores))
+    --heads;
+  return heads;
+}
+
+Made MakeByBlocks(const StepContext& ctx, const AttentionForm& form, RowFunction exp) {
+  const auto steps = [](const Heads& heads) { return HeadSteps{heads.At(0, 1), heads.stride()}; };
+  AttentionBlock block;
+  block.heads = HeadsAtATime(form);
+  block.rows = form.query.rows;
+  block.keys = form.total;
+  block.size = form.query.length;
+  block.value_size = form.value.length;
+  block.query = steps(form.query);
+  block.key = steps(form.key);
+  block.value = steps(form.value);
+  block.result = steps(form.result());
+  block.scale = form.scale;
+  TROUPE_ASSIGN_OR_RETURN(AttentionBlocks made, AttentionBlocks::Make(ctx, block));
+  const std::int64_t rows = block.heads * block.rows;
+  const std::uint64_t scores_bytes =
+      AlignUp(Bytes(static_cast<std::uint64_t>(rows * form.total) * sizeof(float)), Bytes(64)).count();
+  const Bytes scratch = Bytes(scores_bytes) + made.scratch();
+  return MakeKernel(
+      [=, loops = FindAttentionLoops(), blocks = std::make_shared<const AttentionBlocks>(std::move(made))](
+          In in, Out out, std::byte* scratch) -> absl::Status {
+        const AttentionRun<float> run(form, loops, exp, in, out);
+        float* scores = reinterpret_cast<float*>(scratch);
+        for (std::int64_t b = 0; b < form.query.batch; ++b) {
+          for (std::int64_t h = 0; h < form.query.heads; h += block.heads) {
+            const auto at = [&](std::size_t input, const Heads& heads) {
+              return Data<float>(in[input]) + heads.At(b, h);
+            };
+            TROUPE_RETURN_IF_ERROR(
+                blocks->Score(at(0, form.query), at(1, form.key), scores, scratch + scores_bytes));
+            const std::int64_t first_row = (b * form.query.heads + h) * block.rows;
+            ParallelRanges(rows, form.total, [&](std::int64_t first, std::int64_t last) {
+              for (std::int64_t r = first; r < last; ++r) run.Finish(first_row + r, scores + r * form.total);
+            });
+            TROUPE_RETURN_IF_ERROR(blocks->Mix(scores, at(2, form.value),
+                                               MutableData<float>(out[0]) + form.result().At(b, h),
+                                               scratch + scores_bytes));
+          }
+        }
+        JoinCaches<float>(form, in, out);
+        return absl::OkStatus();
+      },
+      scratch);
+}
+
 Made MakeAttention(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const AttentionForm form, ReadAttention(ctx, in));
-  return in[0].type == proto::FP64 ? MakeAttentionOf<double>(form, FindDoubleAttentionLoops())
-                                   : MakeAttentionOf<float>(form, FindAttentionLoops());
+  const RowFunction exp = FindUnaryRow("Exp", in[0].type);
+  if (in[0].type == proto::FP64) return MakeByRows<double>(form, FindDoubleAttentionLoops(), exp);
+  if (FitsBlocks(form)) return MakeByBlocks(ctx, form, exp);
+  return MakeByRows<float>(form, FindAttentionLoops(), exp);
 }
 
 constexpr Operator kOperators[] = {

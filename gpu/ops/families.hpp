@@ -52,4 +52,15 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> FeatureScalingOperators();
 [[nodiscard]] std::span<const Operator> CategoryOperators();
 
+// Of the domain com.microsoft; those that are chains of the above become them at import (gpu/import/fused_nodes.hpp).
+[[nodiscard]] std::span<const Operator> FusedMatMulOperators();
+[[nodiscard]] std::span<const Operator> FusedAttentionOperators();
+[[nodiscard]] std::span<const Operator> ManyHeadOperators();
+[[nodiscard]] std::span<const Operator> GroupQueryOperators();
+[[nodiscard]] std::span<const Operator> FusedRotaryOperators();
+[[nodiscard]] std::span<const Operator> EmbedNormOperators();
+[[nodiscard]] std::span<const Operator> BlockMatMulOperators();
+[[nodiscard]] std::span<const Operator> ByteElementOperators();
+[[nodiscard]] std::span<const Operator> BytePoolOperators();
+
 }  // namespace troupe::gpu

@@ -1,4 +1,4 @@
-// LayerNormalization, RMSNormalization and MeanVarianceNormalization.
+// LayerNormalization, RMSNormalization, SimplifiedLayerNormalization and MeanVarianceNormalization.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,9 +19,10 @@ absl::StatusOr<std::int64_t> NormAxis(const StepContext& ctx, Infos in) {
   return NormalizeAxis(ctx, ctx.Int("axis", -1), in[0].shape.size());
 }
 
-// Scale and bias have one element for each of a row (dimensions of 1 in front do not matter).
-Inferred InferLayerNorm(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 3, kFloatTypes));
+// Scale and bias have one element for each of a row (dimensions of 1 in front do not matter). `inputs`, `outputs`: most
+// of them.
+Inferred InferNorm(const StepContext& ctx, Infos in, std::size_t inputs, int outputs) {
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, inputs, kFloatTypes));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormAxis(ctx, in));
   const std::int64_t row = Product(std::span(in[0].shape).subspan(static_cast<std::size_t>(axis)));
   for (std::size_t i = 1; i < in.size(); ++i) {
@@ -34,11 +35,15 @@ Inferred InferLayerNorm(const StepContext& ctx, Infos in) {
   std::copy(in[0].shape.begin(), in[0].shape.begin() + axis, stats.begin());
   const proto::DataType stash = FromOnnxType(ctx.Int("stash_type", 1));
   if (!Has(kFloatTypes, stash)) return ctx.Error("stash_type must be a floating type");
-  for (int i = 1; i < std::min(ctx.step.outputs_size(), 3); ++i) {
+  for (int i = 1; i < std::min(ctx.step.outputs_size(), outputs); ++i) {
     TROUPE_ASSIGN_OR_RETURN(ValueInfo stat, Value(ctx, stash, stats));
     out.push_back(std::move(stat));
   }
   return out;
+}
+
+Inferred InferLayerNorm(const StepContext& ctx, Infos in) {
+  return InferNorm(ctx, in, 3, 3);
 }
 
 void NormalizeRow(LayerNormRow<double>& row) {
@@ -126,6 +131,7 @@ void NormalizeByRms(In in, Out out, std::int64_t n, const std::vector<std::int64
       const T inverse = static_cast<T>(1 / std::sqrt(squares / static_cast<double>(n) + epsilon));
       for (std::int64_t i = 0; i < n && scale_at.empty(); ++i) y[i] = x[i] * inverse * scale[i];
       for (std::size_t i = 0; i < scale_at.size(); ++i) y[i] = x[i] * inverse * scale[scale_at[i]];
+      StoreStat(out, 1, r, static_cast<double>(inverse));
     }
   });
 }
@@ -165,6 +171,13 @@ Made MakeRmsNormWide(const StepContext& ctx, Infos in, Infos out) {
   const bool wide = in[0].type == proto::FP64 || in[1].type == proto::FP64;
   const proto::DataType type = wide ? proto::FP64 : proto::FP32;
   return MakeConverted(&MakeRmsNorm, ctx, in, out, std::array{type, type}, std::array{type});
+}
+
+// --- SimplifiedLayerNormalization: the same with a scale as long as a row, as optimised files have it in the default
+// domain
+
+Inferred InferSimplified(const StepContext& ctx, Infos in) {
+  return InferNorm(ctx, in, 2, 2);
 }
 
 // --- MeanVarianceNormalization: (x - mean) / sqrt(variance) over some axes
@@ -218,8 +231,9 @@ Made MakeMvn(const StepContext& ctx, Infos in, Infos) {
 }
 
 constexpr Operator kOperators[] = {
+    // ONNX has it from 17 on; optimised files have it at every opset.
     {.name = "LayerNormalization",
-     .min_opset = 17,
+     .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferLayerNorm,
      .make = &FloatWidened<&MakeLayerNorm>,
@@ -229,6 +243,12 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferRmsNorm,
      .make = &MakeRmsNormWide,
+     .types = kFloatTypes},
+    {.name = "SimplifiedLayerNormalization",
+     .min_opset = 1,
+     .max_opset = kNewestOpset,
+     .infer = &InferSimplified,
+     .make = &FloatWidened<&MakeRmsNorm>,
      .types = kFloatTypes},
     {.name = "MeanVarianceNormalization",
      .min_opset = 9,

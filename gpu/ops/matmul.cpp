@@ -1,9 +1,7 @@
 // MatMul and Gemm by oneDNN's matmul; in FP64 by loops of our own.
 #include <memory>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/ops/convert.hpp"
@@ -11,6 +9,7 @@
 #include "gpu/ops/double_product.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/op_support.hpp"
+#include "gpu/ops/product_program.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -20,102 +19,6 @@ using dnnl::memory;
 constexpr TypeSet kTypes = kFloatTypes;
 // Of a batch in FP64, whose matrices are found by a table.
 constexpr std::int64_t kMostMatrices = std::int64_t{1} << 24;
-
-// One product as oneDNN sees it: dimensions of equal rank, matrices last.
-struct Multiplication {
-  memory::desc a;
-  memory::desc b;  // how row-major weights look (transposition is a matter of strides)
-  Shape b_dims;
-  memory::desc out;
-  float scale = 1;
-  memory::desc bias;       // [1, N], added before the scale; empty: none
-  memory::desc addend;     // added by a post-operation, after the scale; empty: none
-  float after_addend = 1;  // factor of the sum
-};
-
-struct Chosen {
-  dnnl::matmul::primitive_desc descriptor;
-  memory::desc weights;
-};
-
-std::optional<Chosen> Create(const Multiplication& product, const memory::desc& weights,
-                             const dnnl::primitive_attr& attributes) {
-  const auto desc = product.bias ? dnnl::matmul::desc(product.a, weights, product.bias, product.out)
-                                 : dnnl::matmul::desc(product.a, weights, product.out);
-  dnnl::matmul::primitive_desc made(desc, attributes, CpuEngine(), true);
-  if (!made || !IsExpressible(made.weights_desc())) return std::nullopt;
-  return Chosen{made, made.weights_desc()};
-}
-
-absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Multiplication& product) {
-  dnnl::post_ops ops;
-  if (product.addend) ops.append_binary(dnnl::algorithm::binary_add, product.addend);
-  if (product.after_addend != 1)
-    ops.append_eltwise(1, dnnl::algorithm::eltwise_linear, product.after_addend, 0);
-  TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, ops));
-  dnnl::primitive_attr attributes = UserScratchpad(ops);
-  if (product.scale != 1) attributes.set_output_scales(0, {product.scale});
-  return attributes;
-}
-
-memory::desc AnyWeights(const Multiplication& product) {
-  return {product.b_dims, memory::data_type::f32, memory::format_tag::any};
-}
-
-absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& product,
-                                 const std::string& layout, const memory::desc& given) {
-  TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
-  auto chosen = Create(product, given, attributes);
-  const bool slow = !layout.empty() && chosen && absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
-  if (!chosen || slow) {
-    if (auto other = Create(product, AnyWeights(product), attributes)) chosen = std::move(other);
-  }
-  if (!chosen) return ctx.Error("no kernel of this device fits");
-  return *std::move(chosen);
-}
-
-Made MakeProgram(const StepContext& ctx, const Multiplication& product, Infos in) {
-  if (!in[0].layout.empty() || (in.size() > 2 && !in[2].layout.empty())) {
-    return ctx.Error("only the second input may be packed");
-  }
-  memory::desc given = product.b;
-  if (!in[1].layout.empty()) {
-    auto parsed = DescOf(in[1].layout, product.b_dims);
-    if (!parsed.ok()) return ctx.Error(std::string(parsed.status().message()));
-    given = *parsed;
-  }
-  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, in[1].layout, given));
-  auto program = std::make_unique<DnnlProgram>();
-  const auto weights = program->Reorder(DnnlProgram::Input(1), given, chosen.weights);
-  std::vector<DnnlProgram::Argument> arguments = {{DNNL_ARG_SRC, product.a, DnnlProgram::Input(0)},
-                                                  {DNNL_ARG_WEIGHTS, chosen.weights, weights},
-                                                  {DNNL_ARG_DST, product.out, DnnlProgram::Output(0), true}};
-  if (product.bias) arguments.push_back({DNNL_ARG_BIAS, product.bias, DnnlProgram::Input(2)});
-  if (product.addend) {
-    const int id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
-    arguments.push_back({id, product.addend, DnnlProgram::Input(2), true});
-    // Described in full: post-operations use the descriptor of the memory. It is dense, so there is no
-    // padding to write.
-  }
-  program->Add(dnnl::matmul(chosen.descriptor), chosen.descriptor, arguments);
-  return program;
-}
-
-// Only a constant matrix is worth packing.
-absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Multiplication& product,
-                                         const ValueInfo& weights) {
-  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, {}, AnyWeights(product)));
-  PackedWeight packed;
-  packed.layout = LayoutOf(chosen.weights);
-  if (packed.layout.empty()) return packed;
-  packed.data.resize(chosen.weights.get_size());
-  memory from(product.b, CpuEngine(), const_cast<std::byte*>(weights.constant));  // dense: nothing is written
-  memory to(chosen.weights, CpuEngine(), packed.data.data());
-  dnnl::stream stream(CpuEngine());
-  dnnl::reorder(from, to).execute(stream, from, to);
-  stream.wait();
-  return packed;
-}
 
 // --- MatMul ---
 
@@ -204,7 +107,7 @@ Made MakeMatMul(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
   if (out[0].elements() == 0) return EmptyKernel();
   if (shapes.k == 0) return ctx.Error("the inner dimension is 0");
-  return GuardDnnl(ctx, [&] { return MakeProgram(ctx, MatMulProduct(shapes, Present(in, 2)), in); });
+  return GuardDnnl(ctx, [&] { return MakeProduct(ctx, MatMulProduct(shapes, Present(in, 2)), in); });
 }
 
 // Where each matrix of `batch` begins in a tensor of `own` batch dimensions, which broadcast to it.
@@ -238,7 +141,7 @@ absl::StatusOr<PackedWeight> PackMatMul(const StepContext& ctx, Infos in, int in
   TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
   const bool matrix = in[1].shape.size() == 2 && in[0].type == proto::FP32;
   if (index != 1 || !matrix || Product(shapes.out) * shapes.k == 0) return PackedWeight{};
-  return GuardDnnl(ctx, [&] { return PackWeights(ctx, MatMulProduct(shapes, Present(in, 2)), in[1]); });
+  return GuardDnnl(ctx, [&] { return PackProduct(ctx, MatMulProduct(shapes, Present(in, 2)), in[1]); });
 }
 
 // --- Gemm ---
@@ -313,7 +216,7 @@ Made MakeGemm(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
   if (out[0].elements() == 0) return EmptyKernel();
   if (shapes.k == 0) return ctx.Error("the inner dimension is 0");
-  return GuardDnnl(ctx, [&] { return MakeProgram(ctx, GemmProduct(ctx, shapes, in), in); });
+  return GuardDnnl(ctx, [&] { return MakeProduct(ctx, GemmProduct(ctx, shapes, in), in); });
 }
 
 Made MakeDoubleGemm(const StepContext& ctx, Infos in, Infos out) {
@@ -337,7 +240,7 @@ Made MakeDoubleGemm(const StepContext& ctx, Infos in, Infos out) {
 absl::StatusOr<PackedWeight> PackGemm(const StepContext& ctx, Infos in, int index) {
   TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
   if (index != 1 || in[0].type != proto::FP32 || shapes.m * shapes.n * shapes.k == 0) return PackedWeight{};
-  return GuardDnnl(ctx, [&] { return PackWeights(ctx, GemmProduct(ctx, shapes, in), in[1]); });
+  return GuardDnnl(ctx, [&] { return PackProduct(ctx, GemmProduct(ctx, shapes, in), in[1]); });
 }
 
 template <MakeFunction make, MakeFunction make_double>

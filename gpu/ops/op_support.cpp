@@ -37,6 +37,15 @@ absl::Status CheckType(const StepContext& ctx, Infos in, std::size_t index, Type
                                 ", not supported here"));
 }
 
+absl::Status CheckAttributes(const StepContext& ctx, std::initializer_list<std::string_view> known) {
+  for (const proto::Attribute& attribute : ctx.step.attributes()) {
+    if (std::ranges::find(known, attribute.name()) != known.end()) continue;
+    return ctx.Error(
+        absl::StrCat("attribute '", attribute.name(), "' is not supported; export the model without it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::int64_t> NormalizeAxis(const StepContext& ctx, std::int64_t axis, std::size_t rank) {
   const auto size = static_cast<std::int64_t>(rank);
   if (axis < -size || axis >= size) {

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,9 @@ inline constexpr TypeSet kIndexTypes = TypesOf({proto::INT32, proto::INT64});
 absl::Status CheckInputs(const StepContext& ctx, Infos in, std::size_t least, std::size_t most,
                          TypeSet types);
 absl::Status CheckType(const StepContext& ctx, Infos in, std::size_t index, TypeSet types);
+// Every attribute of the step is one of `known`: an operator from outside the standard may carry others, which change
+// what it means.
+absl::Status CheckAttributes(const StepContext& ctx, std::initializer_list<std::string_view> known);
 // Input `index` exists and is not the empty name.
 [[nodiscard]] bool Present(Infos in, std::size_t index);
 [[nodiscard]] inline bool Present(In in, std::size_t index) {

@@ -26,7 +26,11 @@ constexpr std::span<const Operator> (*kFamilies[])() = {
     QuantizedMatMulOperators, QuantizedConvolutionOperators,
     TreeEnsembleOperators,    LinearModelOperators,
     SupportVectorOperators,   FeatureScalingOperators,
-    CategoryOperators,
+    CategoryOperators,        FusedMatMulOperators,
+    FusedAttentionOperators,  ManyHeadOperators,
+    EmbedNormOperators,       BlockMatMulOperators,
+    ByteElementOperators,     BytePoolOperators,
+    GroupQueryOperators,      FusedRotaryOperators,
 };
 
 }  // namespace

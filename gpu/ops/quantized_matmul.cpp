@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/ops/byte_product.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/quantized.hpp"
 
@@ -16,6 +17,10 @@ struct Product2 {
   Shape out;
   std::int64_t rows, depth, columns;
   std::vector<std::int64_t> batch_a, batch_b;  // matrix number of each input for every batch of the output
+
+  // Where the matrices of batch `i` begin.
+  [[nodiscard]] std::int64_t a_begin(std::size_t i) const { return batch_a[i] * rows * depth; }
+  [[nodiscard]] std::int64_t b_begin(std::size_t i) const { return batch_b[i] * depth * columns; }
 };
 
 void NumberBatches(const Shape& out_batch, const Shape& own, std::vector<std::int64_t>& numbers) {
@@ -59,30 +64,6 @@ absl::StatusOr<Product2> ReadProduct(const StepContext& ctx, Shape a, Shape b) {
   return p;
 }
 
-// f(output element, sum): sums wrap in 32 bits.
-template <class F>
-void MultiplyAll(const Product2& p, const TensorView& a, const std::vector<std::int32_t>& zero_a,
-                 const TensorView& b, const std::vector<std::int32_t>& zero_b, F&& f) {
-  std::int64_t place = 0;
-  for (std::size_t batch = 0; batch < p.batch_a.size(); ++batch) {
-    const std::int64_t from_a = p.batch_a[batch] * p.rows * p.depth;
-    const std::int64_t from_b = p.batch_b[batch] * p.depth * p.columns;
-    for (std::int64_t r = 0; r < p.rows; ++r) {
-      const std::int32_t za = zero_a[zero_a.size() == 1 ? 0 : static_cast<std::size_t>(r)];
-      for (std::int64_t c = 0; c < p.columns; ++c) {
-        const std::int32_t zb = zero_b[zero_b.size() == 1 ? 0 : static_cast<std::size_t>(c)];
-        std::uint32_t sum = 0;
-        for (std::int64_t k = 0; k < p.depth; ++k) {
-          const auto x = static_cast<std::int32_t>(SmallIntAt(a, from_a + r * p.depth + k)) - za;
-          const auto y = static_cast<std::int32_t>(SmallIntAt(b, from_b + k * p.columns + c)) - zb;
-          sum += static_cast<std::uint32_t>(x * y);
-        }
-        f(place++, r, c, static_cast<std::int32_t>(sum));
-      }
-    }
-  }
-}
-
 std::vector<std::int32_t> Zeros(In in, std::size_t index) {
   if (!Present(in, index)) return {0};
   std::vector<std::int32_t> zeros;
@@ -111,15 +92,28 @@ Inferred InferMatMulInteger(const StepContext& ctx, Infos in) {
   return OneValue(ctx, proto::INT32, std::move(p.out));
 }
 
+ByteMatrices MatricesOf(const Product2& p, const ValueInfo& a, const ValueInfo& b) {
+  return {p.rows, p.depth, p.columns, a.type, b.type};
+}
+
 Made MakeMatMulInteger(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(Product2 p, ReadProduct(ctx, in[0].shape, in[1].shape));
-  return MakeKernel([p = std::move(p)](In in, Out out, std::byte*) {
-    MultiplyAll(p, in[0], Zeros(in, 2), in[1], Zeros(in, 3),
-                [&](std::int64_t place, std::int64_t, std::int64_t, std::int32_t sum) {
-                  MutableData<std::int32_t>(out[0])[place] = sum;
-                });
-    return absl::OkStatus();
-  });
+  ScratchParts parts;
+  TROUPE_ASSIGN_OR_RETURN(ByteProduct made, ByteProduct::Make(ctx, MatricesOf(p, in[0], in[1]), parts));
+  return MakeKernel(
+      [p = std::move(p), product = std::make_shared<const ByteProduct>(std::move(made))](
+          In in, Out out, std::byte* scratch) -> absl::Status {
+        const std::vector<std::int32_t> zero_a = Zeros(in, 2);
+        const std::vector<std::int32_t> zero_b = Zeros(in, 3);
+        for (std::size_t i = 0; i < p.batch_a.size(); ++i) {
+          TROUPE_RETURN_IF_ERROR(product->Run(
+              in[0].data + p.a_begin(i), zero_a, in[1].data + p.b_begin(i), zero_b,
+              MutableData<std::int32_t>(out[0]) + static_cast<std::int64_t>(i) * p.rows * p.columns,
+              scratch));
+        }
+        return absl::OkStatus();
+      },
+      parts.size());
 }
 
 // --- QLinearMatMul: a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
@@ -139,21 +133,34 @@ Inferred InferQLinearMatMul(const StepContext& ctx, Infos in) {
 
 Made MakeQLinearMatMul(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(Product2 p, ReadProduct(ctx, in[0].shape, in[3].shape));
-  return MakeKernel([p = std::move(p)](In in, Out out, std::byte*) {
-    const float* scale_a = Data<float>(in[1]);
-    const float* scale_b = Data<float>(in[4]);
-    const bool one_a = Elements(in[1]) == 1;
-    const bool one_b = Elements(in[4]) == 1;
-    const double scale_y = *Data<float>(in[6]);
-    const std::int64_t zero_y = SmallIntAt(in[7], 0);
-    MultiplyAll(p, in[0], Zeros(in, 2), in[3], Zeros(in, 5),
-                [&](std::int64_t place, std::int64_t row, std::int64_t column, std::int32_t sum) {
-                  const double scale =
-                      static_cast<double>(scale_a[one_a ? 0 : row]) * scale_b[one_b ? 0 : column];
-                  QuantizeTo(out[0].type, out[0].data, place, sum * scale / scale_y, zero_y);
-                });
-    return absl::OkStatus();
-  });
+  ScratchParts parts;
+  TROUPE_ASSIGN_OR_RETURN(ByteProduct made, ByteProduct::Make(ctx, MatricesOf(p, in[0], in[3]), parts));
+  const std::uint64_t sums = parts.Add(static_cast<std::uint64_t>(p.rows * p.columns) * sizeof(std::int32_t));
+  return MakeKernel(
+      [p = std::move(p), sums, product = std::make_shared<const ByteProduct>(std::move(made))](
+          In in, Out out, std::byte* scratch) -> absl::Status {
+        const std::vector<std::int32_t> zero_a = Zeros(in, 2);
+        const std::vector<std::int32_t> zero_b = Zeros(in, 5);
+        const float* scale_a = Data<float>(in[1]);
+        const float* scale_b = Data<float>(in[4]);
+        const bool one_a = Elements(in[1]) == 1;
+        const bool one_b = Elements(in[4]) == 1;
+        const double scale_y = *Data<float>(in[6]);
+        const std::int64_t zero_y = SmallIntAt(in[7], 0);
+        auto* const made = reinterpret_cast<std::int32_t*>(scratch + sums);
+        std::int64_t place = 0;
+        for (std::size_t i = 0; i < p.batch_a.size(); ++i) {
+          TROUPE_RETURN_IF_ERROR(product->Run(in[0].data + p.a_begin(i), zero_a, in[3].data + p.b_begin(i),
+                                              zero_b, made, scratch));
+          for (std::int64_t e = 0; e < p.rows * p.columns; ++e) {
+            const double scale =
+                static_cast<double>(scale_a[one_a ? 0 : e / p.columns]) * scale_b[one_b ? 0 : e % p.columns];
+            QuantizeTo(out[0].type, out[0].data, place++, made[e] * scale / scale_y, zero_y);
+          }
+        }
+        return absl::OkStatus();
+      },
+      parts.size());
 }
 
 constexpr Operator kOperators[] = {

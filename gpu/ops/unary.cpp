@@ -63,6 +63,7 @@ constexpr Attributes kAttributes[] = {
     {"Celu", "alpha", 1, "", 0},
     {"HardSigmoid", "alpha", 0.2, "beta", 0.5},
     {"Shrink", "bias", 0, "lambd", 0.5},
+    {"com.microsoft.QuickGelu", "alpha", 1.702, "", 0},
     {"Selu", "alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875},
 };
 
@@ -166,6 +167,7 @@ constexpr Operator kOperators[] = {
      .infer = &InferGelu,
      .make = &Widened<&MakeUnary>,
      .types = kFloatTypes},
+    Unary("com.microsoft.QuickGelu", 1),
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ const Entry kEntries[] = {
     TROUPE_ROW("Gelu", x / 2 * (1 + std::erf(x * T(0.70710678118654752)))),
     TROUPE_ROW("GeluTanh",
                x / 2 * (1 + std::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x)))),
+    TROUPE_ROW("com.microsoft.QuickGelu", x / (T(1) + std::exp(-a * x))),
     TROUPE_ROW("Mish", x * std::tanh(x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)))),
     TROUPE_ROW("Sigmoid", T(1) / (T(1) + std::exp(-x))),
     TROUPE_ROW("Tanh", std::tanh(x)),

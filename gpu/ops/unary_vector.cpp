@@ -39,6 +39,7 @@ TROUPE_UNARY(Gelu, Plain, FastGelu(x))
 TROUPE_UNARY(GeluTanh, Plain,
              0.5F * x * (1.0F + FastTanh(0.79788456080286536F * (x + 0.044715F * x * x * x))))
 TROUPE_UNARY(Sigmoid, Plain, FastSigmoid(x))
+TROUPE_UNARY(QuickGelu, WithParameters, x* FastSigmoid(a* x))
 TROUPE_UNARY(Tanh, Plain, FastTanh(x))
 TROUPE_UNARY(Softsign, Plain, x / (1.0F + std::fabs(x)))
 TROUPE_UNARY(Clip, WithParameters, x < a ? a : (x > b ? b : x))
@@ -80,6 +81,7 @@ RowFunction FindVectorRow(std::string_view op) {
       {"GeluTanh", &Best<GeluTanh>},
       {"Mish", &Best<Mish>},
       {"Sigmoid", &Best<Sigmoid>},
+      {"com.microsoft.QuickGelu", &Best<QuickGelu>},
       {"Tanh", &Best<Tanh>},
       {"Softsign", &Best<Softsign>},
       {"Clip", &Best<Clip>},

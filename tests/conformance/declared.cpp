@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "gpu/import/fused_nodes.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "gpu/import/onnx_tensor.hpp"
 #include "gpu/ops/convert.hpp"
@@ -90,14 +91,15 @@ bool Trains(const OnnxCase& test, const onnx::NodeProto& node) {
 
 std::string WhyNotNode(const OnnxCase& test, const onnx::NodeProto& node, int opset,
                        const std::map<std::string, proto::DataType>& types) {
+  const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+  const std::string op = standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
+  if (IsFusedNode(op)) return "";  // the importer makes standard operators of it
   for (const auto& attribute : node.attribute()) {
     if (attribute.has_g() || attribute.graphs_size() > 0)
       return absl::StrCat("control flow (", node.op_type(), ")");
   }
-  const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-  const std::string name = standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
-  const Operator* entry = FindOperator(name, opset);
-  if (entry == nullptr) return absl::StrCat("operator ", name);
+  const Operator* entry = FindOperator(op, opset);
+  if (entry == nullptr) return absl::StrCat("operator ", op);
   if (Trains(test, node)) return absl::StrCat("training (", node.op_type(), ")");
   const bool has_input = node.input_size() > 0 && !node.input(0).empty();
   const auto type = types.find(has_input ? node.input(0) : node.output(0));

@@ -55,7 +55,8 @@ std::string Counts(const std::vector<OnnxCase>& cases) {
   std::map<std::int64_t, Row> rows;
   Row all;
   for (const OnnxCase& test : cases) {
-    const bool network = test.name.starts_with("networks/");
+    if (IsFused(test)) continue;
+    const bool network = IsNetwork(test);
     Row& row = rows[test.model.opset_import(0).version()];
     ++(network ? row.networks : row.operators);
     ++(network ? all.networks : all.operators);

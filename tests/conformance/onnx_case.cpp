@@ -79,13 +79,21 @@ std::filesystem::path OwnCases() {
 }  // namespace
 
 std::vector<OnnxCase> LoadOpsetCases() {
-  static constexpr const char* kGroups[] = {"opsets", "networks"};
+  static constexpr const char* kGroups[] = {"opsets", "networks", "fused", "fused_networks"};
   return LoadCases(OwnCases(), kGroups);
 }
 
 std::vector<OnnxCase> LoadClassicCases() {
   static constexpr const char* kGroups[] = {"classic"};
   return LoadCases(OwnCases(), kGroups);
+}
+
+bool IsNetwork(const OnnxCase& test) {
+  return test.name.starts_with("networks/") || test.name.starts_with("fused_networks/");
+}
+
+bool IsFused(const OnnxCase& test) {
+  return test.name.starts_with("fused");
 }
 
 absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test) {

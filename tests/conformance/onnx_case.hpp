@@ -33,10 +33,14 @@ struct DataSet {
 // Every case in these folders of `root`, sorted by name.
 [[nodiscard]] std::vector<OnnxCase> LoadCases(const std::filesystem::path& root,
                                               std::span<const char* const> groups);
-// The cases of tests/conformance/opsets, of opsets 18 to 23. They are unpacked when the build is configured.
+// The cases of tests/conformance/opsets, of opsets 18 to 23 and of fused operators. They are unpacked when the build is
+// configured.
 [[nodiscard]] std::vector<OnnxCase> LoadOpsetCases();
 // Those of the domain ai.onnx.ml, from the same folder.
 [[nodiscard]] std::vector<OnnxCase> LoadClassicCases();
+// Which of these have several operators, and which are of fused operators.
+[[nodiscard]] bool IsNetwork(const OnnxCase& test);
+[[nodiscard]] bool IsFused(const OnnxCase& test);
 [[nodiscard]] absl::StatusOr<onnx::ModelProto> LoadModel(const std::filesystem::path& file);
 [[nodiscard]] absl::StatusOr<std::vector<DataSet>> LoadDataSets(const OnnxCase& test);
 // Names of the graph's inputs that are not initialisers.

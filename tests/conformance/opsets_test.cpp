@@ -1,5 +1,5 @@
-// Every case of opsets 18 to 23, and of classic models, is a test of its own, as the file has it, and as a deployment
-// changes and packs it.
+// Every case of opsets 18 to 23, of fused operators and of classic models is a test of its own, as the file has it, and as a
+// deployment changes and packs it.
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
@@ -11,7 +11,7 @@
 namespace troupe::gpu::conformance {
 namespace {
 
-constexpr std::size_t kLeastCases = 770;
+constexpr std::size_t kLeastCases = 980;
 constexpr std::size_t kLeastClassicCases = 197;
 
 class OpsetCase : public testing::Test {
@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
                         [&]() -> testing::Test* { return new DamagedFiles(classic); });
   for (const auto* group : {&cases, &classic}) {
     for (const OnnxCase& test : *group) {
-      const bool network = test.name.starts_with("networks/") || test.name.starts_with("classic/export_");
+      const bool network = IsNetwork(test) || test.name.starts_with("classic/export_");
       const double rtol = network ? 1e-4 : 1e-3;
       Register("AsExported", test, {.rtol = rtol});
       Register("AsDeployed", test, {.rtol = rtol, .simplify = true, .pack = true});

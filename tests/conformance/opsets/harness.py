@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 HERE = pathlib.Path(__file__).resolve().parent
-IR_VERSIONS = {9: 4, 13: 7, 15: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
+IR_VERSIONS = {9: 4, 11: 6, 13: 7, 15: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 KINDS = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "int8": np.int8, "uint8": np.uint8,
          "int16": np.int16, "uint16": np.uint16, "int32": np.int32, "uint32": np.uint32, "int64": np.int64,
          "uint64": np.uint64, "bool": np.bool_}
@@ -53,7 +53,10 @@ def model_of(case, outputs=None):
         declared = [value_info(name, array, [f"{name}_{d}" for d in range(array.ndim)] if case.symbols else None)
                     for name, array in zip(case.outputs, outputs)]
     graph = helper.make_graph(case.nodes, case.name, inputs, declared, constants)
-    imports = [helper.make_opsetid("", case.opset)] + [helper.make_opsetid(*domain) for domain in case.domains.items()]
+    domains = dict(case.domains)
+    if any(node.domain == "com.microsoft" for node in case.nodes):
+        domains["com.microsoft"] = 1
+    imports = [helper.make_opsetid("", case.opset)] + [helper.make_opsetid(*domain) for domain in domains.items()]
     model = helper.make_model(graph, opset_imports=imports, producer_name="troupe-tests")
     model.ir_version = IR_VERSIONS[case.opset]
     return model

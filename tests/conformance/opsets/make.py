@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the archives of cases beside this file anew. It needs Node.js and onnxruntime-node, which nothing else needs:
 
-    npm install --prefix /tmp/oracle onnxruntime-node
+    npm install --ignore-scripts --prefix /tmp/oracle onnxruntime-node
     ORACLE_FOLDER=/tmp/oracle /usr/bin/python3 -B tests/conformance/opsets/make.py
 """
 import argparse
@@ -9,6 +9,8 @@ import argparse
 import attention_cases
 import classic_cases
 import elementwise_cases
+import fused_cases
+import fused_networks
 import movement_cases
 import networks
 import signal_cases
@@ -28,6 +30,12 @@ def main():
         write_archive(HERE / "networks.tar.gz", "networks", networks.all_networks())
     if only in (None, "classic"):
         write_archive(HERE / "classic.tar.gz", "classic", classic_cases.all_cases())
+    if only in (None, "fused"):
+        cases = Cases()
+        fused_cases.add_all(cases)
+        write_archive(HERE / "fused.tar.gz", "fused", cases.list)
+    if only in (None, "fused_networks"):
+        write_archive(HERE / "fused_networks.tar.gz", "fused_networks", fused_networks.all_networks())
 
 
 if __name__ == "__main__":

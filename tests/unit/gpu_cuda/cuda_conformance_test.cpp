@@ -26,7 +26,7 @@ namespace {
 
 // The number of cases that passed when this was written; fewer would be a step back.
 constexpr std::size_t kLeastPassed = 639;
-constexpr std::size_t kLeastPassedOfOpsets = 450;
+constexpr std::size_t kLeastPassedOfOpsets = 494;
 
 struct Tally {
   std::size_t passed = 0;

@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "absl/strings/match.h"
 #include "tests/unit/gpu_ops/op_runner.hpp"
 
 namespace troupe::gpu {
@@ -11,16 +10,6 @@ namespace {
 
 constexpr std::int64_t kHuge = std::int64_t{1} << 40;
 constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
-
-// Every error names the step and says what is wrong.
-void ExpectError(const proto::Step& step, const std::vector<TestTensor>& in, const std::string& part,
-                 int opset = 17) {
-  const auto out = RunOp(step, in, opset);
-  ASSERT_FALSE(out.ok()) << step.op() << " accepted the input";
-  EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
-  EXPECT_TRUE(absl::StrContains(out.status().message(), part)) << out.status();
-  EXPECT_TRUE(absl::StrContains(out.status().message(), step.op())) << out.status();
-}
 
 proto::Step With(const std::string& op, const std::string& name, std::int64_t value, int outputs = 1) {
   proto::Step step = MakeStep(op, outputs);

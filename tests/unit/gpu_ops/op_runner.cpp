@@ -1,9 +1,12 @@
 #include "tests/unit/gpu_ops/op_runner.hpp"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <memory>
 #include <new>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
@@ -115,6 +118,15 @@ absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std
     answer.push_back({results[i].type, results[i].shape, {results[i].data, results[i].data + bytes}, false});
   }
   return answer;
+}
+
+void ExpectError(const proto::Step& step, const std::vector<TestTensor>& in, const std::string& part,
+                 int opset) {
+  const auto out = RunOp(step, in, opset);
+  ASSERT_FALSE(out.ok()) << step.op() << " accepted the input";
+  EXPECT_EQ(out.status().code(), absl::StatusCode::kInvalidArgument) << out.status();
+  EXPECT_TRUE(absl::StrContains(out.status().message(), part)) << out.status();
+  EXPECT_TRUE(absl::StrContains(out.status().message(), step.op())) << out.status();
 }
 
 }  // namespace troupe::gpu

@@ -57,5 +57,8 @@ void SetTexts(proto::Step& step, const std::string& name, const std::vector<std:
 // program.
 absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std::vector<TestTensor>& in,
                                               int opset = 17);
+// The step is refused as an invalid argument, by an error that names its operator and has `part` in it.
+void ExpectError(const proto::Step& step, const std::vector<TestTensor>& in, const std::string& part,
+                 int opset = 17);
 
 }  // namespace troupe::gpu

@@ -1,0 +1,100 @@
+#include "gpu/ops/product_program.hpp"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "base/status.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+using dnnl::memory;
+
+struct Chosen {
+  dnnl::matmul::primitive_desc descriptor;
+  memory::desc weights;
+};
+
+std::optional<Chosen> Create(const Multiplication& product, const memory::desc& weights,
+                             const dnnl::primitive_attr& attributes) {
+  const auto desc = product.bias ? dnnl::matmul::desc(product.a, weights, product.bias, product.out)
+                                 : dnnl::matmul::desc(product.a, weights, product.out);
+  dnnl::matmul::primitive_desc made(desc, attributes, CpuEngine(), true);
+  if (!made || !IsExpressible(made.weights_desc())) return std::nullopt;
+  return Chosen{made, made.weights_desc()};
+}
+
+absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Multiplication& product) {
+  dnnl::post_ops ops;
+  if (product.addend) ops.append_binary(dnnl::algorithm::binary_add, product.addend);
+  if (product.after_addend != 1)
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_linear, product.after_addend, 0);
+  TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, ops));
+  dnnl::primitive_attr attributes = UserScratchpad(ops);
+  if (product.scale != 1) attributes.set_output_scales(0, {product.scale});
+  return attributes;
+}
+
+memory::desc AnyWeights(const Multiplication& product) {
+  return {product.b_dims, memory::data_type::f32, memory::format_tag::any};
+}
+
+absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& product,
+                                 const std::string& layout, const memory::desc& given) {
+  TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
+  auto chosen = Create(product, given, attributes);
+  const bool slow = !layout.empty() && chosen && absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
+  if (!chosen || slow) {
+    if (auto other = Create(product, AnyWeights(product), attributes)) chosen = std::move(other);
+  }
+  if (!chosen) return ctx.Error("no kernel of this device fits");
+  return *std::move(chosen);
+}
+
+}  // namespace
+
+Made MakeProduct(const StepContext& ctx, const Multiplication& product, Infos in) {
+  if (!in[0].layout.empty() || (in.size() > 2 && !in[2].layout.empty())) {
+    return ctx.Error("only the second input may be packed");
+  }
+  memory::desc given = product.b;
+  if (!in[1].layout.empty()) {
+    auto parsed = DescOf(in[1].layout, product.b_dims);
+    if (!parsed.ok()) return ctx.Error(std::string(parsed.status().message()));
+    given = *parsed;
+  }
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, in[1].layout, given));
+  auto program = std::make_unique<DnnlProgram>();
+  const auto weights = program->Reorder(DnnlProgram::Input(1), given, chosen.weights);
+  std::vector<DnnlProgram::Argument> arguments = {{DNNL_ARG_SRC, product.a, DnnlProgram::Input(0)},
+                                                  {DNNL_ARG_WEIGHTS, chosen.weights, weights},
+                                                  {DNNL_ARG_DST, product.out, DnnlProgram::Output(0), true}};
+  if (product.bias) arguments.push_back({DNNL_ARG_BIAS, product.bias, DnnlProgram::Input(2)});
+  if (product.addend) {
+    const int id = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+    arguments.push_back({id, product.addend, DnnlProgram::Input(2), true});
+    // Described in full: post-operations use the descriptor of the memory. It is dense, so there is no
+    // padding to write.
+  }
+  program->Add(dnnl::matmul(chosen.descriptor), chosen.descriptor, arguments);
+  return program;
+}
+
+absl::StatusOr<PackedWeight> PackProduct(const StepContext& ctx, const Multiplication& product,
+                                         const ValueInfo& weights) {
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, {}, AnyWeights(product)));
+  PackedWeight packed;
+  packed.layout = LayoutOf(chosen.weights);
+  if (packed.layout.empty()) return packed;
+  packed.data.resize(chosen.weights.get_size());
+  memory from(product.b, CpuEngine(), const_cast<std::byte*>(weights.constant));  // dense: nothing is written
+  memory to(chosen.weights, CpuEngine(), packed.data.data());
+  dnnl::stream stream(CpuEngine());
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  return packed;
+}
+
+}  // namespace troupe::gpu
