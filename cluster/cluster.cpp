@@ -51,6 +51,7 @@ struct Router {
   void operator()(const LeaveAsked& event) const { parts.members.On(event); }
   void operator()(const MemberLost& event) const { parts.members.On(event); }
   void operator()(const AdoptionAnswered& event) const { parts.copies.On(event); }
+  void operator()(const PlacesAsked& event) const { parts.copies.On(event); }
   void operator()(const RunnerLost& event) const { parts.claims.On(event); }
   void operator()(StartAsked& event) const { parts.runs.On(event); }
   void operator()(const StepAsked& event) const { parts.runs.On(event); }

@@ -131,12 +131,12 @@ struct WakeMe {
   Duration after{};
 };
 
-using Effect =
-    std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>, Answer<proto::AdminReply>,
-                 Answer<proto::RunReply>, DropAsk, ShowImports, Commit, WriteAudit, Connect, Disconnect,
-                 TellMembers, AskAdoption, TellDisowned, AskTrial, TellTrialStopped, AskDrain, KillGpu,
-                 DescribeNode, DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn,
-                 ImportModel, MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
+using Effect = std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>,
+                            Answer<proto::AdminReply>, Answer<proto::RunReply>, Answer<proto::ModelPlaces>,
+                            DropAsk, ShowImports, Commit, WriteAudit, Connect, Disconnect, TellMembers,
+                            AskAdoption, TellDisowned, AskTrial, TellTrialStopped, AskDrain, KillGpu,
+                            DescribeNode, DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken,
+                            GoOn, ImportModel, MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::cluster

@@ -84,6 +84,12 @@ struct AdoptionAnswered {  // the answer to AskAdoption
   absl::Status status{};
 };
 
+struct PlacesAsked {  // which nodes, but the one that asks, hold a copy of this model
+  Ask ask = 0;
+  std::string digest{};
+  std::string node{};
+};
+
 // --- runs of workflows ---
 struct RunnerLost {
   Runner runner{};
@@ -157,9 +163,10 @@ struct ObjectsCollected {  // the answer to CollectObjects
   absl::StatusOr<Bytes> removed = absl::UnknownError("");
 };
 
-using Event = std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard,
-                           LeaveAsked, MemberLost, AdoptionAnswered, RunnerLost, StartAsked, StepAsked,
-                           FinishAsked, AdminAsked, ModelImported, KeyMade, TrialAnswered, DrainAnswered,
-                           NodeDescribed, GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
+using Event =
+    std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard, LeaveAsked,
+                 MemberLost, AdoptionAnswered, PlacesAsked, RunnerLost, StartAsked, StepAsked, FinishAsked,
+                 AdminAsked, ModelImported, KeyMade, TrialAnswered, DrainAnswered, NodeDescribed,
+                 GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
 
 }  // namespace troupe::cluster

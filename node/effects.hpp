@@ -39,7 +39,7 @@ struct AssignRuntime {
 };
 
 // --- bytes of models ---
-struct FetchCopy {  // from the manager to the disk
+struct FetchCopy {  // from other nodes or the manager to the disk
   std::string copy{};
   proto::FetchModel fetch{};
 };

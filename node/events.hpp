@@ -94,6 +94,7 @@ struct ModelDisowned {
 struct CopyFetched {  // the answer to FetchCopy
   std::string copy{};
   absl::Status status{};
+  std::vector<std::string> wrong{};  // nodes that sent wrong bytes, one text each
 };
 struct CopyPlaced {  // the answer to PlaceCopy
   std::string copy{};

@@ -1,6 +1,7 @@
 #include "sim/world.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,11 @@
 #include "sim/network.hpp"
 
 namespace troupe::sim {
+
+namespace {
+// The objects of a model are these words before its function's name.
+constexpr std::array<const char*, 2> kModelParts = {"model ", "weights "};
+}  // namespace
 
 World::World(const std::optional<NetworkOptions>& network)
     : network_(network ? std::make_unique<Network>(system(), *network) : nullptr) {}
@@ -201,7 +207,10 @@ void World::Bear(Node& node, NodePlan plan) {
     node.channel = std::make_shared<transport::FakeTensorChannel>(hosts_.memory, MiB(256), name);
   if (plan.options.channel == nullptr) plan.options.channel = node.channel.get();
   plan.options.incarnation = hosts_.next_daemon++;
-  node.cache = actors::SpawnCache(system(), {"manager"}, node.repository, DirectoryOf(name));
+  node.repository.UseRanges(plan.ranges);
+  node.cache = actors::SpawnCache(
+      system(), {.manager = "manager", .node = name, .pulls = plan.pulls, .counts = node.pulled},
+      node.repository, DirectoryOf(name));
   MakeWorkers(node, plan);
   actors::MemberOptions member;
   plan.options.lease = member.lease;
@@ -244,8 +253,10 @@ absl::Status World::Deploy(const std::string& name, Bytes weights, Duration dead
   deploy.set_onnx_digest(MakeModel(name, weights, inputs, state));
   manager_repository_.Import(deploy.onnx_digest(), "",
                              [&](const absl::StatusOr<proto::FunctionRecord>& record) {
-                               for (auto& [node_name, node] : nodes_)
+                               for (auto& [node_name, node] : nodes_) {
+                                 for (const char* part : kModelParts) node->repository.Put(part + name);
                                  node->repository.AddModel(deploy.onnx_digest(), *record);
+                               }
                              });
   *deploy.mutable_state() = {state.begin(), state.end()};
   deploy.mutable_slo()->set_deadline_ns(deadline.count());
@@ -279,7 +290,7 @@ std::string World::MakeModel(const std::string& name, Bytes weights, const std::
     record.mutable_outputs(record.outputs_size() - 1)->set_name(tensor.output());
   }
   const auto onnx = Sha256Hex("onnx " + name);
-  for (const char* part : {"model ", "weights "}) manager_repository_.Put(part + name);
+  for (const char* part : kModelParts) manager_repository_.Put(part + name);
   manager_repository_.AddModel(onnx, record);
   return onnx;
 }

@@ -36,6 +36,7 @@ class World : public VirtualSystem {
     actors::CacheActor cache;
     actors::MemberActor member;
     actors::FakeModelRepository repository;
+    std::shared_ptr<actors::PullCounts> pulled = std::make_shared<actors::PullCounts>();
     std::shared_ptr<transport::FakeTensorChannel> channel;            // of its host, whatever process has it
     std::vector<std::shared_ptr<actors::FakeWorkerControl>> workers;  // by runtime
     bool running = true;
@@ -56,6 +57,9 @@ class World : public VirtualSystem {
     Bytes host_region = GiB(2);
     std::string cluster{};                         // that it was a member of
     std::shared_ptr<actors::FakeMeters> meters{};  // in which its workers count; null: they do not
+    actors::PullTerms pulls{};
+    // What is wrong with what its disk gives to other nodes, and with what it takes of them.
+    std::shared_ptr<actors::FakeRanges> ranges = std::make_shared<actors::FakeRanges>();
     // The engine of each runtime; empty: what `worker` says.
     std::function<std::unique_ptr<actors::FakeGpu>(std::uint32_t runtime, actors::FakeGpu::Timer)> make_gpu;
   };

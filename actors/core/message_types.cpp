@@ -35,9 +35,10 @@ using Messages = MessageList<
     proto::AdoptModelReply, proto::DisownModel, proto::DrainNode, proto::DrainReply, proto::DescribeNode,
     proto::NodeDescription, proto::DescribeGateway, proto::GatewayDescription, proto::RunTrial,
     proto::TrialEnded, proto::StopTrial, proto::KillGpu, proto::InjectFault, proto::FetchObject,
-    proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::UploadChunk, proto::UploadReply,
-    proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun,
-    proto::RunReply, proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun, proto::RunTaken,
+    proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::LocateModel, proto::ModelPlaces,
+    proto::DigestRange, proto::RangeDigest, proto::UploadChunk, proto::UploadReply, proto::AdminRequest,
+    proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun, proto::RunReply,
+    proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun, proto::RunTaken,
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,

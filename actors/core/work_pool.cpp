@@ -11,6 +11,10 @@ WorkPool::WorkPool(std::size_t threads, std::size_t limit) : limit_(limit) {
 }
 
 WorkPool::~WorkPool() {
+  Stop();
+}
+
+void WorkPool::Stop() {
   std::deque<std::function<void()>> dropped;  // destroyed outside the lock: their ends may post again
   {
     const std::lock_guard lock(mutex_);
@@ -18,7 +22,8 @@ WorkPool::~WorkPool() {
     dropped.swap(jobs_);
   }
   wake_.notify_all();
-  for (auto& thread : threads_) thread.join();
+  for (auto& thread : threads_)
+    if (thread.joinable()) thread.join();
 }
 
 absl::Status WorkPool::Post(std::function<void()> job) {

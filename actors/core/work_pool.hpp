@@ -21,7 +21,10 @@ class WorkPool {
   WorkPool& operator=(const WorkPool&) = delete;
 
   // RESOURCE_EXHAUSTED when `limit` jobs wait already.
+  // CANCELLED after Stop.
   absl::Status Post(std::function<void()> job);
+  // What the destructor does, for an owner that is not the only one. Not on a thread of the pool.
+  void Stop();
 
  private:
   void Work();

@@ -50,6 +50,17 @@ void NodeGauges::Show(const proto::NodeDescription& node, const HostRegion& host
   if (isolated) ShowRuntimes(node);
 }
 
+void NodeGauges::ShowPulls(const std::string& node, const PullCounts& counts) {
+  for (const auto& [source, bytes] :
+       {std::pair("nodes", &counts.from_nodes), std::pair("manager", &counts.from_manager)}) {
+    gauges_.Set("troupe_model_bytes_fetched_total",
+                "Bytes of models that came to this node's disk, by who sent them.",
+                {{"node", node}, {"from", source}}, static_cast<double>(bytes->load()));
+  }
+  gauges_.Set("troupe_model_ranges_wrong_total", "Ranges of models whose bytes were not those of the model.",
+              {{"node", node}}, static_cast<double>(counts.wrong.load()));
+}
+
 void NodeGauges::ShowRuntimes(const proto::NodeDescription& node) {
   const Gauges::Labels mine = {{"node", node.node()}};
   gauges_.Set("troupe_node_runtimes_assigned_total", "Warm workers that were assigned to a key.", mine,

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "actors/daemon/gauges.hpp"
 #include "actors/daemon/worker_refusals.hpp"
+#include "actors/node/model_pulls.hpp"
 #include "proto/admin.pb.h"
 #include "storage/host_repository.hpp"
 
@@ -32,6 +33,7 @@ class NodeGauges {
   // `isolated`: workers serve keys.
   void Show(const proto::NodeDescription& node, const HostRegion& host, const WorkerRefusals& refusals,
             bool isolated);
+  void ShowPulls(const std::string& node, const PullCounts& counts);
   // Unavailable when no GPU's worker was up at the last Show, with what is wrong with the GPUs.
   [[nodiscard]] absl::Status Health();
 

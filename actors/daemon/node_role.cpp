@@ -74,6 +74,8 @@ class NodeRole final : public Role {
                                                           host_.get(), *common_.channel);
     CacheOptions cache;
     cache.manager = common_.manager;
+    cache.node = config.member.name;
+    cache.counts = pull_counts_;
     spdlog::info(
         "policies: ordering {}, gpu {}, eviction {}, copies {}, binding {}, batching {}, swap {}, link sharing "
         "{}, sharing "
@@ -134,6 +136,7 @@ class NodeRole final : public Role {
             [this](const proto::NodeDescription& node) {
               gauges_.Show(node, {repository_->host_usage(), host_->huge_pages()}, *worker_refusals_,
                            Isolated());
+              gauges_.ShowPulls(node.node(), *pull_counts_);
             },
             [](const caf::error&) {});
   }
@@ -284,6 +287,7 @@ class NodeRole final : public Role {
   std::shared_ptr<gpu::LinkReader> reader_;
   std::shared_ptr<storage::HostSegments> host_;
   std::shared_ptr<StoredModelRepository> repository_;
+  const std::shared_ptr<PullCounts> pull_counts_ = std::make_shared<PullCounts>();
   NodeActors actors_;
   std::shared_ptr<const Lease> lease_;
   std::string address_;

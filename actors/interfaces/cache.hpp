@@ -1,6 +1,7 @@
-// CACHE: moves the bytes of models: from the manager to this node's disk, from there into its host region.
-// The NODE CONTROLLER asks it (FetchModel, PlaceModel, DropModel), and decides what moves (node::CacheTable);
-// it asks the CLUSTER MANAGER (FetchObject: bytes of models). Disk and region are behind the ModelRepository
+// CACHE: moves the bytes of models: from other nodes and the manager to this node's disk, from there into its host
+// region. The NODE CONTROLLER asks it (FetchModel, PlaceModel, DropModel), and decides what moves (node::CacheTable);
+// it asks the CLUSTER MANAGER (LocateModel, DigestRange, FetchObject) and the NODE CONTROLLERs of other nodes
+// (FetchObject: bytes of models), which hand that on to their caches. Disk and region are behind the ModelRepository
 // seam, off its thread, so that the move of one model never delays another's. FetchModel brings the model's
 // objects to the disk, unless they are there; UNAVAILABLE: the manager is away. PlaceModel places what the
 // disk has in the region; DATA_LOSS, NOT_FOUND: the disk does not have it (any more), fetch it again;
@@ -16,6 +17,7 @@
 namespace troupe::actors {
 
 using CacheActor = Interface<Asks<proto::FetchModel, proto::HostModel>,
-                             Asks<proto::PlaceModel, proto::HostModel>, Hears<proto::DropModel>>;
+                             Asks<proto::PlaceModel, proto::HostModel>, Hears<proto::DropModel>,
+                             Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>>;
 
 }  // namespace troupe::actors

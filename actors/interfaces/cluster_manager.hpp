@@ -1,6 +1,6 @@
 // CLUSTER MANAGER: owns membership, the function and workflow registries, placement of host copies, the run
 // log. Asked by:  members (JoinRequest, Heartbeat), shell and gateways (AdminRequest, UploadChunk), CACHE
-// (FetchObject),
+// (FetchObject, LocateModel, DigestRange),
 //            WORKFLOW RUN (StartRun, CommitStep, FinishRun).
 // Asks:      NODE CONTROLLER (AdoptModel, DescribeNode, DrainNode).   Tells: members (ClusterUpdate), FRONT
 //            (ContinueRun), WORKFLOW RUN (RunTaken).
@@ -27,6 +27,7 @@ using ClusterManagerActor = Interface<
     Asks<proto::Heartbeat, proto::HeartbeatReply>, Hears<proto::LeaveRequest>,
     Asks<proto::AdminRequest, proto::AdminReply>, Asks<proto::UploadChunk, proto::UploadReply>,
     Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>,
+    Asks<proto::LocateModel, proto::ModelPlaces>, Asks<proto::DigestRange, proto::RangeDigest>,
     typename caf::replies_to<proto::StartRun, WorkflowRunActor>::template with<proto::RunReply>,
     Asks<proto::StartRun, proto::RunReply>, Asks<proto::CommitStep, proto::RunReply>,
     Asks<proto::FinishRun, proto::RunReply>, Asks<proto::StoreBlob, proto::StoreBlobReply>>;

@@ -1,6 +1,6 @@
 // NODE CONTROLLER: decides which GPU of this node runs a request, and where its weights come from.
 // Asked by:  ROUTER (SubmitRequest, ExportTensors, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode,
-//            RunTrial).
+//            RunTrial), CACHE of another node (FetchObject, for this node's cache).
 // Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER
 // (MemberReport). Owns THE view of the node's GPUs: one decision gives GPU, source and victims together.
 // Decides with node::SwapScheduler; this actor only moves messages. Losing it loses no data: rebuilt from the
@@ -26,6 +26,6 @@ using NodeControllerActor = Interface<
     Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,
     Asks<proto::RunTrial, proto::TrialEnded>, Hears<proto::StopTrial>, Hears<proto::KillGpu>,
     Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>, Asks<proto::DescribeMember, proto::MemberReport>,
-    Hears<proto::ExecutorReport>>;
+    Hears<proto::ExecutorReport>, Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>>;
 
 }  // namespace troupe::actors

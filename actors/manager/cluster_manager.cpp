@@ -67,6 +67,10 @@ class ClusterManager : public ManagerSelf::base {
         [this](proto::UploadChunk& chunk) { return objects_.Receive(this, chunk); },
         [this](const proto::FetchObject& part) { return objects_.Fetch(this, part); },
         [this](const proto::ReleaseFetched& release) { objects_.Release(release.release()); },
+        [this](const proto::LocateModel& locate) {
+          return Ask<proto::ModelPlaces>(cluster::PlacesAsked{0, locate.model_digest(), locate.node()});
+        },
+        [this](const proto::DigestRange& range) { return objects_.Digest(this, range); },
         [this](proto::StartRun& command, const WorkflowRunActor& run) { return Start(command, run); },
         [this](proto::StartRun& command) { return Start(command, WorkflowRunActor()); },
         [this](proto::CommitStep& command) {
@@ -326,7 +330,9 @@ class ClusterManager : public ManagerSelf::base {
   PendingCalls calls_;
   Continuations continuations_;
   ObjectTransfers objects_;
-  OpenPromises<proto::JoinReply, proto::HeartbeatReply, proto::AdminReply, proto::RunReply> open_;
+  OpenPromises<proto::JoinReply, proto::HeartbeatReply, proto::AdminReply, proto::RunReply,
+               proto::ModelPlaces>
+      open_;
 };
 
 }  // namespace

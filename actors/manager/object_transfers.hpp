@@ -10,21 +10,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/continuations.hpp"
-#include "actors/core/time.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
 #include "actors/seams/model_repository.hpp"
+#include "actors/seams/object_reads.hpp"
 #include "cluster/failure.hpp"
 
 namespace troupe::actors {
 
 class ObjectTransfers {
  public:
-  // The tick of the owner that brings a number to Release.
-  static constexpr std::uint32_t kReleaseTick = 2;
+  static constexpr std::uint32_t kReleaseTick = ObjectReads::kReleaseTick;
+  // What nodes fetch is bounded by the arena; this only bounds the table of it.
+  static constexpr std::size_t kReads = 1024;
 
   // `release_after`: of a fetched part that was not released.
   ObjectTransfers(ModelRepository& repository, Continuations& continuations, Duration release_after)
-      : repository_(repository), continuations_(continuations), release_after_(release_after) {}
+      : repository_(repository),
+        continuations_(continuations),
+        reads_(repository, continuations, release_after, kReads) {}
 
   template <class Self>
   caf::typed_response_promise<proto::UploadReply> Receive(Self* self, proto::UploadChunk& chunk) {
@@ -42,20 +45,19 @@ class ObjectTransfers {
   }
   template <class Self>
   caf::typed_response_promise<proto::FetchReply> Fetch(Self* self, const proto::FetchObject& part) {
-    auto promise = self->template make_response_promise<proto::FetchReply>();
-    repository_.Read(part, continuations_.Make<proto::FetchReply>(
-                               self, [this, self, promise](absl::StatusOr<proto::FetchReply> reply) mutable {
-                                 if (!reply.ok()) reply = cluster::Failure<proto::FetchReply>(reply.status());
-                                 if (reply->release() != 0) {
-                                   unreleased_.insert(reply->release());
-                                   After(self, release_after_, MakeTick(kReleaseTick, reply->release()));
-                                 }
-                                 promise.deliver(*std::move(reply));
-                               }));
-    return promise;
+    return reads_.Fetch(self, part);
   }
-  void Release(std::uint64_t release) {
-    if (unreleased_.erase(release) == 1) repository_.Release(release);
+  void Release(std::uint64_t release) { reads_.Release(release); }
+  template <class Self>
+  caf::typed_response_promise<proto::RangeDigest> Digest(Self* self, const proto::DigestRange& range) {
+    auto promise = self->template make_response_promise<proto::RangeDigest>();
+    repository_.Digest(range, continuations_.Make<proto::RangeDigest>(
+                                  self, [promise](absl::StatusOr<proto::RangeDigest> reply) mutable {
+                                    if (!reply.ok())
+                                      reply = cluster::Failure<proto::RangeDigest>(reply.status());
+                                    promise.deliver(*std::move(reply));
+                                  }));
+    return promise;
   }
   template <class Self>
   caf::typed_response_promise<proto::StoreBlobReply> Keep(Self* self, const proto::StoreBlob& blob) {
@@ -94,8 +96,7 @@ class ObjectTransfers {
  private:
   ModelRepository& repository_;
   Continuations& continuations_;
-  const Duration release_after_;
-  std::set<std::uint64_t> unreleased_;
+  ObjectReads reads_;
 };
 
 }  // namespace troupe::actors

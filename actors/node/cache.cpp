@@ -8,6 +8,7 @@
 #include "actors/core/call.hpp"
 #include "actors/core/continuations.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/seams/object_reads.hpp"
 #include "base/wire_status.hpp"
 #include "proto/local.pb.h"
 
@@ -15,9 +16,6 @@ namespace troupe::actors {
 
 namespace {
 
-using CacheSelf =
-    CacheActor::extend<Hears<proto::Continue>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
-                       Hears<proto::PeerLost>>;
 using HostPromise = caf::typed_response_promise<proto::HostModel>;
 
 proto::HostModel ReplyFor(const std::string& model, const absl::Status& status) {
@@ -34,12 +32,17 @@ class Cache : public CacheSelf::base {
       : CacheSelf::base(config),
         options_(std::move(options)),
         repository_(repository),
-        directory_(directory) {}
+        directory_(directory),
+        pulls_(options_.pulls, repository, directory, options_.counts),
+        reads_(repository, continuations_, options_.release_after, options_.served) {}
 
   const char* name() const override { return "cache"; }
 
   behavior_type make_behavior() override {
-    set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
+    set_down_handler([this](caf::down_msg& down) {
+      calls_.PeerDown(down.source);
+      pulls_.PeerDown(down.source);
+    });
     directory_.Watch(options_.manager, system().message_types<ClusterManagerActor>(),
                      caf::actor_cast<PeerWatcherActor>(this));
     return {
@@ -48,18 +51,34 @@ class Cache : public CacheSelf::base {
         [this](const proto::DropModel& drop) {
           repository_.Disown(drop.model_digest(), drop.isolation_key());
         },
-        [this](const proto::Continue& message) { continuations_.Resume(message); },
-        [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
+        [this](const proto::FetchObject& part) { return reads_.Fetch(this, part); },
+        [this](const proto::ReleaseFetched& release) { reads_.Release(release.release()); },
+        [this](const proto::Continue& message) {
+          continuations_.Resume(message);
+          pulls_.Resume(message);
+        },
+        [this](const proto::Tick& tick) {
+          if (tick.what() == ObjectReads::kReleaseTick) return reads_.Release(tick.token());
+          pulls_.StopAwaiting(this, tick.token());
+        },
+        [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
+          if (up.address() != options_.manager) return pulls_.NodeUp(this, up.address(), peer);
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
           monitor(manager_);
+          pulls_.ManagerUp(manager_);
         },
-        [this](const proto::PeerLost&) { manager_ = nullptr; },
+        [this](const proto::PeerLost& lost) {
+          if (lost.address() != options_.manager) return pulls_.NodeLost(this, lost.address());
+          manager_ = nullptr;
+          pulls_.ManagerLost();
+        },
     };
   }
 
   void on_exit() override {
     calls_.Clear();
     continuations_.Clear();
+    pulls_.Clear();
     fetches_.clear();
     manager_ = nullptr;
   }
@@ -68,8 +87,9 @@ class Cache : public CacheSelf::base {
   // A model on its way to the disk.
   struct Moving {
     std::vector<HostPromise> waiting;
-    std::vector<std::string> objects;
-    std::uint64_t bytes = 0;
+    std::size_t open = 0;  // objects that have not come
+    absl::Status status;
+    proto::HostModel reply;
   };
 
   HostPromise Fetch(const proto::FunctionRecord& function) {
@@ -78,70 +98,47 @@ class Cache : public CacheSelf::base {
     auto& moving = fetches_[model];
     moving.waiting.push_back(promise);
     if (moving.waiting.size() > 1) return promise;
-    moving.objects = repository_.ObjectsOf(function);
-    FetchMissing(model, 0);
+    std::vector<std::string> missing;
+    for (auto& object : repository_.ObjectsOf(function))
+      if (!repository_.Has(object)) missing.push_back(std::move(object));
+    if (missing.empty()) {
+      Fetched(model);
+      return promise;
+    }
+    proto::LocateModel locate;
+    locate.set_model_digest(model);
+    locate.set_node(options_.node);
+    Call<proto::ModelPlaces>(this, calls_, manager_, options_.pulls.manager_timeout, std::move(locate),
+                             [this, model, missing](const absl::StatusOr<proto::ModelPlaces>& places) {
+                               Pull(model, missing, places);
+                             });
     return promise;
   }
 
-  void FetchMissing(const std::string& model, std::size_t next) {
-    const auto& objects = fetches_.at(model).objects;
-    while (next < objects.size() && repository_.Has(objects[next])) ++next;
-    if (next == objects.size()) return Fetched(model, absl::OkStatus());
-    FetchPart(model, objects[next], 0, [this, model, next] { FetchMissing(model, next + 1); });
+  void Pull(const std::string& model, const std::vector<std::string>& missing,
+            const absl::StatusOr<proto::ModelPlaces>& places) {
+    auto& moving = fetches_.at(model);
+    moving.status = places.ok() ? StatusIn(*places) : places.status();
+    if (!moving.status.ok()) return Fetched(model);
+    moving.open = missing.size();
+    for (const auto& object : missing)
+      pulls_.Pull(this, model, object, *places,
+                  [this, model](ModelPulls::Result result) { Pulled(model, std::move(result)); });
   }
 
-  void FetchPart(const std::string& model, const std::string& digest, std::uint64_t offset,
-                 std::function<void()> then) {
-    proto::FetchObject part;
-    part.set_digest(digest);
-    part.set_offset(offset);
-    part.set_length(options_.part_bytes);
-    Call<proto::FetchReply>(this, calls_, manager_, options_.fetch_timeout, std::move(part),
-                            [this, model, digest, offset, then](absl::StatusOr<proto::FetchReply> reply) {
-                              if (reply.ok() && reply->code() != 0) reply = StatusIn(*reply);
-                              if (!reply.ok()) return Fetched(model, reply.status());
-                              LoadPart(model, digest, offset, *reply, then);
-                            });
+  void Pulled(const std::string& model, ModelPulls::Result result) {
+    auto& moving = fetches_.at(model);
+    if (moving.status.ok()) moving.status = result.status;
+    moving.reply.set_fetched_bytes(moving.reply.fetched_bytes() + result.bytes);
+    for (auto& text : result.wrong) moving.reply.add_wrong(std::move(text));
+    if (--moving.open == 0) Fetched(model);
   }
 
-  void LoadPart(const std::string& model, const std::string& digest, std::uint64_t offset,
-                const proto::FetchReply& reply, std::function<void()> then) {
-    const auto release = reply.release();
-    const auto total = reply.total();
-    repository_.Load(reply.data(),
-                     continuations_.Make<std::string>(this, [=, this](absl::StatusOr<std::string> bytes) {
-                       if (release != 0 && manager_) {
-                         proto::ReleaseFetched message;
-                         message.set_release(release);
-                         send(manager_, std::move(message));
-                       }
-                       if (!bytes.ok()) return Fetched(model, bytes.status());
-                       if (bytes->empty() && total != 0)
-                         return Fetched(model, absl::UnavailableError("an empty part of a model"));
-                       KeepPart(model, digest, offset, std::move(*bytes), total, then);
-                     }));
-  }
-
-  void KeepPart(const std::string& model, const std::string& digest, std::uint64_t offset, std::string bytes,
-                std::uint64_t total, std::function<void()> then) {
-    const auto next = offset + bytes.size();
-    const bool last = next >= total;
-    fetches_.at(model).bytes += bytes.size();
-    // Another model with the same weights may be fetched at the same time.
-    repository_.Receive(
-        absl::StrCat("fetch-", model, "-", digest), offset, std::move(bytes), last, digest,
-        continuations_.Make<std::uint64_t>(this, [=, this](absl::StatusOr<std::uint64_t> size) {
-          if (!size.ok()) return Fetched(model, size.status());
-          if (last) return then();
-          FetchPart(model, digest, next, then);
-        }));
-  }
-
-  void Fetched(const std::string& model, const absl::Status& status) {
+  void Fetched(const std::string& model) {
     auto moving = std::move(fetches_.extract(model).mapped());
-    auto reply = ReplyFor(model, status);
-    reply.set_fetched_bytes(moving.bytes);
-    for (auto& promise : moving.waiting) promise.deliver(reply);
+    SetStatus(moving.status, moving.reply);
+    moving.reply.set_model_digest(model);
+    for (auto& promise : moving.waiting) promise.deliver(moving.reply);
   }
 
   HostPromise Place(const proto::FunctionRecord& function, const std::string& key) {
@@ -163,6 +160,8 @@ class Cache : public CacheSelf::base {
   ClusterManagerActor manager_;
   PendingCalls calls_;
   Continuations continuations_;
+  ModelPulls pulls_;
+  ObjectReads reads_;
   std::map<std::string, Moving> fetches_;
 };
 

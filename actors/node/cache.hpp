@@ -6,6 +6,7 @@
 #include <string>
 
 #include "actors/interfaces/cache.hpp"
+#include "actors/node/model_pulls.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/peer_directory.hpp"
 #include "base/units.hpp"
@@ -13,9 +14,14 @@
 namespace troupe::actors {
 
 struct CacheOptions {
-  std::string manager;                                // address of the cluster manager
-  Duration fetch_timeout = std::chrono::seconds(10);  // of one part of an object
-  std::uint64_t part_bytes = 4u << 20;
+  std::string manager;  // address of the cluster manager
+  std::string node{};   // the name of this node
+  PullTerms pulls{};
+  // Ranges that other nodes are given at a time; more are refused, and asked of others. So an input of a request waits on
+  // the link behind 32 MiB of models at most.
+  std::size_t served = 8;
+  Duration release_after = std::chrono::seconds(15);  // of a range that a node did not say that it has
+  std::shared_ptr<PullCounts> counts = std::make_shared<PullCounts>();
 };
 
 // `repository` and `directory` outlive the actor.

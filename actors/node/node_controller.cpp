@@ -108,6 +108,8 @@ class NodeController : public ControllerSelf::base {
           if (ask.joining()) session_.AskedBy(current_sender());
           return Ask<proto::MemberReport>(node::ReportAsked{0, ask});
         },
+        [this](proto::FetchObject& part) { return delegate(cache_, std::move(part)); },
+        [this](proto::ReleaseFetched& release) { send(cache_, std::move(release)); },
         [this](proto::ExecutorReport& report) { On(node::WorkerReported{std::move(report)}); },
         [this](const proto::Tick& tick) { On(node::TimerFired{static_cast<node::Timer>(tick.what())}); },
         [this](const proto::Continue& message) {
@@ -232,7 +234,9 @@ class NodeController : public ControllerSelf::base {
   void Do(node::FetchCopy& fetch) {
     Call<proto::HostModel>(this, calls_, cache_, options_.adopt_timeout, std::move(fetch.fetch),
                            [this, copy = fetch.copy](const absl::StatusOr<proto::HostModel>& host) {
-                             On(node::CopyFetched{copy, StatusOf(host)});
+                             node::CopyFetched event{copy, StatusOf(host), {}};
+                             if (host.ok()) event.wrong = {host->wrong().begin(), host->wrong().end()};
+                             On(std::move(event));
                            });
   }
   void Do(node::PlaceCopy& place) {

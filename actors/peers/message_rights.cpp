@@ -63,10 +63,14 @@ constexpr Row kRows[] = {
     {"StopTrial", kManager},
     {"KillGpu", kManager},
     {"InjectFault", kManager},
-    // Models, from the manager.
+    // Models, from the manager and from other nodes.
     {"FetchObject", kNode},
-    {"FetchReply", kManager},
+    {"FetchReply", {Role::kManager, Role::kNode}},
     {"ReleaseFetched", kNode},
+    {"LocateModel", kNode},
+    {"ModelPlaces", kManager},
+    {"DigestRange", kNode},
+    {"RangeDigest", kManager},
     // Requests: of shells to gateways, of gateways to nodes.
     {"InferRequest", kAdmin},
     {"InferReply", kGateway},

@@ -37,7 +37,7 @@ void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offse
   if (last) {
     const auto whole = std::move(bytes);
     receiving_.erase(upload);
-    if (const auto found = Sha256Hex(whole); found != digest)
+    if (const auto found = Sha256Hex(whole); found != digest && !ranges_->trust)
       return done(absl::DataLossError(absl::StrCat("what was received is ", found, ", not ", digest)));
     objects_[digest] = whole;
     recent_.insert(digest);
@@ -104,15 +104,40 @@ void FakeModelRepository::Read(const proto::FetchObject& part, Done<proto::Fetch
   if (it == objects_.end()) return done(absl::NotFoundError(absl::StrCat("no object ", part.digest())));
   if (part.offset() > it->second.size()) return done(absl::OutOfRangeError("behind the end of the object"));
   proto::FetchReply reply;
+  reply.set_total(it->second.size() + ranges_->lie);
+  auto bytes = it->second.substr(part.offset(), part.length());
+  if (ranges_->spoil_every != 0 && ++ranges_->reads % ranges_->spoil_every == 0 && !bytes.empty()) {
+    bytes.front() = static_cast<char>(bytes.front() ^ 1);
+    ++ranges_->spoiled;
+  }
+  reply.mutable_data()->set_inlined(std::move(bytes));
+  done(std::move(reply));
+}
+
+void FakeModelRepository::Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) {
+  const auto it = objects_.find(range.digest());
+  if (it == objects_.end()) return done(absl::NotFoundError(absl::StrCat("no object ", range.digest())));
+  if (range.offset() > it->second.size()) return done(absl::OutOfRangeError("behind the end of the object"));
+  proto::RangeDigest reply;
   reply.set_total(it->second.size());
-  reply.mutable_data()->set_inlined(it->second.substr(part.offset(), part.length()));
+  reply.set_sha256(Sha256Hex(it->second.substr(range.offset(), range.length())));
   done(std::move(reply));
 }
 
 void FakeModelRepository::Release(std::uint64_t) {}
 
-void FakeModelRepository::Load(const proto::TensorRef& ref, Done<std::string> done) {
+void FakeModelRepository::Load(const proto::TensorRef& ref, const std::string& sha256, Duration,
+                               Done<std::string> done) {
+  if (!sha256.empty() && !ranges_->trust && Sha256Hex(ref.inlined()) != sha256)
+    return done(absl::DataLossError("the bytes that came are not those of the model"));
   done(ref.inlined());
+}
+
+std::vector<std::string> FakeModelRepository::WrongObjects() const {
+  std::vector<std::string> wrong;
+  for (const auto& [digest, bytes] : objects_)
+    if (Sha256Hex(bytes) != digest) wrong.push_back(digest);
+  return wrong;
 }
 
 std::size_t FakeModelRepository::CopiesOf(const std::string& key) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,17 @@
 
 namespace troupe::actors {
 
+// What is wrong with the ranges of objects that a fake repository reads for others, or loads; shared with the test, and
+// by several repositories.
+struct FakeRanges {
+  std::uint64_t spoil_every =
+      0;                  // of the ranges that are read, the first byte of each such one is another; 0: none
+  bool trust = false;     // what was loaded or received is compared with no digest
+  std::uint64_t lie = 0;  // the size of each object is said to be so much larger
+  std::uint64_t reads = 0;
+  std::uint64_t spoiled = 0;
+};
+
 class FakeModelRepository final : public ModelRepository {
  public:
   // What Import answers for an ONNX digest.
@@ -21,6 +33,9 @@ class FakeModelRepository final : public ModelRepository {
   void Put(const std::string& bytes);
   // The next adoption that needs this object finds it damaged and sets it aside.
   void Damage(const std::string& object) { damaged_.insert(object); }
+  void UseRanges(std::shared_ptr<FakeRanges> ranges) { ranges_ = std::move(ranges); }
+  // The objects whose bytes are not those that their digest names.
+  [[nodiscard]] std::vector<std::string> WrongObjects() const;
   // The host is started again: what is on its disk is there still.
   void LoseRegion() { adopted_.clear(); }
   [[nodiscard]] std::size_t host_copies() const { return adopted_.size(); }
@@ -37,7 +52,9 @@ class FakeModelRepository final : public ModelRepository {
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
   void Release(std::uint64_t release) override;
-  void Load(const proto::TensorRef& ref, Done<std::string> done) override;
+  void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) override;
+  void Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
+            Done<std::string> done) override;
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.contains(digest); }
   void Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) override;
   [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override {
@@ -70,6 +87,7 @@ class FakeModelRepository final : public ModelRepository {
   std::map<std::string, proto::FunctionRecord> models_;
   std::map<std::pair<std::string, std::string>, Bytes> adopted_;  // by digest and isolation key
   std::set<std::string> damaged_;
+  std::shared_ptr<FakeRanges> ranges_ = std::make_shared<FakeRanges>();
 };
 
 }  // namespace troupe::actors

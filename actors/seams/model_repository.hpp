@@ -44,8 +44,12 @@ class ModelRepository {
   // Part of a stored object as something that can be sent: by TensorChannel. `release` frees it.
   virtual void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) = 0;
   virtual void Release(std::uint64_t release) = 0;
-  // The bytes behind a fetched part (inline, arena or another host).
-  virtual void Load(const proto::TensorRef& ref, Done<std::string> done) = 0;
+  // The size of a stored object and the digest of a range of it, which is cut at 8 MiB and at the object's end.
+  virtual void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) = 0;
+  // The bytes behind a fetched part (inline, arena or another host). DATA_LOSS unless their SHA-256 is `sha256`; empty:
+  // they are not compared. Several are loaded at the same time.
+  virtual void Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
+                    Done<std::string> done) = 0;
   [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
   // Removes the objects that `kept` does not name and that were not used within `unused_for`
   // (storage/model_repository.hpp); answers how many bytes that were.

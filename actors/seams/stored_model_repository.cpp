@@ -1,9 +1,11 @@
 #include "actors/seams/stored_model_repository.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
 #include "base/status.hpp"
 
 namespace troupe::actors {
@@ -11,6 +13,35 @@ namespace troupe::actors {
 namespace {
 
 constexpr std::uint64_t kMaxPart = 8u << 20;
+
+// The bytes of an object that a question names.
+template <class Question>
+absl::StatusOr<std::span<const std::byte>> RangeOf(const storage::ObjectBytes& object,
+                                                   const Question& question) {
+  if (question.offset() > object.bytes.size()) {
+    return absl::OutOfRangeError(absl::StrCat("object ", question.digest(), " has ", object.bytes.size(),
+                                              " bytes; byte ", question.offset(), " was asked for"));
+  }
+  const auto rest = object.bytes.size() - question.offset();
+  return object.bytes.subspan(question.offset(), std::min({question.length(), kMaxPart, rest}));
+}
+
+std::string DigestOf(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.Update(bytes);
+  return hash.Finish();
+}
+
+absl::StatusOr<std::string> Compared(std::span<const std::byte> bytes, const std::string& sha256) {
+  if (!sha256.empty()) {
+    if (const auto found = DigestOf(bytes); found != sha256) {
+      return absl::DataLossError(absl::StrCat("the ", bytes.size(), " bytes that came have digest ", found,
+                                              ", and those of the model have ", sha256));
+    }
+  }
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
 }  // namespace
 
 StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepository& objects,
@@ -26,14 +57,16 @@ StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepo
                [this](const std::string& onnx_digest, const gpu::OnImportProgress& on_progress) {
                  return importer_.Import(onnx_digest, on_progress);
                }),
-      pool_(options_.threads) {}
+      pool_(std::make_shared<WorkPool>(options_.threads)) {}
 
-StoredModelRepository::~StoredModelRepository() = default;
+StoredModelRepository::~StoredModelRepository() {
+  pool_->Stop();
+}
 
 template <class T>
 void StoredModelRepository::OnPool(Done<T> done, std::function<absl::StatusOr<T>()> job) {
   auto shared = std::make_shared<Done<T>>(std::move(done));
-  const auto status = pool_.Post([shared, job = std::move(job)] { (*shared)(job()); });
+  const auto status = pool_->Post([shared, job = std::move(job)] { (*shared)(job()); });
   if (!status.ok()) (*shared)(status);
 }
 
@@ -48,7 +81,7 @@ void StoredModelRepository::Import(const std::string& onnx_digest, const std::st
                                    Done<proto::FunctionRecord> done) {
   // What it came to before is looked up on the pool: that asks the disk.
   auto shared = std::make_shared<Done<proto::FunctionRecord>>(std::move(done));
-  const auto posted = pool_.Post([this, onnx_digest, client, shared] {
+  const auto posted = pool_->Post([this, onnx_digest, client, shared] {
     if (auto before = importer_.Before(onnx_digest)) return (*shared)(*std::move(before));
     Bytes size;
     {
@@ -87,15 +120,10 @@ void StoredModelRepository::Read(const proto::FetchObject& part, Done<proto::Fet
 
 absl::StatusOr<proto::FetchReply> StoredModelRepository::ReadNow(const proto::FetchObject& part) {
   TROUPE_ASSIGN_OR_RETURN(const auto object, objects_.Open(part.digest()));
-  if (part.offset() > object.bytes.size()) {
-    return absl::OutOfRangeError(absl::StrCat("object ", part.digest(), " has ", object.bytes.size(),
-                                              " bytes; byte ", part.offset(), " was asked for"));
-  }
-  const auto length = std::min({part.length(), kMaxPart, object.bytes.size() - part.offset()});
+  TROUPE_ASSIGN_OR_RETURN(const auto bytes, RangeOf(object, part));
   proto::FetchReply reply;
   reply.set_total(object.bytes.size());
-  TROUPE_ASSIGN_OR_RETURN(*reply.mutable_data(),
-                          channel_.Put(object.bytes.subspan(part.offset(), length), part.digest()));
+  TROUPE_ASSIGN_OR_RETURN(*reply.mutable_data(), channel_.Put(bytes, part.digest()));
   if (reply.data().has_arena()) {
     const std::lock_guard lock(mutex_);
     reply.set_release(next_release_++);
@@ -116,11 +144,34 @@ void StoredModelRepository::Release(std::uint64_t release) {
   static_cast<void>(channel_.Release(ref));
 }
 
-void StoredModelRepository::Load(const proto::TensorRef& ref, Done<std::string> done) {
-  OnPool<std::string>(std::move(done), [this, ref]() -> absl::StatusOr<std::string> {
-    TROUPE_ASSIGN_OR_RETURN(const auto data, channel_.Fetch(ref, options_.load_timeout));
-    return std::string(reinterpret_cast<const char*>(data.bytes().data()), data.bytes().size());
+void StoredModelRepository::Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) {
+  OnPool<proto::RangeDigest>(std::move(done), [this, range]() -> absl::StatusOr<proto::RangeDigest> {
+    TROUPE_ASSIGN_OR_RETURN(const auto object, objects_.Open(range.digest()));
+    TROUPE_ASSIGN_OR_RETURN(const auto bytes, RangeOf(object, range));
+    proto::RangeDigest reply;
+    reply.set_total(object.bytes.size());
+    reply.set_sha256(DigestOf(bytes));
+    return reply;
   });
+}
+
+// The transfers run on the channel's thread, so that no thread of the pool waits for one of them.
+void StoredModelRepository::Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
+                                 Done<std::string> done) {
+  const auto loaded = [pool = std::weak_ptr(pool_), sha256,
+                       done = std::move(done)](absl::StatusOr<transport::TensorData> data) {
+    if (!data.ok()) return done(data.status());
+    const auto alive = pool.lock();
+    if (alive == nullptr) return done(absl::CancelledError("this process ends"));
+    const auto status =
+        alive->Post([data = *std::move(data), sha256, done] { done(Compared(data.bytes(), sha256)); });
+    if (!status.ok()) done(status);
+  };
+  // Of this host an arena that is seen for the first time has to be asked for, which may block.
+  if (!channel_.Near(ref)) return channel_.FetchAsync(ref, timeout, loaded);
+  const auto status =
+      pool_->Post([this, ref, timeout, loaded] { channel_.FetchAsync(ref, timeout, loaded); });
+  if (!status.ok()) loaded(status);
 }
 
 StoredModelRepository::Names StoredModelRepository::NamesOf(const proto::FunctionRecord& function) const {
@@ -145,7 +196,7 @@ void StoredModelRepository::Adopt(const proto::FunctionRecord& function, const s
 void StoredModelRepository::Disown(const std::string& model_digest, const std::string& key) {
   if (!host_.Disown(model_digest, key)) return;
   // Should the pool be full, the next adoption gives it back.
-  static_cast<void>(pool_.Post([this] { host_.GiveBack(); }));
+  static_cast<void>(pool_->Post([this] { host_.GiveBack(); }));
 }
 
 }  // namespace troupe::actors

@@ -49,7 +49,9 @@ class StoredModelRepository final : public ModelRepository {
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
   void Release(std::uint64_t release) override;
-  void Load(const proto::TensorRef& ref, Done<std::string> done) override;
+  void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) override;
+  void Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
+            Done<std::string> done) override;
   [[nodiscard]] bool Has(const std::string& digest) const override { return objects_.Has(digest); }
   void Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) override;
   [[nodiscard]] std::vector<std::string> ObjectsOf(const proto::FunctionRecord& function) const override;
@@ -83,7 +85,8 @@ class StoredModelRepository final : public ModelRepository {
   std::map<std::uint64_t, proto::TensorRef> unreleased_;  // guarded by mutex_
   std::uint64_t next_release_ = 1;                        // guarded by mutex_
   QueuedImports imports_;                                 // after all that its threads use
-  WorkPool pool_;                                         // last: its threads use all of the above
+  // Last: its threads use all of the above. What the channel has loaded after this has gone is not waited for.
+  std::shared_ptr<WorkPool> pool_;
 };
 
 }  // namespace troupe::actors

@@ -9,6 +9,10 @@
 
 namespace troupe::cluster {
 
+namespace {
+constexpr std::size_t kPlaces = 8;  // that a node is told of: no pull needs more
+}
+
 Copies::Copies(Parts& parts)
     : parts_(parts),
       table_(parts.settings.replicas, parts.settings.placement_retry,
@@ -112,6 +116,25 @@ void Copies::On(const AdoptionAnswered& event) {
                     absl::StrCat("function '", event.function, "': ", event.status.message()));
   }
   AdoptionEnded(digest, event.status);
+}
+
+void Copies::On(const PlacesAsked& event) {
+  proto::ModelPlaces reply;
+  std::vector<const Member*> holders;
+  for (const auto& node : table_.copies().HoldersOf(event.digest)) {
+    const auto* member = parts_.members.table().Find(node);
+    if (node == event.node || member == nullptr || !parts_.members.HasNode(node)) continue;
+    if (!member->record.address().empty()) holders.push_back(member);
+  }
+  if (!holders.empty())
+    std::ranges::rotate(holders, holders.begin() + static_cast<std::ptrdiff_t>(located_++ % holders.size()));
+  if (holders.size() > kPlaces) holders.resize(kPlaces);
+  for (const auto* member : holders) {
+    auto& place = *reply.add_places();
+    place.set_node(member->record.name());
+    place.set_address(member->record.address());
+  }
+  parts_.out.Add(Answer<proto::ModelPlaces>{event.ask, std::move(reply)});
 }
 
 void Copies::AdoptionLost(const std::string& digest, const std::string& node) {

@@ -29,6 +29,7 @@ class Copies {
 
   void Start();
   void On(const AdoptionAnswered& event);
+  void On(const PlacesAsked& event);
   // Asks for what the plan wants by now.
   void Place();
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
@@ -65,6 +66,7 @@ class Copies {
   PlacementTable table_;
   std::set<std::string> unreachable_;               // models whose home is not there, as it was told
   std::multimap<std::string, Deployed> deploying_;  // by model digest
+  std::uint64_t located_ = 0;  // questions for places, so that each names another node first
 };
 
 }  // namespace troupe::cluster

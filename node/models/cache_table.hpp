@@ -51,7 +51,7 @@ struct CacheEntry {
 
 struct CacheLimits {
   Bytes region = GiB(2);
-  std::uint32_t parallel_fetches = 2;    // from the manager to the disk
+  std::uint32_t parallel_fetches = 2;    // to the disk
   std::uint32_t parallel_loads = 2;      // from the disk to the region
   std::uint32_t parallel_adoptions = 2;  // in the region, and not yet ready: they do not leave
   Duration first_retry = std::chrono::milliseconds(200);

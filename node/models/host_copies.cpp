@@ -89,6 +89,7 @@ void HostCopies::Place(const ModelNumber& copy) {
 void HostCopies::On(const CopyFetched& event) {
   const auto copy = parts_.names.FindModel(event.copy);
   table_.FetchDone(copy, event.status, parts_.out.now());
+  for (const auto& text : event.wrong) parts_.out.Note("model-range-wrong", text);
   if (!event.status.ok() && Final(event.status)) Failed(copy, event.status);
   Move();
 }

@@ -42,7 +42,9 @@ std::string MakeDisks() {
 }  // namespace
 
 ChaosNodes::ChaosNodes(World& world, const ClusterShape& shape)
-    : world_(world), shape_(shape), disks_(MakeDisks()) {}
+    : world_(world), shape_(shape), disks_(MakeDisks()) {
+  ranges_->spoil_every = 5;
+}
 
 ChaosNodes::~ChaosNodes() {
   std::error_code ignored;
@@ -65,6 +67,9 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   plan.worker.keeps = true;
   plan.worker.spoil_every = 3;
   plan.options.keep_weights = node::KeepWeights::kOn;
+  // An object of a few bytes comes in several ranges, and now and then another node sends a wrong one.
+  plan.pulls.limits = {.range_bytes = 3, .under_way = 4, .of_a_source = 3, .in_memory = 8};
+  plan.ranges = ranges_;
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
   if (shape_.linked && shape_.gpus > 1) plan.options.topology = *node::Topology::Parse("link:0-1=25GB");
@@ -146,6 +151,14 @@ std::vector<KeptThere> ChaosNodes::KeptTensors() {
 
 void ChaosNodes::SpoilCopies() {
   ForEachWorker([](actors::FakeWorkerControl& worker) { worker.spoils_copies = true; });
+}
+
+std::vector<std::string> ChaosNodes::WrongModels() {
+  std::vector<std::string> wrong;
+  for (const auto& name : shape_.NodeNames())
+    for (const auto& object : world_.node(name).repository.WrongObjects())
+      wrong.push_back(absl::StrCat(name, " has other bytes than those of object ", object));
+  return wrong;
 }
 
 void ChaosNodes::NeverRelease() {

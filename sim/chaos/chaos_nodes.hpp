@@ -44,6 +44,9 @@ class ChaosNodes {
   // What workers keep of outputs now, and what lies in the arenas of their nodes.
   [[nodiscard]] std::vector<KeptThere> KeptTensors();
 
+  // A line for each object on a node's disk whose bytes are not those of its digest.
+  [[nodiscard]] std::vector<std::string> WrongModels();
+
   [[nodiscard]] NodeMeters& meters() { return meters_; }
   [[nodiscard]] const NodeMeters& meters() const { return meters_; }
 
@@ -56,7 +59,10 @@ class ChaosNodes {
   void NeverRelease();  // what workers keep of outputs, they keep
   void SpoilCopies();   // of tensors that come from other GPUs: their bytes are others
   void TrustWeights();  // what a dead worker left is used without being compared
-  void SwapMembers();   // of each batch that a worker runs, the first two requests get each other's outputs
+  void TrustRanges() {
+    ranges_->trust = true;
+  }                    // of models that come from other nodes, without being compared
+  void SwapMembers();  // of each batch that a worker runs, the first two requests get each other's outputs
 
  private:
   [[nodiscard]] World::NodePlan PlanOf(const std::string& name);
@@ -70,6 +76,8 @@ class ChaosNodes {
   NodeMeters meters_{world_};
   const std::shared_ptr<actors::FakeLongRuns> long_runs_ = std::make_shared<actors::FakeLongRuns>();
   const std::shared_ptr<actors::FakeQuotas> quotas_ = std::make_shared<actors::FakeQuotas>();
+  // Of every node's disk.
+  const std::shared_ptr<actors::FakeRanges> ranges_ = std::make_shared<actors::FakeRanges>();
 };
 
 }  // namespace troupe::sim

@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 22>& AllPlanted() {
-  static constexpr std::array<PlantedName, 22> kAll = {{
+const std::array<PlantedName, 23>& AllPlanted() {
+  static constexpr std::array<PlantedName, 23> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -28,6 +28,7 @@ const std::array<PlantedName, 22>& AllPlanted() {
       {Planted::kUnchargedRun, "uncharged-run", "quotas"},
       {Planted::kSwappedMembers, "swapped-members", "requests"},
       {Planted::kTrustedWeights, "trusted-weights", "requests"},
+      {Planted::kTrustedRanges, "trusted-ranges", "models"},
       {Planted::kForgottenUpdate, "forgotten-update", "sharing"},
       {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
       {Planted::kUnreleased, "unreleased", "tensors"},

@@ -28,6 +28,7 @@ enum class Planted {
   kUnchargedRun,    // workers charge no run to its function's quota
   kSwappedMembers,  // two requests of a batch get each other's outputs
   kTrustedWeights,  // weights that a dead worker has spoiled are used as they are
+  kTrustedRanges,   // ranges of models that other nodes send are kept as they are
   kForgottenUpdate,  // how a function shares its GPUs is not what the operator was told
   kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
   kUnreleased,       // workers keep the tensors that they are told to release
@@ -39,7 +40,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 22>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 23>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

@@ -120,6 +120,8 @@ class ScheduleRun {
         return cluster_.nodes().SpoilCopies();
       case Planted::kTrustedWeights:
         return cluster_.nodes().TrustWeights();
+      case Planted::kTrustedRanges:
+        return cluster_.nodes().TrustRanges();
       case Planted::kSwappedMembers:
         return cluster_.nodes().SwapMembers();
       case Planted::kForgottenUpdate:
@@ -253,6 +255,7 @@ class ScheduleRun {
     if (Calm() && cluster_.world().WorkerStarts() != starts_)
       Break("limits", "a worker was started again, though nothing had befallen any");
     BreakAll("tensors", CheckTensors(cluster_.nodes().KeptTensors()));
+    BreakAll("models", cluster_.nodes().WrongModels());
     CheckMemory();
     CheckLog();
     CheckCharges();

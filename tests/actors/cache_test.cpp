@@ -19,7 +19,7 @@ class CacheTest : public ::testing::Test {
   CacheTest() {
     CacheOptions options;
     options.manager = "manager";
-    options.part_bytes = 3;  // each object comes in several parts
+    options.pulls.limits.range_bytes = 3;  // each object comes in several ranges
     cache_ = SpawnCache(world_.system(), options, disk_, world_.directory());
     world_.Run(seconds(1));
   }

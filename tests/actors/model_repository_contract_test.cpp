@@ -159,6 +159,18 @@ class ModelRepositoryContract : public ::testing::TestWithParam<bool> {
     part.set_length(length);
     return Wait<proto::FetchReply>([&](auto done) { repository().Read(part, done); });
   }
+  absl::StatusOr<std::string> Load(const proto::TensorRef& ref, const std::string& sha256) {
+    return Wait<std::string>(
+        [&](auto done) { repository().Load(ref, sha256, std::chrono::seconds(10), done); });
+  }
+  absl::StatusOr<proto::RangeDigest> Digest(const std::string& digest, std::uint64_t offset,
+                                            std::uint64_t length) {
+    proto::DigestRange range;
+    range.set_digest(digest);
+    range.set_offset(offset);
+    range.set_length(length);
+    return Wait<proto::RangeDigest>([&](auto done) { repository().Digest(range, done); });
+  }
   // Reads the object as a cache does it: part by part, each released.
   std::string ReadWhole(const std::string& digest, std::uint64_t length) {
     std::string bytes;
@@ -168,7 +180,7 @@ class ModelRepositoryContract : public ::testing::TestWithParam<bool> {
       EXPECT_TRUE(part.ok()) << part.status();
       if (!part.ok()) break;
       total = part->total();
-      const auto data = Wait<std::string>([&](auto done) { repository().Load(part->data(), done); });
+      const auto data = Load(part->data(), "");
       EXPECT_TRUE(data.ok()) << data.status();
       if (!data.ok() || data->empty()) break;
       bytes += *data;
@@ -187,6 +199,26 @@ std::string Content(std::size_t size) {
   std::string bytes(size, '\0');
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>((i * 7 + i / 256) % 256);
   return bytes;
+}
+
+TEST_P(ModelRepositoryContract, ARangeIsComparedWithTheDigestThatAnotherRepositorySays) {
+  const auto bytes = Content(300'000);
+  const auto digest = Sha256Hex(bytes);
+  ASSERT_TRUE(Receive(0, bytes, true, digest).ok());
+  const auto middle = Digest(digest, 100'000, 120'000);
+  ASSERT_TRUE(middle.ok()) << middle.status();
+  EXPECT_EQ(middle->total(), bytes.size());
+  EXPECT_EQ(middle->sha256(), Sha256Hex(bytes.substr(100'000, 120'000)));
+  EXPECT_EQ(Digest(digest, 250'000, 120'000)->sha256(), Sha256Hex(bytes.substr(250'000))) << "cut at the end";
+  EXPECT_EQ(Digest(digest, 0, 0)->total(), bytes.size());
+  EXPECT_EQ(Digest(digest, bytes.size() + 1, 1).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Digest(Sha256Hex("no such object"), 0, 1).status().code(), absl::StatusCode::kNotFound);
+
+  const auto part = Read(digest, 100'000, 120'000);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_EQ(Load(part->data(), middle->sha256()).value(), bytes.substr(100'000, 120'000));
+  EXPECT_EQ(Load(part->data(), Sha256Hex("other bytes")).status().code(), absl::StatusCode::kDataLoss);
+  repository().Release(part->release());
 }
 
 TEST_P(ModelRepositoryContract, AnObjectIsReceivedInPartsAndReadBackInParts) {

@@ -174,6 +174,12 @@ class ClusterTest : public testing::Test {
   static std::string Line(const Answer<proto::RunReply>& answer) {
     return absl::StrCat("run ", answer.ask, " ", Code(answer.reply));
   }
+  static std::string Line(const Answer<proto::ModelPlaces>& answer) {
+    return absl::StrCat("places",
+                        absl::StrJoin(answer.reply.places(), "", [](std::string* out, const auto& place) {
+                          absl::StrAppend(out, " ", place.node(), "@", place.address());
+                        }));
+  }
   static std::string Line(const DropAsk& drop) { return absl::StrCat("drop ", drop.ask); }
   static std::string Line(const ShowImports& show) { return absl::StrCat("imports ", show.ask); }
   std::string Line(const Commit& commit) {

@@ -1,0 +1,297 @@
+#include "actors/node/model_pulls.hpp"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/core/time.hpp"
+#include "base/wire_status.hpp"
+#include "transport/tensor_channel.hpp"
+
+namespace troupe::actors {
+
+namespace {
+
+using Failure = node::ObjectPull::Failure;
+
+Failure FailureOf(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) return Failure::kBusy;
+  return absl::IsDataLoss(status) ? Failure::kWrong : Failure::kGone;
+}
+
+// What the source says must be what was asked for: the size of what is loaded is taken from it.
+absl::Status CheckReply(const proto::FetchReply& reply, std::uint64_t total, std::uint64_t length) {
+  const auto size = transport::SizeOf(reply.data()).count();
+  if (reply.total() == total && size == length) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("it offers ", size, " bytes of an object of ", reply.total(),
+                                          ", and ", length, " bytes of an object of ", total,
+                                          " were asked for"));
+}
+
+}  // namespace
+
+void ModelPulls::Pull(Self* self, const std::string& model, const std::string& object,
+                      const proto::ModelPlaces& places, Done done) {
+  const auto id = next_pull_++;
+  auto& pull = pulls_[id];
+  // Another model with the same weights may be pulled at the same time.
+  pull.upload = absl::StrCat("fetch-", model, "-", object);
+  pull.object = object;
+  pull.done = std::move(done);
+  if (watcher_ == nullptr) watcher_ = caf::actor_cast<PeerWatcherActor>(self);
+  for (const auto& place : places.places()) {
+    pull.places.push_back({place.node(), place.address()});
+    auto& node = nodes_[place.address()];
+    const bool watched = !node.pulls.empty();
+    node.pulls.insert(id);
+    if (!watched)
+      directory_.Watch(place.address(), self->system().message_types<ObjectSourceActor>(), watcher_);
+  }
+  proto::DigestRange range;
+  range.set_digest(object);
+  range.set_length(pull.places.empty() ? 0 : terms_.limits.range_bytes);
+  Call<proto::RangeDigest>(
+      self, calls_, manager_, terms_.manager_timeout, std::move(range),
+      [this, self, id](const absl::StatusOr<proto::RangeDigest>& reply) { Measured(self, id, reply); });
+}
+
+void ModelPulls::Measured(Self* self, std::uint64_t id, const absl::StatusOr<proto::RangeDigest>& reply) {
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  const auto status = reply.ok() ? StatusIn(*reply) : reply.status();
+  if (!status.ok()) return End(id, status);
+  pull->plan.emplace(reply->total(), pull->places.size(), terms_.limits);
+  if (!pull->places.empty()) pull->digests[0] = reply->sha256();
+  bool awaits = false;
+  for (std::size_t i = 0; i < pull->places.size(); ++i) {
+    const bool reached = nodes_.at(pull->places[i].address).actor != nullptr;
+    if (reached) pull->plan->Reached(i + 1);
+    awaits = awaits || !reached;
+  }
+  if (awaits) After(self, terms_.reach_timeout, MakeTick(kReachTick, id));
+  Go(self, id);
+}
+
+void ModelPulls::StopAwaiting(Self* self, std::uint64_t id) {
+  auto* pull = Find(id);
+  if (pull == nullptr || !pull->plan) return;
+  pull->plan->StopAwaiting();
+  Go(self, id);
+}
+
+void ModelPulls::NodeUp(Self* self, const std::string& address, const caf::strong_actor_ptr& actor) {
+  const auto it = nodes_.find(address);
+  if (it == nodes_.end()) return;  // no pull needs it any more
+  it->second.actor = caf::actor_cast<ObjectSourceActor>(actor);
+  self->monitor(it->second.actor);
+  for (const auto id : std::set<std::uint64_t>(it->second.pulls)) {
+    auto* pull = Find(id);
+    if (pull == nullptr || !pull->plan) continue;
+    for (std::size_t i = 0; i < pull->places.size(); ++i)
+      if (pull->places[i].address == address) pull->plan->Reached(i + 1);
+    Go(self, id);
+  }
+}
+
+void ModelPulls::NodeLost(Self* self, const std::string& address) {
+  const auto it = nodes_.find(address);
+  if (it == nodes_.end()) return;
+  it->second.actor = nullptr;
+  for (const auto id : std::set<std::uint64_t>(it->second.pulls)) {
+    auto* pull = Find(id);
+    if (pull == nullptr || !pull->plan) continue;
+    for (std::size_t i = 0; i < pull->places.size(); ++i)
+      if (pull->places[i].address == address) pull->plan->LeaveOut(i + 1);
+    Go(self, id);
+  }
+}
+
+void ModelPulls::Go(Self* self, std::uint64_t id) {
+  // Asking may fail at once, and so end the pull.
+  while (auto* pull = Find(id)) {
+    if (pull->plan->stranded()) return End(id, pull->why);
+    const auto question = pull->plan->Next();
+    if (!question) return;
+    Ask(self, id, *question);
+  }
+}
+
+ObjectSourceActor ModelPulls::SourceOf(const OnePull& pull, node::ObjectPull::Source source) const {
+  if (source == node::ObjectPull::kManager) return caf::actor_cast<ObjectSourceActor>(manager_);
+  return nodes_.at(pull.places[source - 1].address).actor;
+}
+
+void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
+  auto& pull = *Find(id);
+  const bool manager = question.source == node::ObjectPull::kManager;
+  const auto source = SourceOf(pull, question.source);
+  if (!source) {
+    pull.plan->Failed(question.ticket, Failure::kGone);
+    return;
+  }
+  proto::FetchObject part;
+  part.set_digest(pull.object);
+  part.set_offset(question.offset);
+  part.set_length(question.length);
+  if (!manager) AskDigest(self, id, question.offset, question.length);
+  Call<proto::FetchReply>(self, calls_, source, manager ? terms_.manager_timeout : terms_.node_timeout,
+                          std::move(part),
+                          [this, self, id, question, source](absl::StatusOr<proto::FetchReply> reply) {
+                            Answered(self, id, question, source, std::move(reply));
+                          });
+}
+
+// It is computed while the bytes are on their way.
+void ModelPulls::AskDigest(Self* self, std::uint64_t id, std::uint64_t offset, std::uint64_t length) {
+  auto& pull = *Find(id);
+  if (!pull.digests.emplace(offset, std::string()).second) return;
+  proto::DigestRange range;
+  range.set_digest(pull.object);
+  range.set_offset(offset);
+  range.set_length(length);
+  Call<proto::RangeDigest>(self, calls_, manager_, terms_.manager_timeout, std::move(range),
+                           [this, self, id, offset](const absl::StatusOr<proto::RangeDigest>& reply) {
+                             auto* pull = Find(id);
+                             if (pull == nullptr) return;
+                             const auto status = reply.ok() ? StatusIn(*reply) : reply.status();
+                             if (!status.ok()) return End(id, status);
+                             pull->digests[offset] = reply->sha256();
+                             const auto [begin, end] = pull->unchecked.equal_range(offset);
+                             std::vector<Offer> offers;
+                             for (auto it = begin; it != end; ++it) offers.push_back(std::move(it->second));
+                             pull->unchecked.erase(begin, end);
+                             for (const auto& offer : offers) Load(self, id, offer, reply->sha256());
+                           });
+}
+
+void ModelPulls::Answered(Self* self, std::uint64_t id, const Question& question,
+                          const ObjectSourceActor& source, absl::StatusOr<proto::FetchReply> reply) {
+  const auto came = reply.ok() ? StatusIn(*reply) : reply.status();
+  if (!came.ok()) return Failed(self, id, question, came);
+  auto* pull = Find(id);
+  if (pull == nullptr || !pull->plan->Wants(question.ticket))
+    return Skip(self, id, {question, *reply, source});
+  if (const auto status = CheckReply(*reply, pull->plan->total(), question.length); !status.ok()) {
+    Release(self, source, *reply);
+    return Failed(self, id, question, status);
+  }
+  Offer offer{question, *std::move(reply), source};
+  if (question.source == node::ObjectPull::kManager) return Load(self, id, offer, std::string());
+  const auto& digest = pull->digests[question.offset];
+  if (!digest.empty()) return Load(self, id, offer, digest);
+  pull->unchecked.emplace(question.offset, std::move(offer));
+}
+
+// Another source was faster, or the pull is over.
+void ModelPulls::Skip(Self* self, std::uint64_t id, const Offer& offer) {
+  Release(self, offer.source, offer.reply);
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  static_cast<void>(pull->plan->Arrived(offer.question.ticket));
+  Go(self, id);
+}
+
+void ModelPulls::Load(Self* self, std::uint64_t id, const Offer& offer, const std::string& sha256) {
+  const bool manager = offer.question.source == node::ObjectPull::kManager;
+  repository_.Load(
+      offer.reply.data(), sha256, manager ? terms_.manager_timeout : terms_.node_timeout,
+      continuations_.Make<std::string>(self, [this, self, id, offer](absl::StatusOr<std::string> bytes) {
+        Release(self, offer.source, offer.reply);
+        Loaded(self, id, offer.question, std::move(bytes));
+      }));
+}
+
+void ModelPulls::Release(Self* self, const ObjectSourceActor& source, const proto::FetchReply& reply) {
+  if (reply.release() == 0) return;
+  proto::ReleaseFetched message;
+  message.set_release(reply.release());
+  self->send(source, std::move(message));
+}
+
+void ModelPulls::Loaded(Self* self, std::uint64_t id, const Question& question,
+                        absl::StatusOr<std::string> bytes) {
+  if (!bytes.ok()) return Failed(self, id, question, bytes.status());
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  if (pull->plan->Arrived(question.ticket)) {
+    auto& from = question.source == node::ObjectPull::kManager ? counts_->from_manager : counts_->from_nodes;
+    from += bytes->size();
+    pull->result.bytes += bytes->size();
+    pull->here[question.offset] = *std::move(bytes);
+    Write(self, id);
+  }
+  Go(self, id);
+}
+
+void ModelPulls::Failed(Self* self, std::uint64_t id, const Question& question, const absl::Status& status) {
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  const auto failure = FailureOf(status);
+  const bool manager = question.source == node::ObjectPull::kManager;
+  if (manager) {
+    // A full arena is empty again soon, so that a later try can succeed.
+    pull->why = failure == Failure::kBusy ? absl::UnavailableError(status.message()) : status;
+  }
+  if (pull->plan->Failed(question.ticket, failure) && failure == Failure::kWrong) {
+    ++counts_->wrong;
+    const auto from = manager ? std::string("the cluster manager")
+                              : absl::StrCat("node '", pull->places[question.source - 1].node, "'");
+    pull->result.wrong.push_back(
+        absl::StrCat(from, " sent wrong bytes of object ", pull->object, " from byte ", question.offset,
+                     " on, and is not asked for it any more: ", std::string(status.message())));
+  }
+  Go(self, id);
+}
+
+void ModelPulls::Write(Self* self, std::uint64_t id) {
+  auto* pull = Find(id);
+  if (pull == nullptr || pull->writing) return;
+  const auto offset = pull->plan->FirstHere();
+  if (!offset) return;
+  pull->writing = true;
+  auto node = pull->here.extract(*offset);
+  const bool last = *offset + node.mapped().size() == pull->plan->total();
+  repository_.Receive(
+      pull->upload, *offset, std::move(node.mapped()), last, pull->object,
+      continuations_.Make<std::uint64_t>(
+          self, [this, self, id, offset = *offset](const absl::StatusOr<std::uint64_t>& size) {
+            auto* written = Find(id);
+            if (written == nullptr) return;
+            written->writing = false;
+            if (!size.ok()) return End(id, size.status());
+            written->plan->Kept();
+            written->digests.erase(offset);
+            if (written->plan->done()) return End(id, absl::OkStatus());
+            Write(self, id);
+            Go(self, id);
+          }));
+}
+
+void ModelPulls::End(std::uint64_t id, const absl::Status& status) {
+  auto pull = std::move(pulls_.extract(id).mapped());
+  for (const auto& place : pull.places) {
+    const auto it = nodes_.find(place.address);
+    if (it == nodes_.end()) continue;
+    it->second.pulls.erase(id);
+    if (!it->second.pulls.empty()) continue;
+    nodes_.erase(it);
+    directory_.Forget(place.address, watcher_);
+  }
+  pull.result.status = status;
+  pull.done(std::move(pull.result));
+}
+
+ModelPulls::OnePull* ModelPulls::Find(std::uint64_t id) {
+  const auto it = pulls_.find(id);
+  return it == pulls_.end() ? nullptr : &it->second;
+}
+
+void ModelPulls::Clear() {
+  calls_.Clear();
+  continuations_.Clear();
+  pulls_.clear();
+  nodes_.clear();
+  manager_ = nullptr;
+  watcher_ = nullptr;
+}
+
+}  // namespace troupe::actors
