@@ -90,8 +90,8 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "made; the\n"
       "conformance run gives them as constants there.\n\n"
       "## Operators\n\n",
-      OperatorTable(), "\n", NewerOpsets(cases), "\n", FusedOperators(cases),
-      "\n", ClassicModels(LoadClassicCases()),
+      OperatorTable(), "\n", NewerOpsets(cases), "\n", FusedOperators(cases), "\n",
+      ClassicModels(LoadClassicCases()),
       "\n## Conformance\n\n"
       "The data is Debian's `libonnx-testdata`. Every case within the declarations above runs and must pass "
       "(floats:\n"
