@@ -10,7 +10,7 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
                                 in timed mode: p50 of its runs, one after the other, less 30 ms
   communication_over_host_only/MIB/GPUS  `elastic` as a ratio of `host-only`, of the same round
   copied_mib/MIB/GPUS/POLICY    what left GPUs for it, beside its outputs
-  pressure_ms/POLICY            the same with 16 MiB between steps on a GPU of 128 MiB, while a client calls three functions of 32 MiB each in
+  pressure_ms/POLICY            the same with 8 MiB between steps on a GPU of 80 MiB, while a client calls three functions of 32 MiB each in
                                 turn, so that weights and tensors need the same memory; the runs of others are in it, the same for
                                 every policy
   pressure_over/NAME            `elastic` as a ratio of the policy NAME, of the same round
@@ -176,10 +176,10 @@ def pressure(report, arguments):
             site = One(arguments.build)
             profile = site.home / "profile"
             profile.write_text(f"default {RUN_MS}ms\n")
-            site.extra = ["--compute", "timed", "--profile", str(profile), "--gpus", "1", "--gpu-memory", "128MiB",
+            site.extra = ["--compute", "timed", "--profile", str(profile), "--gpus", "1", "--gpu-memory", "80MiB",
                           "--set", "arena=512MiB", "--set", f"intermediates={policy}"]
             with site:
-                for name, model in networks(256 * 16).items():
+                for name, model in networks(256 * 8).items():
                     site.deploy(name, model)
                 fillers = [f"filler-{i}" for i in range(3)]
                 for name in fillers:
