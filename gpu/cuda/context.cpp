@@ -182,12 +182,18 @@ void Context::ServeGiven() {
   for (;;) {
     given_.changed.wait(lock, [this] { return given_.stopping || !given_.calls.empty(); });
     if (given_.calls.empty()) return;
-    const std::function<void()> call = std::move(given_.calls.front());
-    given_.calls.pop_front();
+    const std::function<void()>& call = given_.calls.front();
     lock.unlock();
     call();
     lock.lock();
+    given_.calls.pop_front();
+    given_.changed.notify_all();
   }
+}
+
+void Context::AwaitGivenBack() {
+  std::unique_lock lock(mutex_);
+  given_.changed.wait(lock, [this] { return given_.calls.empty(); });
 }
 
 }  // namespace troupe::gpu::cuda

@@ -64,6 +64,8 @@ class Context {
   // Calls `give`, which frees something of the driver's, on a thread of its own: such calls wait for all that the
   // GPU has to do. Nothing uses it any more. All is given back before the context ends.
   void GiveBackLater(std::function<void()> give);
+  // Waits until all that was to be given back is. Waits for the GPU: for what finds no memory otherwise.
+  void AwaitGivenBack();
 
  private:
   Context(std::shared_ptr<const Driver> driver, CUdevice device, CUcontext context)
@@ -74,7 +76,7 @@ class Context {
   void ServeGiven();
   struct Given {  // what GiveBackLater has taken
     std::condition_variable changed;
-    std::deque<std::function<void()>> calls;
+    std::deque<std::function<void()>> calls;  // the first one is under way
     bool stopping = false;
     std::thread thread;  // from the first call on
   };

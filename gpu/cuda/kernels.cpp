@@ -77,9 +77,16 @@ absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Take(Context& co
   auto block = std::shared_ptr<DeviceBlock>(new DeviceBlock(context));
   block->size_ = Bytes(size);
   context.Enter();
+  const auto take = [&] {
+    return context.driver().cuMemAlloc(&block->address_, std::max<std::size_t>(size, 1));
+  };
+  CUresult taken = take();
+  if (taken == CUDA_ERROR_OUT_OF_MEMORY) {  // unless what was given back before is still on its way
+    context.AwaitGivenBack();
+    taken = take();
+  }
   TROUPE_RETURN_IF_ERROR(
-      context.Check(context.driver().cuMemAlloc(&block->address_, std::max<std::size_t>(size, 1)),
-                    absl::StrCat("taking ", FormatBytes(Bytes(size)), " for ", std::string(what))));
+      context.Check(taken, absl::StrCat("taking ", FormatBytes(Bytes(size)), " for ", std::string(what))));
   return block;
 }
 

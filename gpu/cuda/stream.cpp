@@ -115,6 +115,7 @@ CudaStream::CudaStream(Context& context, Meters& meters, GreenContexts& shares, 
 
 CudaStream::~CudaStream() {
   pipeline_.Close();
+  shares_.StreamEnds(stream_);
   context_.Enter();
   (void)context_.driver().cuStreamDestroy(stream_);
 }
