@@ -41,11 +41,9 @@ class CudaDevice final : public Device {
     info_.concurrency = options.concurrency;
     info_.shares = shares_->ladder();
     info_.remark = shares_->remark();
-    shares_->Watch(
-        [this](const GreenContexts::Place& place) {
-          tools_.libraries->Bound(place.stream, place.sms, place.context);
-        },
-        [this](CUstream lane) { tools_.libraries->Forget(lane); });
+    shares_->Watch([this](const GreenContexts::Place& place) {
+      tools_.libraries->Bound(place.stream, place.sms, place.context);
+    });
     info_.peer_copies = HasPeers(*context_);
     if (info_.peer_copies) broadcaster_ = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
     std::string why;

@@ -106,16 +106,10 @@ absl::StatusOr<GreenContexts::Place> GreenContexts::PlaceOf(const SmShare& share
   return made;
 }
 
-void GreenContexts::Watch(std::function<void(const Place&)> made, std::function<void(CUstream)> ended) {
+void GreenContexts::Watch(std::function<void(const Place&)> made) {
   const std::lock_guard lock(mutex_);
   for (const auto& [key, place] : places_) made(place);
   made_ = std::move(made);
-  ended_ = std::move(ended);
-}
-
-void GreenContexts::StreamEnds(CUstream stream) {
-  const std::lock_guard lock(mutex_);
-  if (ended_) ended_(stream);
 }
 
 void GreenContexts::Destroy(const Place& place) const {

@@ -40,10 +40,8 @@ class GreenContexts {
   // On which launches with this share go; a stream of null: on any, the share is the whole GPU. It lasts as long
   // as this object.
   absl::StatusOr<Place> PlaceOf(const SmShare& share);
-  // Calls `made` for each place that is there, and from now on for each that is made, before it is used; and `ended` for
-  // each stream whose launches went there, before it is destroyed.
-  void Watch(std::function<void(const Place&)> made, std::function<void(CUstream)> ended);
-  void StreamEnds(CUstream stream);
+  // Calls `made` for each place that is there, and from now on for each that is made, before it is used.
+  void Watch(std::function<void(const Place&)> made);
 
  private:
   explicit GreenContexts(Context& context) : context_(context) {}
@@ -58,8 +56,7 @@ class GreenContexts {
   std::string remark_;
   std::vector<CUdevResource> units_;
   std::mutex mutex_;
-  std::function<void(const Place&)> made_;  // guarded by mutex_, as `ended_`
-  std::function<void(CUstream)> ended_;
+  std::function<void(const Place&)> made_;  // guarded by mutex_
   std::map<std::pair<std::uint32_t, std::uint32_t>, Place>
       places_;  // guarded by mutex_; by first unit and number of them
 };

@@ -80,11 +80,6 @@ void Libraries::Bound(CUstream stream, std::uint32_t sms, CUcontext context) {
   green_[stream] = {sms, context};
 }
 
-void Libraries::Forget(CUstream lane) {
-  const std::lock_guard lock(mutex_);
-  workspaces_.erase(lane);
-}
-
 bool Libraries::IsBound(CUstream stream) {
   const std::lock_guard lock(mutex_);
   return green_.contains(stream);

@@ -77,8 +77,6 @@ class Libraries {
 
   // This stream is of a green context with so many SMs. Before its first launch.
   void Bound(CUstream stream, std::uint32_t sms, CUcontext context);
-  // The lane ends: its workspace is given back, unless a recording has it.
-  void Forget(CUstream lane);
   [[nodiscard]] bool IsBound(CUstream stream);
   // FailedPrecondition when the library cannot be opened: says which.
   absl::StatusOr<const Blas*> blas();

@@ -115,7 +115,6 @@ CudaStream::CudaStream(Context& context, Meters& meters, GreenContexts& shares, 
 
 CudaStream::~CudaStream() {
   pipeline_.Close();
-  shares_.StreamEnds(stream_);
   context_.Enter();
   (void)context_.driver().cuStreamDestroy(stream_);
 }

@@ -31,7 +31,10 @@ cuda::fake::FakeGraphCounts GraphCounts() {
 
 class CudaPrecision : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { OpenAnew(); }
+  // Each lane has a workspace for as long as its device is open.
+  void OpenAnew() {
+    opened_ = CudaOpened();
     opened_ = cuda::Open(SmallOptions());
     ASSERT_NE(opened_.device, nullptr) << opened_.why;
   }
@@ -61,6 +64,7 @@ class CudaPrecision : public testing::Test {
 
 TEST_F(CudaPrecision, ProductsRoundTheirOperandsToWhatTheFunctionAllows) {
   for (const char* const op : {"MatMul", "Gemm"}) {
+    OpenAnew();
     ModelBuilder builder;
     builder.Step(op, {builder.Input("x", {3, 1}), builder.Floats({1, 1}, {1})}, "y");
     builder.Output("y", {3, 1});
