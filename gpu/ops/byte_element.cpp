@@ -12,19 +12,7 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
 constexpr int kValues = 256;  // of a byte
-
-// A scale and a zero point behind it, which may be absent: one number each.
-absl::Status CheckScale(const StepContext& ctx, Infos in, std::size_t scale, proto::DataType type) {
-  const bool zero = Present(in, scale + 1);
-  if (!Present(in, scale) || in[scale].type != proto::FP32 || in[scale].elements() != 1)
-    return ctx.Error(absl::StrCat("input ", scale, " must be one FP32, the scale of the tensor"));
-  if (zero && (in[scale + 1].type != type || in[scale + 1].elements() != 1))
-    return ctx.Error(absl::StrCat("input ", scale + 1, " must be one ", proto::DataType_Name(type),
-                                  ", the zero point of the tensor"));
-  return absl::OkStatus();
-}
 
 float ScaleOf(In in, std::size_t scale) {
   return *Data<float>(in[scale]);
@@ -52,7 +40,7 @@ std::array<float, kValues> RealValues(In in, std::size_t scale, proto::DataType 
 Inferred InferUnary(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckAttributes(ctx, {"alpha"}));
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 4, 5, kByteTypes));
-  for (std::size_t scale : {1, 3}) TROUPE_RETURN_IF_ERROR(CheckScale(ctx, in, scale, in[0].type));
+  for (std::size_t scale : {1, 3}) TROUPE_RETURN_IF_ERROR(CheckTensorScale(ctx, in, scale, in[0].type));
   return OneValue(ctx, in[0].type, in[0].shape);
 }
 
@@ -90,7 +78,7 @@ Inferred InferBinary(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 8, kByteTypes));
   if (!Present(in, 3) || in[3].type != in[0].type)
     return ctx.Error("input 3 must be a tensor of input 0's type");
-  for (std::size_t scale : {1, 4, 6}) TROUPE_RETURN_IF_ERROR(CheckScale(ctx, in, scale, in[0].type));
+  for (std::size_t scale : {1, 4, 6}) TROUPE_RETURN_IF_ERROR(CheckTensorScale(ctx, in, scale, in[0].type));
   auto shape = BroadcastShapes(in[0].shape, in[3].shape);
   if (!shape.ok()) return ctx.Error(std::string(shape.status().message()));
   return OneValue(ctx, in[0].type, *std::move(shape));
@@ -154,12 +142,12 @@ absl::StatusOr<Joined> ReadJoined(const StepContext& ctx, Infos in) {
   Joined joined;
   joined.type = in[1].type;
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kByteTypes));
-  TROUPE_RETURN_IF_ERROR(CheckScale(ctx, in, 0, joined.type));
+  TROUPE_RETURN_IF_ERROR(CheckTensorScale(ctx, in, 0, joined.type));
   if (ctx.Find("axis") == nullptr) return ctx.Error("has no axis");
   for (std::size_t i = 2; i < in.size(); i += 3) {
     if (!Present(in, i) || in[i].type != joined.type)
       return ctx.Error(absl::StrCat("input ", i, " must be a tensor of ", proto::DataType_Name(joined.type)));
-    TROUPE_RETURN_IF_ERROR(CheckScale(ctx, in, i + 1, joined.type));
+    TROUPE_RETURN_IF_ERROR(CheckTensorScale(ctx, in, i + 1, joined.type));
     Shape part = in[i].shape;
     TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis, NormalizeAxis(ctx, ctx.Int("axis", 0), part.size()));
     if (i == 2) {

@@ -8,8 +8,6 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
-
 bool IsGlobal(const StepContext& ctx) {
   return ctx.step.op() == "com.microsoft.QLinearGlobalAveragePool";
 }
@@ -39,13 +37,7 @@ absl::Status CheckPoolInputs(const StepContext& ctx, Infos in) {
                                                  "count_include_pad", "kernel_shape", "pads", "strides"}));
   }
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 5, kByteTypes));
-  for (std::size_t scale : {1, 3}) {
-    if (!Present(in, scale) || in[scale].type != proto::FP32 || in[scale].elements() != 1)
-      return ctx.Error(absl::StrCat("input ", scale, " must be one FP32, the scale of the tensor"));
-    if (Present(in, scale + 1) && (in[scale + 1].type != in[0].type || in[scale + 1].elements() != 1))
-      return ctx.Error(absl::StrCat("input ", scale + 1, " must be one ", proto::DataType_Name(in[0].type),
-                                    ", the zero point of the tensor"));
-  }
+  for (std::size_t scale : {1, 3}) TROUPE_RETURN_IF_ERROR(CheckTensorScale(ctx, in, scale, in[0].type));
   if (in[0].shape.size() < 3 || in[0].shape.size() > 5)
     return ctx.Error(absl::StrCat("input ", FormatShape(in[0].shape), " must have 3 to 5 dimensions"));
   return absl::OkStatus();

@@ -11,6 +11,15 @@
 
 namespace troupe::gpu {
 
+absl::Status CheckTensorScale(const StepContext& ctx, Infos in, std::size_t scale, proto::DataType type) {
+  if (!Present(in, scale) || in[scale].type != proto::FP32 || in[scale].elements() != 1)
+    return ctx.Error(absl::StrCat("input ", scale, " must be one FP32, the scale of the tensor"));
+  if (Present(in, scale + 1) && (in[scale + 1].type != type || in[scale + 1].elements() != 1))
+    return ctx.Error(absl::StrCat("input ", scale + 1, " must be one ", proto::DataType_Name(type),
+                                  ", the zero point of the tensor"));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<QuantizedAxis> ReadQuantizedAxis(const StepContext& ctx, Infos in, std::size_t scale) {
   const Shape& shape = in[0].shape;
   const Shape& scales = in[scale].shape;
@@ -82,7 +91,6 @@ std::int64_t SmallIntAt(const TensorView& view, std::int64_t i) {
 
 namespace {
 
-constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
 constexpr TypeSet kShortTypes = kByteTypes | TypesOf({proto::UINT16, proto::INT16});  // from opset 21 on
 constexpr TypeSet kScaleTypes = TypesOf({proto::FP32, proto::FP16, proto::BF16});     // from opset 19 on
 constexpr TypeSet kQuantized = kScaleTypes | TypesOf({proto::INT32});

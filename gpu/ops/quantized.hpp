@@ -7,6 +7,12 @@
 
 namespace troupe::gpu {
 
+inline constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
+
+// Input `scale` has to be one FP32, and the zero point behind it, which may be absent, one number of `type`.
+[[nodiscard]] absl::Status CheckTensorScale(const StepContext& ctx, Infos in, std::size_t scale,
+                                            proto::DataType type);
+
 // A tensor seen as [outer, channels, inner], with one scale and zero point for each channel, or one for all, or one
 // for each block of so many channels of each row (opset 21).
 struct QuantizedAxis {

@@ -10,8 +10,6 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
-
 struct IntegerConvolution {
   std::int64_t batch, channels, out_channels, groups;
   Shape spatial;

@@ -10,8 +10,6 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr TypeSet kByteTypes = TypesOf({proto::UINT8, proto::INT8});
-
 // Shapes of a product as matrices with broadcast batches.
 struct Product2 {
   Shape out;

@@ -296,28 +296,20 @@ Made MakeEnsemble(const StepContext& ctx, Infos in, Infos out) {
 
 constexpr TypeSet kOldTypes = TypesOf({proto::FP32, proto::FP64, proto::INT32, proto::INT64});
 
+constexpr Operator Ensemble(std::string_view name, TypeSet types) {
+  return {.name = name,
+          .min_opset = 1,
+          .max_opset = kNewestOpset,
+          .infer = &InferEnsemble,
+          .make = &MakeEnsemble,
+          .types = types,
+          .judge = &JudgeEnsemble};
+}
+
 constexpr Operator kOperators[] = {
-    {.name = "ai.onnx.ml.TreeEnsembleRegressor",
-     .min_opset = 1,
-     .max_opset = kNewestOpset,
-     .infer = &InferEnsemble,
-     .make = &MakeEnsemble,
-     .types = kOldTypes,
-     .judge = &JudgeEnsemble},
-    {.name = "ai.onnx.ml.TreeEnsembleClassifier",
-     .min_opset = 1,
-     .max_opset = kNewestOpset,
-     .infer = &InferEnsemble,
-     .make = &MakeEnsemble,
-     .types = kOldTypes,
-     .judge = &JudgeEnsemble},
-    {.name = "ai.onnx.ml.TreeEnsemble",
-     .min_opset = 1,
-     .max_opset = kNewestOpset,
-     .infer = &InferEnsemble,
-     .make = &MakeEnsemble,
-     .types = TypesOf({proto::FP16, proto::FP32, proto::FP64}),
-     .judge = &JudgeEnsemble},
+    Ensemble("ai.onnx.ml.TreeEnsembleRegressor", kOldTypes),
+    Ensemble("ai.onnx.ml.TreeEnsembleClassifier", kOldTypes),
+    Ensemble("ai.onnx.ml.TreeEnsemble", TypesOf({proto::FP16, proto::FP32, proto::FP64})),
 };
 
 }  // namespace

@@ -1,36 +1,18 @@
 #!/usr/bin/python3
 """Classic models (ai.onnx.ml), as scikit-learn, LightGBM and XGBoost are exported: deployed, run and refused over HTTP."""
-import pathlib
-
 import numpy as np
 import onnx
 
-from exports_test import archived
-from harness import E2eTest, main
-from harness.client import infer_binary
-
-ARCHIVE = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets" / "classic.tar.gz"
+from harness import main
+from harness.served_models import ServedModels, archived
 
 
 def exports():
     """By name: the model's bytes, the inputs by name, the expected outputs in the order of the model's."""
-    return {name[len("export_"):]: case for name, case in archived(ARCHIVE).items() if name.startswith("export_")}
+    return {name[len("export_"):]: case for name, case in archived("classic").items() if name.startswith("export_")}
 
 
-class Classic(E2eTest):
-    def setUp(self):
-        super().setUp()
-        self.daemon = self.start("one", "all").wait_serving()
-        self.http = self.daemon.http
-
-    def check(self, name, inputs, expected):
-        given = infer_binary(self.http, name, inputs)
-        for output, array in expected.items():
-            shape, data = given[output]
-            self.assertEqual(shape, list(array.shape), output)
-            np.testing.assert_allclose(np.frombuffer(data, array.dtype).reshape(shape), array, rtol=1e-4, atol=1e-5,
-                                       err_msg=f"{name}: {output}")
-
+class Classic(ServedModels):
     def test_exported_models_give_what_onnxruntime_gives(self):
         tried = exports()
         self.assertGreaterEqual(len(tried), 11)

@@ -2,46 +2,21 @@
 """Models of opset 18 to 23 as exporters write them, and with fused operators as optimisers do: deployed and run by real
 daemons, refused by name, or damaged."""
 import pathlib
-import tarfile
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from harness import E2eTest, main
-from harness.client import infer_binary
+from harness import main
 from harness.networks import scale, value
+from harness.served_models import ServedModels, archived
 from harness.shell import Shell
 
-ARCHIVES = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets"
 X = {"x": np.ones((1, 4), np.float32)}
 
 
-def archived(archive):
-    """By the names of the cases in an archive: the model's bytes, the inputs by name, the expected outputs by name. Outputs
-    beyond those that the file declares are the keys of its last map."""
-    files = {}
-    with tarfile.open(archive) as opened:
-        for member in opened.getmembers():
-            files[member.name] = opened.extractfile(member).read()
-    found = {}
-    for path, data in files.items():
-        if not path.endswith("model.onnx"):
-            continue
-        folder = path[:-len("model.onnx")] + "test_data_set_0/"
-        graph = onnx.load_from_string(data).graph
-
-        def tensors(kind, names):
-            return {name: numpy_helper.to_array(onnx.load_tensor_from_string(files[f"{folder}{kind}_{i}.pb"]))
-                    for i, name in enumerate(names) if f"{folder}{kind}_{i}.pb" in files}
-        outputs = [o.name for o in graph.output]
-        found[path.split("/")[1]] = (data, tensors("input", [i.name for i in graph.input]),
-                                     tensors("output", [*outputs, f"{outputs[-1]}.keys"]))
-    return found
-
-
 def networks():
-    return archived(ARCHIVES / "networks.tar.gz") | archived(ARCHIVES / "fused_networks.tar.gz")
+    return archived("networks") | archived("fused_networks")
 
 
 def model_of(nodes, opset, inputs=None, outputs=None, weights=(), domains=()):
@@ -51,21 +26,7 @@ def model_of(nodes, opset, inputs=None, outputs=None, weights=(), domains=()):
     return model
 
 
-class Exports(E2eTest):
-    def setUp(self):
-        super().setUp()
-        self.daemon = self.start("one", "all").wait_serving()
-        self.http = self.daemon.http
-
-    def check(self, name, inputs, expected):
-        given = infer_binary(self.http, name, inputs)
-        for output, array in expected.items():
-            shape, data = given[output]
-            self.assertEqual(shape, list(array.shape), output)
-            half = array.dtype == np.float16
-            np.testing.assert_allclose(np.frombuffer(data, array.dtype).reshape(shape), array, rtol=8e-3 if half else 1e-4,
-                                       atol=1e-3 if half else 1e-5, err_msg=f"{name}: {output}")
-
+class Exports(ServedModels):
     def test_networks_of_each_opset_give_what_onnxruntime_gives(self):
         tried = networks()
         self.assertGreaterEqual(len(tried), 30)
