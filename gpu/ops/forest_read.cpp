@@ -84,7 +84,8 @@ class Reader {
   [[nodiscard]] std::int64_t Find(NodeKey key, std::int64_t known) const {
     const std::int64_t count = static_cast<std::int64_t>(trees_.size());
     const std::int64_t own = numbers_[static_cast<std::size_t>(known)];
-    if (key.second >= own - known && key.second - own < count - known && key.second >= 0 && own >= 0) {
+    // The file says the numbers: the differences below do not overflow where neither is below 0.
+    if (key.second >= 0 && own >= 0 && key.second >= own - known && key.second - own < count - known) {
       const auto guess = static_cast<std::size_t>(known + (key.second - own));
       if (trees_[guess] == key.first && numbers_[guess] == key.second)
         return static_cast<std::int64_t>(guess);

@@ -104,6 +104,7 @@ void Models::Disown(const ModelNumber& copy) {
   if (held_.Find(copy) == nullptr) return;
   parts_.states.TellStay(copy);
   const auto waiting = held_.GiveUp(copy);
+  parts_.preparation.GivenUp(copy);
   if (parts_.scheduler.Knows(copy)) {
     parts_.routers.served().Remove(copy);
     parts_.decisions.CarryOut(parts_.scheduler.ForgetModel(copy));

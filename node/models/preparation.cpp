@@ -103,6 +103,10 @@ void Preparation::PreparedBatch(const PrepareOrdered& purpose, const proto::Work
                                    Bytes(outcome.prepared().activation_bytes()));
 }
 
+void Preparation::GivenUp(const ModelNumber& copy) {
+  for (auto& queue : queues_) queue.Remove(copy);
+}
+
 void Preparation::Forget(GpuIndex gpu) {
   for (const auto& copy : queues_[gpu].Clear())
     if (parts_.models.Find(copy) != nullptr) parts_.models.Adopted(copy);

@@ -19,6 +19,8 @@ class Preparation {
   // What was to be prepared there is prepared when another worker comes.
   void On(const RuntimeLost& event) { Forget(event.gpu); }
   void On(const RuntimeReassigned& event) { Forget(event.gpu); }
+  // The model is given up: should it be held again, it is asked for anew once it is placed.
+  void GivenUp(const ModelNumber& copy);
   // A worker came: the plans of all models that are in the host region are made.
   void WorkerUp(GpuIndex gpu);
 

@@ -35,6 +35,11 @@ class PrepareQueue {
     return plan;
   }
   void Done() { busy_ = false; }
+  // The model is given up. A plan that was ordered comes to its end.
+  void Remove(const ModelNumber& copy) {
+    for (auto* queue : {&adopting_, &others_, &batches_})
+      std::erase_if(*queue, [&](const Plan& plan) { return plan.copy == copy; });
+  }
   // The worker is gone. Gives back the models that were being adopted and had not been ordered.
   [[nodiscard]] std::vector<ModelNumber> Clear() {
     std::vector<ModelNumber> adopting;

@@ -76,6 +76,20 @@ TEST_F(Recovery, AnAdoptionDoesNotWaitForAPlanThatALostWorkerNeverBegan) {
   EXPECT_THAT(Report(0, proto::ExecutorReport::DOWN), ElementsAre("adopted 1002 OK"));
 }
 
+// A run keeps the old host copy of "h" in its place when the model is given up and held again.
+TEST_F(Recovery, AModelThatIsHeldAgainIsAdoptedWhenItIsPlacedAndNotByAPlanOfBefore) {
+  Adopt("g", 1001);
+  Adopt("h", 1002);
+  EXPECT_THAT(Answered(0, "prepare"), ElementsAre("adopted 1001 OK", "order 0 prepare packed-h"));
+  EXPECT_THAT(Answered(0, "prepare"), ElementsAre("adopted 1002 OK")) << "GPU 1 has not begun it";
+  EXPECT_THAT(Submit(1, "h"), ElementsAre("order 0 swap-in packed-h", "order 0 run packed-h"));
+  EXPECT_THAT(On(ModelDisowned{"model-h"}), IsEmpty());
+  EXPECT_THAT(On(AdoptionAsked{1003, Function("h")}), IsEmpty());
+  EXPECT_THAT(Report(1, proto::ExecutorReport::DOWN), testing::Not(testing::Contains("adopted 1003 OK")));
+  Answered(0, "swap-in");
+  EXPECT_THAT(Answered(0, "run"), testing::IsSupersetOf({"drop model-h", "place model-h"}));
+}
+
 TEST_F(Recovery, WithoutAFitGpuRequestsGoElsewhere) {
   const auto gpu = Begin(1);
   EXPECT_EQ(Report(gpu, proto::ExecutorReport::UNFIT).size(), 2u) << "the other GPU takes the request";
