@@ -145,6 +145,11 @@ std::vector<RequestFinished> RequestTable::CallFailed(std::uint64_t ticket, cons
   return finished;
 }
 
+std::vector<RequestFinished> RequestTable::NeverSent(std::uint64_t ticket, Time now) {
+  (void)TakeReply(ticket, now);
+  return {};
+}
+
 void RequestTable::Apply(const proto::CreditGrant& grant) {
   const NodeCredit* known = credits_.Find(grant.node());
   if (known != nullptr && known->epoch > grant.node_epoch()) return;

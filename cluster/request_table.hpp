@@ -98,6 +98,8 @@ class RequestTable {
                                        const std::string& message, Time now, std::uint32_t attempts = 0);
   // The call failed (timeout, connection) though the node is not known to be dead: its attempt is lost.
   std::vector<RequestFinished> CallFailed(std::uint64_t ticket, const std::string& why, Time now);
+  // The request ended while it was made ready to be sent: the node never hears of it, and its credit is free.
+  std::vector<RequestFinished> NeverSent(std::uint64_t ticket, Time now);
 
   // Nodes. A grant of a newer epoch says that the node has joined a manager again: what it was sent before it
   // has still. Only a node that is gone has lost it, also when it is back at once: NodeLost comes before the

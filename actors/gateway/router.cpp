@@ -175,7 +175,8 @@ class Router : public RouterSelf::base, public RouterClient {
   void SubmitTo(const cluster::Send& send, const proto::SubmitRequest& submit, const absl::Status& lost,
                 const std::string& holder) {
     const auto it = requests_.find(send.sequence);
-    if (it == requests_.end() || it->second.ticket != send.ticket) return;
+    if (it == requests_.end() || it->second.ticket != send.ticket)
+      return Finish(table_.NeverSent(send.ticket, Now(this)));
     proto::SubmitReply failed;
     if (!lost.ok()) *failed.mutable_served() = LostInputs(it->second.message, holder, lost);
     if (!lost.ok()) return Replied(send, std::move(failed));

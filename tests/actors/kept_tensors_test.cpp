@@ -308,5 +308,34 @@ TEST_F(KeptTensors, AClientCannotNameThem) {
   EXPECT_EQ(reply->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
 }
 
+// A function with state has one home, so that an input which the other node keeps has to be exported.
+TEST_F(KeptTensors, RequestsThatEndWhileTheirInputsComeGiveTheirCreditsBack) {
+  proto::StateTensor state;
+  state.set_input("s");
+  state.set_output("t");
+  proto::AdminRequest deploy;
+  deploy.mutable_deploy()->set_name("sum");
+  deploy.mutable_deploy()->set_onnx_digest(world_.MakeModel("sum", MiB(1), {"x"}, {state}));
+  *deploy.mutable_deploy()->add_state() = state;
+  ASSERT_TRUE(world_.Ask(deploy).ok());
+  proto::InferRequest request;
+  request.mutable_function()->set_name("sum");
+  auto& input = *request.add_inputs();
+  input.mutable_spec()->set_name("x");
+  for (int i = 0; i < 100; ++i) {
+    input.mutable_data()->mutable_kept()->set_node(i % 2 == 0 ? "node-1" : "node-2");
+    request.set_call(static_cast<std::uint64_t>(i));
+    world_.system().spawn([&](caf::event_based_actor* self) {
+      proto::CancelInfer cancel;
+      cancel.set_call(request.call());
+      self->request(world_.router(), caf::infinite, request).then([](const proto::InferReply&) {});
+      self->send(world_.router(), std::move(cancel));
+    });
+    world_.Settle();
+  }
+  world_.Infer("sum", 1000);
+  world_.ExpectAnswers();
+}
+
 }  // namespace
 }  // namespace troupe::actors

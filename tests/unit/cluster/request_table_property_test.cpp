@@ -94,7 +94,7 @@ class BookWorld {
     std::advance(it, random_.Below(sent_.size()));
     const std::uint64_t ticket = it->first;
     sent_.erase(it);
-    switch (well ? 9 : random_.Below(10)) {
+    switch (well ? 9 : random_.Below(11)) {
       case 0:
         return Finish(table_.Bounced(ticket, proto::BOUNCE_NO_CREDIT, "full", now_));
       case 1:
@@ -103,6 +103,9 @@ class BookWorld {
         return Finish(table_.CallFailed(ticket, "no answer", now_));
       case 3:
         return Finish(table_.Served(ticket, absl::InternalError("bad"), now_));
+      case 4:  // a request that has ended is not sent after all
+        Finish(table_.CancelSequence(sequences_.at(ticket)));
+        return Finish(table_.NeverSent(ticket, now_));
       default:
         return Finish(table_.Served(ticket, absl::OkStatus(), now_));
     }
@@ -134,6 +137,7 @@ class BookWorld {
       EXPECT_LE(credit->in_flight, credit->limit);
       EXPECT_EQ(credit->epoch, send.node_epoch);
       EXPECT_TRUE(sent_.emplace(send.ticket, send.node).second);
+      sequences_[send.ticket] = send.sequence;
     }
     table_.Check();
   }
@@ -146,6 +150,7 @@ class BookWorld {
   RequestTable table_;
   std::set<std::uint64_t> open_;
   std::map<std::uint64_t, std::string> sent_;  // by ticket; replies of lost nodes still come
+  std::map<std::uint64_t, std::uint64_t> sequences_;  // of all requests that were ever sent, by ticket
   std::map<int, std::uint64_t> epochs_;
   std::uint64_t next_ = 0;
   Time now_{};
