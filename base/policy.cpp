@@ -99,10 +99,20 @@ PolicyNames SimpleSwap() {
   return names;
 }
 
+// 004: what StreamBox and its baselines have in common. A node takes a burst in parts, by its credits.
+PolicyNames InOrder() {
+  PolicyNames names;
+  names.routing = "bounded-locality";
+  names.ordering = "fifo";
+  names.gpu = "resident-first";
+  names.eviction = "lru";
+  return names;
+}
+
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 20> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 21> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
@@ -137,6 +147,7 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
       {"nonswap", "native without a runtime for each function (002): the same here, where workers are shared",
        Bound("fixed")},
       {"simple-swap", "in order of arrival, to any GPU by lot, least recently used out (002)", SimpleSwap()},
+      {"in-order", "in order of arrival, to a GPU that has the model, least recently used out", InOrder()},
   }};
   return kPresets;
 }

@@ -14,6 +14,8 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
                                 turn, so that weights and tensors need the same memory; the runs of others are in it, the same for
                                 every policy
   pressure_over/NAME            `elastic` as a ratio of the policy NAME, of the same round
+  system_ms/SYSTEM              the workflow of `communication` with 8 MiB on two GPUs of 1 GiB, by the preset SYSTEM (docs/dataplane.md)
+  system_over/NAME              `streambox` as a ratio of the preset NAME, of the same round
 """
 import json
 import statistics
@@ -33,6 +35,7 @@ RUN_MS = 10
 MIB = (8, 32)
 GPUS = (1, 2)
 POLICIES = ("elastic", "host-only")
+SYSTEMS = ("streambox", "troupe", "infless", "stream-only")
 PRESSED = ("elastic", "no-pressure", "no-movement", "static", "host-only")
 CHAIN = """name: {name}
 inputs:
@@ -127,28 +130,38 @@ def noop(report, arguments):
     report.add("runs_per_second", rates, "runs/s")
 
 
+def timed(arguments, *options):
+    """A cluster of one daemon whose runs take RUN_MS."""
+    site = One(arguments.build)
+    profile = site.home / "profile"
+    profile.write_text(f"default {RUN_MS}ms\n")
+    site.extra = ["--compute", "timed", "--profile", str(profile), "--set", "arena=512MiB", *options]
+    return site
+
+
+def deploy_chain(site, mib):
+    for name, model in networks(256 * mib).items():
+        site.deploy(name, model)
+    site.submit(CHAIN.format(name="chain", shape="1, 1024", one="widen", two="keep", three="narrow"))
+
+
+ROW = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1024], "data": [0.5] * 1024}]}).encode()
+
+
 def communication(report, arguments):
-    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1024], "data": [0.5] * 1024}]}).encode()
     found = {}
     for _ in range(arguments.rounds):
         for mib in MIB:
             for gpus in GPUS:
                 for policy in POLICIES:
-                    options = ["--compute", "timed", "--profile", "PROFILE", "--gpus", str(gpus), "--gpu-memory", "512MiB",
-                               "--set", "arena=512MiB", "--set", f"intermediates={policy}"]
-                    site = One(arguments.build)
-                    profile = site.home / "profile"
-                    profile.write_text(f"default {RUN_MS}ms\n")
-                    site.extra = [str(profile) if option == "PROFILE" else option for option in options]
-                    with site:
-                        for name, model in networks(256 * mib).items():
-                            site.deploy(name, model)
-                        site.submit(CHAIN.format(name="chain", shape="1, 1024", one="widen", two="keep", three="narrow"))
-                        site.ask("chain", body)
+                    with timed(arguments, "--gpus", str(gpus), "--gpu-memory", "512MiB", "--set",
+                               f"intermediates={policy}") as site:
+                        deploy_chain(site, mib)
+                        site.ask("chain", ROW)
                         before = site.copied()
-                        site.ask("chain", body)
+                        site.ask("chain", ROW)
                         copied = (site.copied() - before) / 2**20
-                        took = site.p50_ms("chain", body, arguments.seconds)
+                        took = site.p50_ms("chain", ROW, arguments.seconds)
                     found.setdefault((mib, gpus, policy), []).append((took - 3 * RUN_MS, copied))
     for mib in MIB:
         for gpus in GPUS:
@@ -168,23 +181,15 @@ def filler(mib):
 
 
 def pressure(report, arguments):
-    body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1024], "data": [0.5] * 1024}]}).encode()
     other = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [1.0] * 64}]}).encode()
     found = {policy: [] for policy in PRESSED}
     for _ in range(arguments.rounds):
         for policy in PRESSED:
-            site = One(arguments.build)
-            profile = site.home / "profile"
-            profile.write_text(f"default {RUN_MS}ms\n")
-            site.extra = ["--compute", "timed", "--profile", str(profile), "--gpus", "1", "--gpu-memory", "80MiB",
-                          "--set", "arena=512MiB", "--set", f"intermediates={policy}"]
-            with site:
-                for name, model in networks(256 * 8).items():
-                    site.deploy(name, model)
+            with timed(arguments, "--gpus", "1", "--gpu-memory", "80MiB", "--set", f"intermediates={policy}") as site:
                 fillers = [f"filler-{i}" for i in range(3)]
                 for name in fillers:
                     site.deploy(name, filler(32))
-                site.submit(CHAIN.format(name="chain", shape="1, 1024", one="widen", two="keep", three="narrow"))
+                deploy_chain(site, 8)
                 over = threading.Event()
 
                 def ask():
@@ -194,7 +199,7 @@ def pressure(report, arguments):
                 busy = threading.Thread(target=ask)
                 busy.start()
                 try:
-                    took = site.p50_ms("chain", body, arguments.seconds)
+                    took = site.p50_ms("chain", ROW, arguments.seconds)
                 finally:
                     over.set()
                     busy.join()
@@ -205,7 +210,20 @@ def pressure(report, arguments):
             report.add(f"pressure_over/{policy}", [ours / theirs for ours, theirs in zip(found["elastic"], found[policy])], "")
 
 
-PARTS = {"noop": noop, "communication": communication, "pressure": pressure}
+def systems(report, arguments):
+    found = {system: [] for system in SYSTEMS}
+    for _ in range(arguments.rounds):
+        for system in SYSTEMS:
+            with timed(arguments, "--gpus", "2", "--gpu-memory", "1GiB", "--policy", system) as site:
+                deploy_chain(site, 8)
+                found[system].append(site.p50_ms("chain", ROW, arguments.seconds) - 3 * RUN_MS)
+    for system in SYSTEMS:
+        report.add(f"system_ms/{system}", found[system], "ms")
+        if system != "streambox":
+            report.add(f"system_over/{system}", [ours / theirs for ours, theirs in zip(found["streambox"], found[system])], "")
+
+
+PARTS = {"noop": noop, "communication": communication, "pressure": pressure, "systems": systems}
 
 
 def main():

@@ -36,11 +36,7 @@ PolicyNames Ours() {
 }
 
 PolicyNames InOrder() {
-  PolicyNames names = Ours();
-  names.ordering = "fifo";
-  names.gpu = "resident-first";
-  names.eviction = "lru";
-  return names;
+  return *FindPreset("in-order");
 }
 
 Sandbox PerFunction(HandOver hand_over) {

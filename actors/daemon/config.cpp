@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "actors/daemon/option_setters.hpp"
+#include "actors/daemon/system_presets.hpp"
 #include "base/status.hpp"
 #include "cluster/autoscaling/demand_forecast.hpp"
 #include "cluster/autoscaling/scaling_policy.hpp"
@@ -59,7 +60,7 @@ std::string ShowLink(const DaemonConfig& config) {
 
 absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
   config.policies.preset = value;
-  return FindPreset(value).status();
+  return FindSystemPreset(value).status();
 }
 
 absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
@@ -179,7 +180,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        OneOf({&C::imports, &ImportConfig::sandbox}, {"required", "best-effort"})},
       {OptionGroup::kFunctions,
        "policy",
-       "preset of policies",
+       "preset: policies, or a published system with the options that make it",
        false,
        {SetPreset, Shown(Field<std::string>({&C::policies, &PolicyConfig::preset}))}},
       {OptionGroup::kMachines, "provision-command",

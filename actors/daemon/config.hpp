@@ -150,6 +150,7 @@ struct DaemonConfig {
   MachineConfig machines{};
   LogConfig log{};
   ActorConfig actors{};
+  std::set<std::string, std::less<>> given{};  // keys of the options that the operator has set
 };
 
 // How an option is set from its text, and how its value is shown in such text.
@@ -174,6 +175,11 @@ struct ConfigOption {
   OptionSetter set;
 
   [[nodiscard]] bool is_advanced() const { return group == OptionGroup::kAdvanced; }
+  // Said by the operator, whose word holds over the preset's (system_presets.hpp).
+  absl::Status Give(const std::string& text, DaemonConfig& config) const {
+    config.given.insert(key);
+    return set(text, config);
+  }
 };
 [[nodiscard]] const std::vector<ConfigOption>& ConfigOptions();
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "actors/daemon/config.hpp"
+#include "actors/daemon/system_presets.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/digest.hpp"
@@ -41,7 +42,9 @@ absl::Status WrongAddress(const std::string& found, const std::string& expected)
 
 // The preset, and over it the slots that were named: in whichever order they were said.
 absl::Status CompletePolicies(DaemonConfig& config) {
-  TROUPE_ASSIGN_OR_RETURN(config.policies.chosen, FindPreset(config.policies.preset));
+  TROUPE_ASSIGN_OR_RETURN(const auto preset, FindSystemPreset(config.policies.preset));
+  config.policies.chosen = preset.policies;
+  TROUPE_RETURN_IF_ERROR(ApplyPresetOptions(preset, config));
   for (const auto slot :
        {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
         &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::sharing,

@@ -51,7 +51,7 @@ absl::Status ApplyKey(const std::string& key, const YAML::Node& node, bool in_ad
         in_advanced ? "this is not an advanced option; write it outside of the block 'advanced:'"
                     : "this is an advanced option; write it in the block 'advanced:'");
   TROUPE_ASSIGN_OR_RETURN(const auto value, ScalarOf(node));
-  return option->set(value, config);
+  return option->Give(value, config);
 }
 
 // The keys of the file, or of its block.
@@ -108,7 +108,7 @@ absl::Status SetOption(const std::string& assignment, DaemonConfig& config) {
   const std::string key = assignment.substr(0, equals);
   const auto option = FindOption(key);
   absl::Status status = option.status();
-  if (option.ok()) status = (*option)->set(assignment.substr(equals + 1), config);
+  if (option.ok()) status = (*option)->Give(assignment.substr(equals + 1), config);
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", status.message()));
 }

@@ -116,7 +116,7 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, Wish& wish) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto& option = ConfigOptions()[i];
     if (values[i].empty()) continue;
-    const auto status = option.set(values[i], config);
+    const auto status = option.Give(values[i], config);
     if (!status.ok())
       return absl::InvalidArgumentError(absl::StrCat("--", option.key, ": ", status.message()));
   }

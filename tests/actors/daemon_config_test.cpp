@@ -309,6 +309,42 @@ TEST_F(DaemonConfigTest, ANamedSlotOverridesThePresetWhereverItStands) {
   }
 }
 
+TEST_F(DaemonConfigTest, APublishedSystemSetsOptionsThatTheOperatorHasNotSet) {
+  DaemonConfig config;
+  ASSERT_TRUE(Apply("policy: infless\n", config).ok());
+  const auto infless = Complete(config);
+  EXPECT_EQ(infless.policies.chosen.ordering, "fifo");
+  EXPECT_EQ(infless.policies.chosen.memory, "static");
+  EXPECT_EQ(infless.node.isolation.mode, proto::ISOLATION_FUNCTION);
+  EXPECT_EQ(infless.node.isolation.runtimes, 8u);
+  EXPECT_EQ(infless.worker.intermediates, "host-only");
+  for (const char* yaml :
+       {"policy: streambox\nruntimes: 2\nadvanced: {intermediates: no-movement, memory-policy: fine}\n",
+        "advanced: {memory-policy: fine, intermediates: no-movement}\nruntimes: 2\npolicy: streambox\n"}) {
+    DaemonConfig named;
+    ASSERT_TRUE(Apply(yaml, named).ok());
+    const auto streambox = Complete(named);
+    EXPECT_EQ(streambox.node.isolation.mode, proto::ISOLATION_TENANT);
+    EXPECT_EQ(streambox.node.isolation.runtimes, 2u);
+    EXPECT_EQ(streambox.worker.intermediates, "no-movement");
+    EXPECT_EQ(streambox.policies.chosen.memory, "fine");
+  }
+}
+
+TEST_F(DaemonConfigTest, AnOptionThatIsSetToItsDefaultHoldsOverThePreset) {
+  DaemonConfig config;
+  ASSERT_TRUE(SetOption("policy=stream-only", config).ok());
+  ASSERT_TRUE(SetOption("isolation=shared", config).ok());
+  ASSERT_TRUE(SetOption("runtimes=0", config).ok());
+  EXPECT_EQ(Complete(config).node.isolation.mode, proto::ISOLATION_SHARED);
+}
+
+TEST_F(DaemonConfigTest, ASystemThatOnlyTheSimulatorHasIsRefusedByName) {
+  EXPECT_THAT(Error("policy: astraea\n"),
+              AllOf(StartsWith("1: policy: 'astraea' hands results"), HasSubstr("troupe experiment")));
+  EXPECT_THAT(Error("policy: streambax\n"), AllOf(HasSubstr("troupe"), HasSubstr("stream-only, streambox")));
+}
+
 TEST_F(DaemonConfigTest, APresetNamesTheWorkersMemoryPolicyToo) {
   EXPECT_EQ(Complete({}).policies.chosen.memory, gpu::kDefaultMemory);
   DaemonConfig config;
