@@ -13,6 +13,12 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
+# Tests are a hundred programs that link most rooms: GNU's linker takes four times as long for each.
+find_program(TROUPE_LLD ld.lld)
+if(TROUPE_LLD)
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>)
+endif()
+
 find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE)
   # Paths are made relative, so that a fresh clone elsewhere finds what an earlier checkout compiled; a miss
@@ -36,6 +42,12 @@ if(TROUPE_SANITIZE)
   # Not optimised: the compiler then takes less than half the time (actors: 35 s -> 16 s a unit), and the tests are short.
   target_compile_options(troupe_settings INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer -O0 -g1)
   target_link_options(troupe_settings INTERFACE -fsanitize=${TROUPE_SANITIZE})
+  if(TROUPE_SANITIZE MATCHES "undefined")
+    # AddressSanitizer ends a program that goes through a null pointer, and -O0 knows the size of no object. A fixed place in
+    # memory saves a relocation for each check, which is a quarter of such a program.
+    target_compile_options(troupe_settings INTERFACE -fno-sanitize=null,object-size,vptr)
+    target_link_options(troupe_settings INTERFACE $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
+  endif()
 endif()
 if(TROUPE_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

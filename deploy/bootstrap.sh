@@ -31,6 +31,7 @@ build_packages=(
 test_packages=(
   libonnx-testdata                        # conformance tests
   clang-format clang-tidy                 # `make check`
+  lld                                     # links the tests
   jq openssl                              # the end-to-end tests
   iproute2 nftables util-linux            # networks of the chaos tests
   prometheus                              # promtool: the tests check each page of metrics with it

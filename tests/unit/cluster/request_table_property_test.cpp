@@ -149,7 +149,7 @@ class BookWorld {
   Random random_;
   RequestTable table_;
   std::set<std::uint64_t> open_;
-  std::map<std::uint64_t, std::string> sent_;  // by ticket; replies of lost nodes still come
+  std::map<std::uint64_t, std::string> sent_;         // by ticket; replies of lost nodes still come
   std::map<std::uint64_t, std::uint64_t> sequences_;  // of all requests that were ever sent, by ticket
   std::map<int, std::uint64_t> epochs_;
   std::uint64_t next_ = 0;
