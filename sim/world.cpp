@@ -206,7 +206,7 @@ void World::Bear(Node& node, NodePlan plan) {
   if (node.channel == nullptr)
     node.channel = std::make_shared<transport::FakeTensorChannel>(hosts_.memory, MiB(256), name);
   if (plan.options.channel == nullptr) plan.options.channel = node.channel.get();
-  plan.options.incarnation = hosts_.next_daemon++;
+  plan.options.incarnation = node.incarnation = hosts_.next_daemon++;
   node.repository.UseRanges(plan.ranges);
   node.cache = actors::SpawnCache(
       system(), {.manager = "manager", .node = name, .pulls = plan.pulls, .counts = node.pulled},

@@ -40,6 +40,7 @@ class World : public VirtualSystem {
     std::shared_ptr<transport::FakeTensorChannel> channel;            // of its host, whatever process has it
     std::vector<std::shared_ptr<actors::FakeWorkerControl>> workers;  // by runtime
     bool running = true;
+    std::uint64_t incarnation = 0;  // of its daemon, as kept tensors name it
   };
   struct Gateway {
     actors::RouterActor router;

@@ -132,7 +132,9 @@ void ChaosNodes::SwapMembers() {
 
 std::string ChaosNodes::ReadKept(const proto::KeptTensor& tensor) {
   std::string bytes;
-  for (const auto& worker : world_.node(tensor.node()).workers)
+  const auto& node = world_.node(tensor.node());
+  if (tensor.daemon() != node.incarnation) return bytes;  // another machine had it, that counted its own
+  for (const auto& worker : node.workers)
     if (bytes.empty()) bytes = worker->life.tensors.Read(tensor);
   return bytes;
 }
