@@ -32,6 +32,7 @@ test_packages=(
   libonnx-testdata                        # conformance tests
   clang-format clang-tidy                 # `make check`
   lld                                     # links the tests
+  chromium chromium-driver                # the console's test
   jq openssl                              # the end-to-end tests
   iproute2 nftables util-linux            # networks of the chaos tests
   prometheus                              # promtool: the tests check each page of metrics with it

@@ -41,6 +41,7 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
     case Endpoint::kLive:
     case Endpoint::kReady:
     case Endpoint::kHealthz:
+    case Endpoint::kConsole:  // the page says nothing of the cluster: it asks, with its reader's key
       return std::nullopt;
     case Endpoint::kInfer:
     case Endpoint::kSharedRegister:  // a client's own memory, for its own requests

@@ -2,6 +2,7 @@
 
 #include "base/status.hpp"
 #include "gateway/admin_exchange.hpp"
+#include "gateway/console.hpp"
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
 #include "gateway/infer_exchange.hpp"
@@ -121,6 +122,8 @@ HttpResponse GatewayHandler::Describe(const Route& route) {
                   service_.Live() ? 200 : 503);
     case Endpoint::kMetrics:
       return Metrics();
+    case Endpoint::kConsole:
+      return ConsoleFile(route.name);
     case Endpoint::kAllStatistics:
       return AllStatistics();
     case Endpoint::kModelStatistics:

@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 37> kPatterns = {{
+constexpr std::array<Pattern, 39> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -78,6 +78,8 @@ constexpr std::array<Pattern, 37> kPatterns = {{
     {"/v2/troupe/cluster", Endpoint::kCluster},
     {"/metrics", Endpoint::kMetrics},
     {"/healthz", Endpoint::kHealthz},
+    {"/console", Endpoint::kConsole},
+    {"/console/*", Endpoint::kConsole},
 }};
 
 // True when `path` has the pattern's form; fills what stands in for '*' and '@' (still encoded).

@@ -40,6 +40,7 @@ enum class Endpoint {
   kCluster,           // GET  /v2/troupe/cluster
   kMetrics,           // GET  /metrics
   kHealthz,           // GET  /healthz
+  kConsole,           // GET  /console[/FILE]
 };
 
 struct Route {

@@ -107,7 +107,8 @@ TEST_F(AccessHttp, WithoutAKeyNothingButHealthIsAnswered) {
     EXPECT_EQ(answer.headers.at("www-authenticate"), "Bearer realm=\"troupe\"");
     EXPECT_NE(answer.body.find("troupe key create"), std::string::npos) << answer.body;
   }
-  for (const std::string_view target : {"/v2/health/live", "/v2/health/ready", "/healthz"})
+  for (const std::string_view target :
+       {"/v2/health/live", "/v2/health/ready", "/healthz", "/console", "/console/console.js"})
     EXPECT_EQ(client_->Ask("GET", target).code, 200) << target;
 }
 

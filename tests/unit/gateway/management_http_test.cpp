@@ -46,6 +46,27 @@ TEST_F(ManagementHttp, Health) {
   Get("/healthz", 503);
 }
 
+TEST_F(ManagementHttp, TheConsoleIsThreeFilesThatAskThisGatewayAlone) {
+  const std::pair<std::string_view, std::string_view> files[] = {
+      {"/console", "text/html; charset=utf-8"},
+      {"/console/console.css", "text/css; charset=utf-8"},
+      {"/console/console.js", "text/javascript; charset=utf-8"}};
+  for (const auto& [target, type] : files) {
+    const auto answer = client_->Ask("GET", target);
+    EXPECT_EQ(answer.code, 200) << target;
+    EXPECT_EQ(answer.headers.at("content-type"), type);
+    EXPECT_EQ(answer.headers.at("cache-control"), "no-store");
+    const auto& policy = answer.headers.at("content-security-policy");
+    EXPECT_TRUE(policy.starts_with("default-src 'none'; script-src 'self';")) << policy;
+    EXPECT_NE(policy.find("frame-ancestors 'none'"), std::string::npos) << policy;
+    EXPECT_EQ(client_->Ask("POST", target, "{}").code, 405) << target;
+  }
+  const auto page = client_->Ask("GET", "/console").body;
+  for (const std::string_view part : {"/console/console.css", "/console/console.js"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_NE(client_->Ask("GET", "/console/other.js").body.find("the page is /console"), std::string::npos);
+}
+
 TEST_F(ManagementHttp, ParametersThatAnEndpointDoesNotTakeAreRefusedByName) {
   for (const std::string_view target : {"/v2/troupe/functions?limit=3", "/v2/troupe/functions/g?version=1",
                                         "/v2/troupe/runs?workflows=w", "/v2/troupe/cluster?verbose=1"}) {

@@ -54,6 +54,9 @@ TEST(Route, KnowsEveryPath) {
       {"/v2/troupe/cluster", Endpoint::kCluster, "", ""},
       {"/metrics", Endpoint::kMetrics, "", ""},
       {"/healthz", Endpoint::kHealthz, "", ""},
+      {"/console", Endpoint::kConsole, "", ""},
+      {"/console/", Endpoint::kConsole, "", ""},
+      {"/console/console.js", Endpoint::kConsole, "console.js", ""},
   };
   for (const Row& row : rows) {
     const auto route = ParseRoute(row.target);
