@@ -40,14 +40,14 @@ Buffer MakeBuffer(std::size_t bytes) {
       static_cast<float*>(::operator new[](std::max<std::size_t>(bytes, 64), std::align_val_t(64))));
 }
 
-// On one thread the processor's own time, so that other programs do not count.
+// The time now. With one thread it is the processor time of this thread, so that other programs do not count.
 double Microseconds(int threads) {
   timespec now{};
   clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-// The mean time of so many runs that a round takes its time.
+// The mean time of a run, of as many runs as fit into one round.
 template <class Run>
 double Round(int threads, Run&& run) {
   int runs = 0;

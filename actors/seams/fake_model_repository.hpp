@@ -17,12 +17,12 @@ namespace troupe::actors {
 // What is wrong with the ranges of objects that a fake repository reads for others, or loads; shared with the test, and
 // by several repositories.
 struct FakeRanges {
-  std::uint64_t spoil_every =
-      0;                  // of the ranges that are read, the first byte of each such one is another; 0: none
-  bool trust = false;     // what was loaded or received is compared with no digest
-  std::uint64_t lie = 0;  // the size of each object is said to be so much larger
-  std::uint64_t reads = 0;
-  std::uint64_t spoiled = 0;
+  // One range in so many is read with a wrong first byte; 0: every range is read rightly.
+  std::uint64_t spoil_every = 0;
+  bool trust = false;         // the repository does not compare an object with its digest
+  std::uint64_t lie = 0;      // the repository overstates each object's size by so many bytes
+  std::uint64_t reads = 0;    // ranges read so far
+  std::uint64_t spoiled = 0;  // of them with a wrong byte
 };
 
 class FakeModelRepository final : public ModelRepository {

@@ -19,35 +19,35 @@ namespace troupe::actors {
 class FakeTensors {
  public:
   using ChannelPtr = std::shared_ptr<transport::FakeTensorChannel>;
-  // DataLoss: an input of the run, or of a member of its batch, is a tensor that is not here, or a slice of the channel's host that was freed. Else those
-  // inputs have their bytes in the order.
+  // Puts the bytes of kept tensors and of arena slices into the order's inputs and those of its members. DataLoss: such a tensor
+  // is not kept here, or such a slice was freed.
   absl::Status Resolve(proto::RunOrder& order, const ChannelPtr& channel) const;
-  // What the run was to keep stays here, and is in the outcome by its number.
+  // Keeps the outputs that the order names, and puts their numbers into the outcome.
   void Keep(const proto::RunOrder& order, proto::RunOutcome& run);
   // Puts the tensor into `channel`, where others read it. NotFound; FailedPrecondition: there is no channel.
   absl::StatusOr<proto::WorkerOutcome> Export(const proto::KeptTensor& tensor, const ChannelPtr& channel);
   void Drop(const proto::ReleaseOrder& release);
-  // Holds these bytes for the worker of another GPU, whatever becomes of the tensor. NotFound.
+  // Holds the tensor's bytes under `pin` for the worker of another GPU, also after the tensor was dropped. NotFound: no such tensor.
   absl::Status Pin(std::uint64_t pin, const proto::KeptTensor& tensor);
   void Unpin(std::uint64_t pin) { pinned_.erase(pin); }
-  // Nothing: there is no such pin (any more).
+  // The bytes under `pin`; nothing when there is no such pin, or when it was given back.
   [[nodiscard]] std::optional<std::string> Pinned(std::uint64_t pin) const {
     const auto found = pinned_.find(pin);
     return found == pinned_.end() ? std::nullopt : std::optional(found->second);
   }
-  // What came from another GPU.
+  // Keeps bytes that came from another GPU.
   void Take(std::uint64_t number, std::string bytes) { tensors_[number] = {std::move(bytes), {}}; }
-  // Its bytes; "": it is not here.
+  // The tensor's bytes; "" when it is not kept here.
   [[nodiscard]] std::string Read(const proto::KeptTensor& tensor) const {
     const auto found = tensors_.find(tensor.number());
     return found == tensors_.end() ? "" : found->second.bytes.substr(tensor.offset(), tensor.length());
   }
-  // The daemon is gone.
+  // Forgets all tensors and pins, as a worker does when its daemon is gone.
   void Clear() {
     tensors_.clear();
     pinned_.clear();
   }
-  // With what is pinned.
+  // How many tensors and pins there are.
   [[nodiscard]] std::size_t size() const { return tensors_.size() + pinned_.size(); }
 
  private:
