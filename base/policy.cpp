@@ -52,6 +52,13 @@ PolicyNames TroupeWith(std::string PolicyNames::*slot, const char* name) {
   return names;
 }
 
+PolicyNames KindBlind() {
+  PolicyNames names;
+  names.routing = "locality-kind-blind";
+  names.gpu = "least-cost-kind-blind";
+  return names;
+}
+
 // 003: one queue in the order of arrival, models by least recent use. The routers name the GPU of each request by the
 // same policy by which a node chooses among its own GPUs.
 PolicyNames Lalb(const char* policy) {
@@ -119,8 +126,7 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
        TroupeWith(&PolicyNames::ordering, "edf")},
       {"troupe-late-last", "troupe whose late requests yield, however many a function had before",
        TroupeWith(&PolicyNames::ordering, "edf-late-last")},
-      {"troupe-kind-blind", "troupe where all GPUs of a node are taken to be alike",
-       TroupeWith(&PolicyNames::gpu, "least-cost-kind-blind")},
+      {"troupe-kind-blind", "troupe where all GPUs are taken to be alike", KindBlind()},
       {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::prefetch, "ahead")},
       {"troupe-asked", "troupe without prefetch", TroupeWith(&PolicyNames::prefetch, "asked")},
       {"troupe-late", "troupe where no load gives a function a part of a GPU: every request is bound late",

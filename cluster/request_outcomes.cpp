@@ -66,6 +66,7 @@ std::vector<RequestFinished> RequestTable::Served(std::uint64_t ticket, const ab
     end = RequestEnd::kServed;
     credits_.SetResident(reply->sending.node, entry->request.model);
     order_.ObserveRun(entry->request.model, run);
+    if (run > Duration::zero()) placement_.Ran(reply->sending.node, entry->request.model, run);
   }
   if (absl::IsDeadlineExceeded(status)) end = RequestEnd::kExpired;
   if (absl::IsCancelled(status)) end = RequestEnd::kCancelled;

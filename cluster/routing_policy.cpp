@@ -2,12 +2,37 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/status.hpp"
 
 namespace troupe::cluster {
 
 namespace {
+
+// Until when each option would have run the request, where the runs of some take clearly longer; else none.
+std::vector<Duration> EndsOfKinds(std::span<const NodeOption> options) {
+  const auto [fastest, slowest] = std::ranges::minmax(options, {}, &NodeOption::run);
+  std::vector<Duration> ends;
+  if (IsClearlyLonger(slowest.run, fastest.run))
+    for (const NodeOption& option : options) ends.push_back(EndAt(option));
+  return ends;
+}
+
+std::size_t EndsFirst(const std::vector<Duration>& ends) {
+  return static_cast<std::size_t>(std::ranges::min_element(ends) - ends.begin());
+}
+
+// Of the options that end not clearly later than the first one, one that has the model on a GPU, and then the first.
+std::size_t EndsFirstWithModel(std::span<const NodeOption> options, const std::vector<Duration>& ends) {
+  std::size_t best = EndsFirst(ends);
+  const Duration first = ends[best];
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (!options[i].resident || IsClearlyLonger(ends[i], first)) continue;
+    if (!options[best].resident || ends[i] < ends[best]) best = i;
+  }
+  return best;
+}
 
 // True when `a` has used a smaller share of its credits, or has more of them left.
 bool LessLoaded(const NodeOption& a, const NodeOption& b) {
@@ -18,6 +43,7 @@ bool LessLoaded(const NodeOption& a, const NodeOption& b) {
 }
 
 std::size_t LoadBalance(std::span<const NodeOption> options) {
+  if (const auto ends = EndsOfKinds(options); !ends.empty()) return EndsFirst(ends);
   std::size_t best = 0;
   for (std::size_t i = 1; i < options.size(); ++i) {
     if (LessLoaded(options[i], options[best])) best = i;
@@ -26,6 +52,7 @@ std::size_t LoadBalance(std::span<const NodeOption> options) {
 }
 
 std::size_t Locality(std::span<const NodeOption> options) {
+  if (const auto ends = EndsOfKinds(options); !ends.empty()) return EndsFirstWithModel(options, ends);
   std::size_t best = 0;
   for (std::size_t i = 1; i < options.size(); ++i) {
     const NodeOption& option = options[i];
@@ -57,12 +84,26 @@ std::size_t BoundedLocality(std::span<const NodeOption> options) {
 
 }  // namespace
 
+bool IsClearlyLonger(Duration run, Duration other) {
+  return ToSeconds(run) > 1.5 * ToSeconds(other);
+}
+
+Duration EndAt(const NodeOption& option) {
+  constexpr double kCreditsOfAGpu = 8;  // unless a node is set up otherwise
+  const double queued =
+      kCreditsOfAGpu * static_cast<double>(option.in_flight + 1) / static_cast<double>(option.limit);
+  return FromSeconds(ToSeconds(option.run) * std::max(1.0, queued));
+}
+
 std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies() {
-  static constexpr std::array<PolicyEntry<RoutingPolicy>, 6> kTable = {{
+  static constexpr std::array<PolicyEntry<RoutingPolicy>, 7> kTable = {{
       {"locality", "a node with the model on a GPU first, then the least loaded", {.choose = &Locality}},
       {"bounded-locality",
        "locality, while that node has at most five quarters of its part of the requests",
        {.choose = &BoundedLocality}},
+      {"locality-kind-blind",
+       "locality, as if all nodes were equally fast",
+       {.choose = &Locality, .kinds = NodeKinds::kAlike}},
       {"load-balance", "the least loaded node", {.choose = &LoadBalance}},
       {"first-idle", "whichever GPU of the cluster is idle", {.by_gpu = GpuRouting{}}},
       {"lalb",

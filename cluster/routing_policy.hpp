@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/policy.hpp"
+#include "base/units.hpp"
 
 namespace troupe::cluster {
 
@@ -17,6 +18,7 @@ struct NodeOption {
   bool resident = false;  // on one of its GPUs, as far as the router knows
   std::uint64_t in_flight = 0;
   std::uint64_t limit = 0;
+  Duration run{};  // how long the request's run takes there; zero: not known, or not asked for
 };
 
 // How a router names the GPU of each request (cluster/requests/gpu_turns.hpp).
@@ -26,14 +28,26 @@ struct GpuRouting {
   std::optional<std::uint32_t> limit{};
 };
 
-// One of the two is set. `choose`: the index of the chosen option. Pure; `options` is not empty and sorted by name.
+// Whether a run at one node is so much longer than at another that the kinds of their GPUs must differ: by less than a half
+// they differ for their inputs, and for what runs beside them.
+[[nodiscard]] bool IsClearlyLonger(Duration run, Duration other);
+// How long the request would take at the node: its run, behind what the node's GPUs have been given. `limit` is not 0.
+[[nodiscard]] Duration EndAt(const NodeOption& option);
+
+// Whether nodes count as alike, or runs take at each node what they have taken there (cluster/requests/node_runs.hpp).
+enum class NodeKinds { kLearned, kAlike };
+
+// One of the first two is set. `choose`: the index of the chosen option. Pure; `options` is not empty and sorted by name.
 struct RoutingPolicy {
   std::size_t (*choose)(std::span<const NodeOption> options) = nullptr;
   std::optional<GpuRouting> by_gpu{};
+  NodeKinds kinds = NodeKinds::kLearned;
 };
 
 // `locality` (default): a node with the model on a GPU before one with a host copy, then the smallest share
-//   of used credits.
+//   of used credits. Where runs take clearly longer at some node than at another, the node where the request
+//   ends first; one that has the model on a GPU where it does not end clearly later.
+// `locality-kind-blind`: the same, as if runs took equally long at all nodes.
 // `bounded-locality`: so long as that node has no more than its part of what the options have in flight and a
 //   quarter; else the smallest share. For nodes that grant many more requests than they run in good time.
 // `load-balance`: the smallest share of used credits. Ties: most credits left, then the name.

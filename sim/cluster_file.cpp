@@ -131,14 +131,15 @@ bool BringsRuntimes(std::string_view preset) {
   return preset == "native" || preset == "infless-ka";
 }
 
-GpuKind ClusterSpec::KindOf(std::uint32_t gpu) const {
-  for (const GpuKind& kind : kinds) {
-    if (gpu < kind.count) {
-      GpuKind found = kind;
+GpuKind ClusterSpec::KindOf(std::uint32_t node, std::uint32_t gpu) const {
+  const bool by_turn = kinds_are == KindsAre::kInNodesByTurn && !kinds.empty();
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (by_turn ? node % kinds.size() == i : gpu < kinds[i].count) {
+      GpuKind found = kinds[i];
       if (found.link == BytesPerSecond{}) found.link = link;
       return found;
     }
-    gpu -= kind.count;
+    if (!by_turn) gpu -= kinds[i].count;
   }
   return {.name = "gpu", .count = gpus, .memory = gpu_memory, .link = link};
 }

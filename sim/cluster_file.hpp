@@ -56,11 +56,14 @@ struct GpuKind {
   BytesPerSecond link{};  // from the host; zero: the cluster's
   double speed = 1;       // of runs
 };
+// Which node has GPUs of which kind: each node some of every kind, in order; or node after node one kind, in turn.
+enum class KindsAre { kInEachNode, kInNodesByTurn };
 struct ClusterSpec {
   std::uint32_t nodes = 1;
   std::uint32_t gpus = 1;  // of each node
   Bytes gpu_memory = GiB(8);
-  std::vector<GpuKind> kinds;  // of each node, in order; empty: `gpus` alike
+  std::vector<GpuKind> kinds;  // empty: `gpus` alike
+  KindsAre kinds_are = KindsAre::kInEachNode;
   Bytes host_memory = GiB(64);
   LoadMode loads = LoadMode::kPipelined;
   BytesPerSecond link{12e9};
@@ -74,7 +77,8 @@ struct ClusterSpec {
   std::uint32_t host_copies = 2;  // of each function's model, on as many nodes
   std::vector<ModelSpec> models;
 
-  [[nodiscard]] GpuKind KindOf(std::uint32_t gpu) const;
+  // `node` counts from 0.
+  [[nodiscard]] GpuKind KindOf(std::uint32_t node, std::uint32_t gpu) const;
   [[nodiscard]] Bytes LargestMemory() const;
 };
 

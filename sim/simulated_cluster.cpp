@@ -72,9 +72,10 @@ void SimulatedCluster::StartNode(const std::string& name) {
   plan.worker.prepare = std::chrono::milliseconds(1);
   plan.worker.activation = Bytes();  // a model's memory is for its runs too
   for (std::uint32_t i = 0; i < cluster.gpus; ++i) {
-    plan.memories.push_back(cluster.KindOf(i).memory);
+    const GpuKind kind = cluster.KindOf(NumberOf(name), i);
+    plan.memories.push_back(kind.memory);
     plan.options.gpus.push_back({absl::StrCat("sim:", i), plan.memories.back()});
-    if (!cluster.kinds.empty()) plan.options.gpus.back().kind = cluster.KindOf(i).name;
+    if (!cluster.kinds.empty()) plan.options.gpus.back().kind = kind.name;
   }
   if (setup_.sandbox) return StartSandboxed(name, std::move(plan));
   const auto links = LinksOf(cluster.topology, cluster.gpus, cluster.link_sharing);
@@ -133,8 +134,13 @@ proto::NodeProfiles SimulatedCluster::Profiles() const {
   return profiles;
 }
 
+// From 0 on, in the order of their first starts.
+std::uint32_t SimulatedCluster::NumberOf(const std::string& node) {
+  return numbers_.try_emplace(node, static_cast<std::uint32_t>(numbers_.size())).first->second;
+}
+
 GpuMechanism SimulatedCluster::MechanismOf(const std::string& node, std::uint32_t gpu) {
-  const GpuKind kind = setup_.cluster.KindOf(gpu);
+  const GpuKind kind = setup_.cluster.KindOf(NumberOf(node), gpu);
   const bool by_deadline = setup_.cluster.link_sharing == gpu::LinkSharing::kDeadline;
   GpuMechanism mechanism{.mode = setup_.runtimes ? LoadMode::kRuntimes : setup_.cluster.loads,
                          .link = kind.link,

@@ -1,5 +1,6 @@
 #include "cluster/requests/placement.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/check.hpp"
@@ -31,11 +32,13 @@ void Placement::Unindex(const std::string& model) {
 
 void Placement::Index(const std::string& model) {
   queue_.Index(model);
+  runs_.Keep(model, credits_.Holders(model));
   if (by_gpu_) by_gpu_->Index(model);
 }
 
 void Placement::Forget(const std::string& node) {
   queue_.Forget(node);
+  runs_.Forget(node);
   if (by_gpu_) by_gpu_->Forget(node);
 }
 
@@ -60,6 +63,31 @@ void Placement::GpuLost(const Sendings::Sending& sending) {
 // Half of a node's places are for what can still be met: there it would wait for what is late.
 bool Placement::HasPlace(const NodeCredit& node, const RequestEntry& entry) const {
   return !order_.Yields(entry) || 2 * node.in_flight < node.limit;
+}
+
+NodeOption Placement::OptionOf(const RequestEntry& entry, const std::string& name) const {
+  const NodeCredit& node = *credits_.Find(name);
+  const std::string& model = entry.request.model;
+  return {.name = name,
+          .resident = node.resident.contains(model),
+          .in_flight = node.in_flight,
+          .limit = node.limit,
+          .run = routing_.kinds == NodeKinds::kLearned ? runs_.RunAt(model, name) : Duration()};
+}
+
+// Among nodes of different kinds: those where the request is in time. One that is late everywhere goes to the slow ones, so
+// that fast ones are there for others.
+void Placement::LeaveOutByDeadline(const RequestEntry& entry, Time now,
+                                   std::vector<NodeOption>& options) const {
+  const auto [fastest, slowest] = std::ranges::minmax(options, {}, &NodeOption::run);
+  if (entry.deadline == Time::max() || !IsClearlyLonger(slowest.run, fastest.run)) return;
+  const Duration shortest = fastest.run, left = entry.deadline - now;
+  const auto late = [left](const NodeOption& option) { return EndAt(option) >= left; };
+  if (std::ranges::all_of(options, late)) {
+    std::erase_if(options, [&](const NodeOption& option) { return !IsClearlyLonger(option.run, shortest); });
+  } else {
+    std::erase_if(options, late);
+  }
 }
 
 // The most urgent request that some node with a credit can take. Looks at the first eligible model of each
@@ -89,12 +117,10 @@ std::string Placement::ChooseNode(const RequestEntry& entry, Time now) const {
     const NodeCredit& node = *credits_.Find(name);
     if (!node.Open(now) || entry.refused_by.contains(name) || !HasPlace(node, entry)) continue;
     if (name == entry.request.holder) return name;  // its inputs need not travel
-    options.push_back({.name = name,
-                       .resident = node.resident.contains(entry.request.model),
-                       .in_flight = node.in_flight,
-                       .limit = node.limit});
+    options.push_back(OptionOf(entry, name));
   }
   TROUPE_CHECK(!options.empty(), "a request was chosen that no node can take");
+  LeaveOutByDeadline(entry, now, options);
   const std::size_t choice = routing_.choose(options);
   TROUPE_CHECK(choice < options.size(), "the routing policy chose a node that was not offered");
   return std::string(options[choice].name);

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "base/units.hpp"
 #include "cluster/requests/eligible_queue.hpp"
 #include "cluster/requests/gpu_turns.hpp"
+#include "cluster/requests/node_runs.hpp"
 #include "cluster/requests/request_index.hpp"
 #include "cluster/requests/request_order.hpp"
 #include "cluster/requests/sendings.hpp"
@@ -45,6 +47,10 @@ class Placement {
   // node had no worker on the GPU that the request named.
   void Told(const proto::CreditGrant& grant);
   void Sent(std::uint64_t ticket, const RequestEntry& entry, const Target& target, Time now);
+  // A run that found its model on the GPU took so long.
+  void Ran(const std::string& node, const std::string& model, Duration run) {
+    runs_.Observe(model, node, run);
+  }
   void Returned(std::uint64_t ticket, const Sendings::Sending& sending, Time now);
   void GpuLost(const Sendings::Sending& sending);
   // Requests name GPUs.
@@ -60,6 +66,8 @@ class Placement {
 
  private:
   [[nodiscard]] bool HasPlace(const NodeCredit& node, const RequestEntry& entry) const;
+  [[nodiscard]] NodeOption OptionOf(const RequestEntry& entry, const std::string& node) const;
+  void LeaveOutByDeadline(const RequestEntry& entry, Time now, std::vector<NodeOption>& options) const;
   [[nodiscard]] RequestEntry* MostUrgent(Time now);
   [[nodiscard]] std::string ChooseNode(const RequestEntry& entry, Time now) const;
 
@@ -68,6 +76,7 @@ class Placement {
   const RequestOrder& order_;
   const CreditTable& credits_;
   EligibleQueue queue_{credits_};
+  NodeRuns runs_;
   std::optional<GpuTurns> by_gpu_;
 };
 

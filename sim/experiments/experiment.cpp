@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 27> kTable = {{
+  static constexpr std::array<Experiment, 28> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -49,6 +49,9 @@ std::span<const Experiment> Experiments() {
       {"gpu-kinds",
        "GPUs of two kinds, one half as fast: requests in time, with and without what a node knows of it",
        &GpuKindChoice, "requests a second"},
+      {"gpu-kinds-nodes",
+       "two nodes, one with GPUs half as fast: requests in time, with and without what a router knows of it",
+       &NodeKindChoice, "requests a second"},
       {"fast-spatial", "001, 5.3: eight instances of 12 % of the SMs against one on all of them",
        &FastSpatial, "model"},
       {"fast-isolation", "001, 5.2 and 5.3: overloaded neighbours, elastic quotas, throughput by quota",

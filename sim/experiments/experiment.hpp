@@ -74,6 +74,7 @@ struct Experiment {
 
 // A node with GPUs of two kinds (sim/experiments/gpu_kinds.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> NodeKindChoice(const ExperimentOptions& options);
 
 // Of 001 (sim/experiments/fast_*.cpp), on one GPU (sim/shared_gpu.hpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options);

@@ -1,5 +1,5 @@
-// A node with GPUs of two kinds, one half as fast: how many requests a second it serves by their deadlines when it
-// knows the kinds of its GPUs, and when it takes all of them to be alike. The models are those of Torpor's
+// GPUs of two kinds, one half as fast, in one node or in two: how many requests a second are served by their deadlines when
+// the node, or the router, goes by what runs take, and when all GPUs count as alike. The models are those of Torpor's
 // Table 4 (002), which fit on every GPU; a model's deadline is a multiple of its run on the fast kind. Nothing
 // is known of a model until it has run.
 #include <algorithm>
@@ -34,12 +34,14 @@ std::string NameOf(double deadline) {
   return deadline == kMixed ? "mixed" : absl::StrFormat("%gx", deadline);
 }
 
-ClusterSpec TwoKinds(const std::vector<ModelSpec>& models, double deadline) {
+// GPUs of both kinds in one node, in turn, so that their order helps neither; or a node of each kind.
+ClusterSpec TwoKinds(const std::vector<ModelSpec>& models, double deadline, std::uint32_t nodes) {
   ClusterSpec cluster = TorporNode({});
   cluster.topology = {};  // a switch for each GPU, and no links between them
-  cluster.gpus = 2 * kGpusOfAKind;
-  // In turn, so that the order of the GPUs helps neither.
-  for (std::uint32_t i = 0; i < kGpusOfAKind; ++i) {
+  cluster.nodes = nodes;
+  cluster.gpus = 2 * kGpusOfAKind / nodes;
+  cluster.kinds_are = nodes == 1 ? KindsAre::kInEachNode : KindsAre::kInNodesByTurn;
+  for (std::uint32_t i = 0; i < (nodes == 1 ? kGpusOfAKind : 1); ++i) {
     cluster.kinds.push_back({.name = "half", .memory = cluster.gpu_memory, .speed = 0.5});
     cluster.kinds.push_back({.name = "whole", .memory = cluster.gpu_memory});
   }
@@ -52,16 +54,23 @@ ClusterSpec TwoKinds(const std::vector<ModelSpec>& models, double deadline) {
   return cluster;
 }
 
-absl::StatusOr<SimulationSetup> SetupOf(const std::vector<ModelSpec>& models, double deadline,
-                                        std::uint32_t rate, std::uint32_t minutes, const std::string& preset,
+struct Case {
+  double deadline = 0;
+  std::uint32_t rate = 0;
+  std::uint32_t nodes = 1;
+  std::uint32_t minutes = 0;
+  std::string preset{};
+};
+
+absl::StatusOr<SimulationSetup> SetupOf(const std::vector<ModelSpec>& models, const Case& one,
                                         std::uint64_t seed) {
-  TROUPE_ASSIGN_OR_RETURN(
-      auto setup, TorporRun(TwoKinds(models, deadline), MinuteCounts(), Spread::kPoisson, preset, seed));
+  TROUPE_ASSIGN_OR_RETURN(auto setup, TorporRun(TwoKinds(models, one.deadline, one.nodes), MinuteCounts(),
+                                                Spread::kPoisson, one.preset, seed));
   Random random(seed);
   setup.workload = MakeWorkload({.shape = Shape::kPoisson,
                                  .functions = kFunctions,
-                                 .rate = static_cast<double>(rate),
-                                 .length = std::chrono::minutes(minutes)},
+                                 .rate = static_cast<double>(one.rate),
+                                 .length = std::chrono::minutes(one.minutes)},
                                 random);
   setup.profiled = false;
   return setup;
@@ -112,16 +121,15 @@ std::vector<double> RatesAt(const SweepValues& values, const std::string& where,
   return out;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options) {
+absl::StatusOr<std::vector<Figure>> ByKinds(const ExperimentOptions& options, const char* experiment,
+                                            std::uint32_t nodes) {
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
   const auto minutes = std::max<std::uint32_t>(2, MinutesOf(options, kMinutes));
   const auto presets = PresetsOf(options, {kBlind, "troupe"});
   std::vector<std::uint32_t> rates = options.rates;
   for (std::uint32_t rate = 20; options.rates.empty() && rate <= 300; rate += 20) rates.push_back(rate);
   std::ranges::sort(rates);
-  Sweep sweep{.experiment = "gpu-kinds",
+  Sweep sweep{.experiment = experiment,
               .cases = {},
               .quantities = {{"in_time", ""}, {"in_time_per_s", "1/s"}, {"p50_ms", "ms"}, {"computing", ""}},
               .summarize = &InTimeSummary,
@@ -130,11 +138,12 @@ absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& optio
     for (const std::uint32_t rate : rates)
       for (const std::string& preset : presets) {
         const auto at = absl::StrCat(NameOf(deadline), "/", rate, "/");
-        sweep.cases.push_back({.key = at + preset,
-                               .baseline = preset == kBlind ? "" : at + kBlind,
-                               .setup = [&inputs, deadline, rate, minutes, preset](std::uint64_t seed) {
-                                 return SetupOf(inputs.models, deadline, rate, minutes, preset, seed);
-                               }});
+        sweep.cases.push_back(
+            {.key = at + preset,
+             .baseline = preset == kBlind ? "" : at + kBlind,
+             .setup = [&inputs, one = Case{deadline, rate, nodes, minutes, preset}](std::uint64_t seed) {
+               return SetupOf(inputs.models, one, seed);
+             }});
       }
   TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));
   auto figures = FiguresOf(sweep, values);
@@ -150,6 +159,16 @@ absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& optio
                          .baseline = preset == kBlind ? "" : absl::StrCat(name, kBlind, "/rate_at_98")});
     }
   return figures;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options) {
+  return ByKinds(options, "gpu-kinds", 1);
+}
+
+absl::StatusOr<std::vector<Figure>> NodeKindChoice(const ExperimentOptions& options) {
+  return ByKinds(options, "gpu-kinds-nodes", 2);
 }
 
 }  // namespace troupe::sim

@@ -259,6 +259,8 @@ ORDERS = {
                           {"4/{}/served_per_s": ["infless", "streambox"], "8/{}/p98_ms": ["streambox", "infless"]}),
     "azure-day": (["--seeds", "1", "--minutes", "2", "--rates", "10,100", "--gpus", "1"],
                   {"10x/1/{}/compliant": ["infless-ka", "torpor"], "100x/1/{}/mean_ms": ["torpor", "load-balance", "infless-ka"]}),
+    "gpu-kinds-nodes": (["--seeds", "1", "--minutes", "2", "--rates", "100,250"],
+                        {"3x/100/{}/in_time": ["troupe-kind-blind", "troupe"]}),
     "gpu-kinds": (["--seeds", "1", "--minutes", "2", "--rates", "100,250"],
                   {"3x/250/{}/in_time": ["troupe-kind-blind", "troupe"], "mixed/100/{}/in_time": ["troupe-kind-blind", "troupe"]}),
     "fast-spatial": (["--seeds", "1"], {"ResNet/{}/served_per_s": ["time-sharing", "fast-24", "fast"],

@@ -60,11 +60,101 @@ TEST(RoutingPolicy, Choices) {
       {"bounded-locality", {{"a", true, 20, 40}, {"b", true, 3, 40}}, 1},
       {"load-balance", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 0},
       {"load-balance", {{"a", false, 2, 4}, {"b", true, 2, 8}}, 1},
+      // Runs take twice as long at `a`, and a GPU has eight credits.
+      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", false, 0, 8, milliseconds(10)}}, 1},
+      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", false, 1, 8, milliseconds(10)}}, 0},
+      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", true, 1, 16, milliseconds(10)}}, 1},
+      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", true, 7, 8, milliseconds(10)}}, 0},
+      {"load-balance", {{"a", false, 0, 8, milliseconds(20)}, {"b", false, 0, 8, milliseconds(10)}}, 1},
+      {"load-balance", {{"a", false, 0, 8, milliseconds(20)}, {"b", false, 2, 8, milliseconds(10)}}, 0},
+      // And not so much longer that the kinds must differ.
+      {"locality", {{"a", true, 2, 8, milliseconds(14)}, {"b", false, 0, 8, milliseconds(10)}}, 0},
+      {"locality-kind-blind", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 1},
   };
   for (const Case& c : cases)
     EXPECT_EQ(FindRoutingPolicy(c.policy)->choose(c.options), c.expected) << c.policy;
   EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
-              HasSubstr("locality, bounded-locality, load-balance"));
+              HasSubstr("locality, bounded-locality, locality-kind-blind, load-balance"));
+}
+
+TEST(NodeRuns, ANodeIsAsSlowWithANewModelAsWithOthers) {
+  NodeRuns runs;
+  runs.Observe("m", "a", milliseconds(20));
+  runs.Observe("m", "b", milliseconds(10));
+  runs.Observe("new", "b", milliseconds(30));
+  EXPECT_EQ(runs.RunAt("new", "a"), milliseconds(60));
+  EXPECT_EQ(runs.RunAt("new", "c"), milliseconds(30)) << "it has run nothing: it is tried";
+  runs.Observe("other", "a", milliseconds(8));
+  EXPECT_EQ(runs.RunAt("other", "b"), milliseconds(4));
+  runs.Forget("a");
+  EXPECT_EQ(runs.RunAt("new", "a"), milliseconds(30));
+}
+
+TEST(NodeRuns, AreThoseOfTheFastestUntilTheNodeHasRunTheModel) {
+  NodeRuns runs;
+  EXPECT_EQ(runs.RunAt("m", "a"), Duration());
+  runs.Observe("m", "a", milliseconds(20));
+  EXPECT_EQ(runs.RunAt("m", "b"), milliseconds(20));
+  runs.Observe("m", "b", milliseconds(10));
+  EXPECT_EQ(runs.RunAt("m", "a"), milliseconds(20));
+  EXPECT_EQ(runs.RunAt("m", "c"), milliseconds(10));
+  EXPECT_EQ(runs.RunAt("other", "a"), Duration());
+  const std::set<std::string> holders = {"a", "c"};
+  runs.Keep("m", &holders);
+  EXPECT_EQ(runs.RunAt("m", "b"), milliseconds(10)) << "it gave the model up, and is as fast as it was";
+  runs.Forget("a");
+  EXPECT_EQ(runs.RunAt("m", "a"), Duration());
+}
+
+class NodesOfTwoKinds : public testing::Test {
+ protected:
+  explicit NodesOfTwoKinds(const char* routing = "locality") : table_(MakeTable({}, routing)) {
+    for (const char* node : {"fast", "slow"}) table_.Apply(Grant(node, 8, {"m"}, {"m"}));
+    const auto first = Ask(0, 0), second = Ask(0, 0);
+    table_.Served(first.ticket, absl::OkStatus(), At(1), RunAt(first.node));
+    table_.Served(second.ticket, absl::OkStatus(), At(1), RunAt(second.node));
+  }
+  static Duration RunAt(const std::string& node) { return milliseconds(node == "fast" ? 10 : 20); }
+  // A Send without a node: the request waits.
+  Send Ask(int now, int deadline) {
+    auto request = Request(++asked_);
+    request.deadline = milliseconds(deadline);
+    EXPECT_TRUE(table_.Admit(request, At(now)).status.ok());
+    const auto sends = table_.Decide(At(now));
+    return sends.empty() ? Send() : sends.front();
+  }
+
+  RequestTable table_;
+  std::uint64_t asked_ = 0;
+};
+
+TEST_F(NodesOfTwoKinds, ARequestGoesWhereItEndsFirst) {
+  EXPECT_EQ(Ask(2, 100).node, "fast");
+  EXPECT_EQ(Ask(2, 100).node, "fast") << "behind the other it ends as soon as alone at the slow one";
+  EXPECT_EQ(Ask(2, 100).node, "slow");
+}
+
+TEST_F(NodesOfTwoKinds, TheSlowerOneIsLeftToThoseWithTime) {
+  EXPECT_EQ(Ask(2, 15).node, "fast");
+  EXPECT_EQ(Ask(2, 25).node, "fast");
+  EXPECT_EQ(Ask(2, 25).node, "slow") << "behind two others it would be late";
+}
+
+TEST_F(NodesOfTwoKinds, WhatIsLateAnywhereGoesToTheSlowerOne) {
+  EXPECT_EQ(Ask(2, 5).node, "slow");
+  table_.NodeLost("slow", "killed");
+  EXPECT_EQ(Ask(3, 5).node, "fast") << "no other node holds the model";
+}
+
+class NodesTakenToBeAlike : public NodesOfTwoKinds {
+ protected:
+  NodesTakenToBeAlike() : NodesOfTwoKinds("locality-kind-blind") {}
+};
+
+TEST_F(NodesTakenToBeAlike, GetRequestsInTurn) {
+  EXPECT_EQ(Ask(2, 15).node, "fast");
+  EXPECT_EQ(Ask(2, 15).node, "slow");
+  EXPECT_EQ(Ask(2, 5).node, "fast");
 }
 
 TEST(RequestTable, ARequestLeavesOnACreditAndComesBackServed) {

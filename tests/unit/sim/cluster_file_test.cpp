@@ -45,10 +45,16 @@ TEST(ClusterFile, GpusOfSeveralKindsAndRuntimes) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_EQ(cluster->gpus, 3u);
   EXPECT_EQ(cluster->host_copies, 1u);
-  EXPECT_EQ(cluster->KindOf(1).name, "v100");
-  EXPECT_EQ(cluster->KindOf(1).link.value, 12e9);
-  EXPECT_EQ(cluster->KindOf(2).speed, 0.5);
-  EXPECT_EQ(cluster->KindOf(2).link.value, 10e9);  // the link of the cluster
+  EXPECT_EQ(cluster->KindOf(0, 1).name, "v100");
+  EXPECT_EQ(cluster->KindOf(0, 1).link.value, 12e9);
+  EXPECT_EQ(cluster->KindOf(0, 2).speed, 0.5);
+  EXPECT_EQ(cluster->KindOf(0, 2).link.value, 10e9);  // the link of the cluster
+  EXPECT_EQ(cluster->KindOf(1, 1).name, "v100") << "every node has GPUs of both kinds";
+  auto by_turn = *cluster;
+  by_turn.kinds_are = KindsAre::kInNodesByTurn;
+  EXPECT_EQ(by_turn.KindOf(0, 2).name, "v100");
+  EXPECT_EQ(by_turn.KindOf(1, 0).speed, 0.5);
+  EXPECT_EQ(by_turn.KindOf(2, 2).name, "v100");
   EXPECT_EQ(cluster->LargestMemory(), Bytes(32'000'000'000));
   EXPECT_EQ(cluster->models[0].runtime.footprint, Bytes(1'600'000'000));
   EXPECT_EQ(cluster->models[0].runtime.cold_start, std::chrono::seconds(8));
