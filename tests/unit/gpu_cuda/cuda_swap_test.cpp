@@ -14,7 +14,8 @@ using testing::HasSubstr;
 
 class CudaSwap : public CudaSwapFixture {};
 
-// Times that the host heard of a copy's end and then put work of the run on its stream, with the run's begin.
+// A run passes the host when its inputs have come, since its launch is put on the stream then, and when the launch has
+// ended, since its outputs leave then. The fake driver counts the first, and each group that it would pass the host for.
 TEST_F(CudaSwap, ASwappedRunPassesTheHostAtMostTwiceWhateverItsGroups) {
   Open("devices=1", 64);
   const auto lane = MakeLane();
@@ -22,16 +23,17 @@ TEST_F(CudaSwap, ASwappedRunPassesTheHostAtMostTwiceWhateverItsGroups) {
     BeginLoad(groups);
     Bring(0);
     const auto before = CallCounts();
+    BringInputs(*lane);
     Launch(*lane);
     EXPECT_TRUE(IsPutWhole(*lane)) << groups << " groups";
     BringAll();
     const Completion completion = EndOf(*lane);
     EXPECT_TRUE(completion.status.ok()) << completion.status;
-    const auto after = CallCounts();
-    EXPECT_LE(after.bursts - before.bursts, 1u + 2u) << groups << " groups";
-    EXPECT_EQ(after.bursts - before.bursts, 1u) << groups << " groups: none at all, with a plan of 64 steps";
-    EXPECT_EQ(after.synchronising, before.synchronising) << groups << " groups";
     ExpectResult(*lane);
+    const auto after = CallCounts();
+    constexpr std::uint64_t kOutputs = 1;
+    EXPECT_LE(after.bursts - before.bursts + kOutputs, 2u) << groups << " groups";
+    EXPECT_EQ(after.synchronising, before.synchronising) << groups << " groups";
   }
 }
 
@@ -107,7 +109,7 @@ TEST_F(CudaSwap, OnlySoManyStepsAreAheadOfTheirWeights) {
   BringAll();
   EXPECT_TRUE(EndOf(*lane).status.ok());
   EXPECT_EQ(lane->asked, plan_->step_count());
-  EXPECT_LE(CallCounts().bursts - before.bursts, 1u + 2u);
+  EXPECT_LE(CallCounts().bursts - before.bursts, 1u + 2u) << "once for each 256 steps";
   ExpectResult(*lane);
 }
 
@@ -126,6 +128,20 @@ TEST_F(CudaSwap, WithoutAFreeWordTheHostIsTold) {
     EXPECT_TRUE(EndOf(*lane).status.ok());
     ExpectResult(*lane);
   }
+}
+
+TEST_F(CudaSwap, WordsThatWereRaisedAreLoweredForTheNextLoad) {
+  Open("devices=1", 16);
+  const auto lane = MakeLane();
+  opened_.device->MakeSignals(cuda::SignalWords::kWords)->Release();
+  BeginLoad(4);
+  Launch(*lane);
+  EXPECT_TRUE(IsPutWhole(*lane));
+  Bring(0);
+  EXPECT_FALSE(lane->event->done());
+  BringAll();
+  EXPECT_TRUE(EndOf(*lane).status.ok());
+  ExpectResult(*lane);
 }
 
 // What a GPU cannot do, or would wait for for ever, is found out at the start.

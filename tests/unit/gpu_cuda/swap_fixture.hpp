@@ -61,11 +61,14 @@ class CudaSwapFixture : public testing::Test {
     lane->arguments.activations = *opened_.device->Allocate(plan_->activation_bytes());
     lane->arguments.inputs = {*opened_.device->Allocate(plan_->input_bytes(0))};
     lane->arguments.outputs = {*opened_.device->Allocate(plan_->output_bytes(0))};
+    BringInputs(*lane);
+    return lane;
+  }
+  static void BringInputs(Lane& lane) {
     const std::vector<float> x(16, 0);
-    EXPECT_TRUE(lane->stream->CopyIn(lane->arguments.inputs[0], std::as_bytes(std::span(x)), nullptr)
+    EXPECT_TRUE(lane.stream->CopyIn(lane.arguments.inputs[0], std::as_bytes(std::span(x)), nullptr)
                     ->Wait(kPatience)
                     .ok());
-    return lane;
   }
   // Of the weights that are not there yet: nothing of what an earlier test brought is left.
   void BeginLoad(std::size_t groups) {
