@@ -20,6 +20,14 @@
 namespace troupe::gpu::cuda {
 namespace {
 
+// Null: there are no shares.
+CUstream StreamOfAShare(GreenContexts& shares) {
+  const ShareLadder& ladder = shares.ladder();
+  if (ladder.units() < 2) return nullptr;
+  const auto place = shares.PlaceOf({.begin = 0, .units = 1, .sms = ladder.unit(), .of = ladder.sms()});
+  return place.ok() ? place->stream : nullptr;
+}
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<Context> context, std::unique_ptr<GreenContexts> shares,
@@ -28,7 +36,7 @@ class CudaDevice final : public Device {
         shares_(std::move(shares)),
         memory_(std::move(memory)),
         ranges_(options.name, memory_->home()),
-        host_(*context_),
+        host_(*context_, *shares_),
         form_(options.persistent_kernels ? KernelForm::kPersistent : KernelForm::kWhole),
         tools_{*context_,
                nullptr,
@@ -170,7 +178,8 @@ class CudaDevice final : public Device {
   const std::unique_ptr<Memory> memory_;
   DeviceRanges ranges_;
   struct HostMemory {
-    explicit HostMemory(Context& context) : pins(context), signals(context) {}
+    HostMemory(Context& context, GreenContexts& shares)
+        : pins(context), signals(context, StreamOfAShare(shares)) {}
     HostPins pins;
     std::string way;  // how the host region is registered, or why it is not
     SignalWords signals;

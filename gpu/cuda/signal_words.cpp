@@ -53,7 +53,7 @@ class TrialStreams {
 
 }  // namespace
 
-SignalWords::SignalWords(Context& context) : context_(context) {
+SignalWords::SignalWords(Context& context, CUstream share) : context_(context) {
   context_.Enter();
   void* words = nullptr;
   absl::Status status =
@@ -64,7 +64,7 @@ SignalWords::SignalWords(Context& context) : context_(context) {
     pool_->words = static_cast<std::uint32_t*>(words);
     std::vector<std::uint32_t> all(kWords);
     std::iota(all.begin(), all.end(), 0U);
-    status = Try(CudaSignals(pool_, std::move(all)));  // gives them to the pool
+    status = TryAll(CudaSignals(pool_, std::move(all)), share);  // gives them to the pool
   }
   if (!status.ok()) why_not_ = std::string(status.message());
 }
@@ -79,17 +79,22 @@ SignalWords::~SignalWords() {
   if (words != nullptr) (void)context_.driver().cuMemFreeHost(words);
 }
 
-// As for a group of weights whose copy is ordered after the launch: the wait comes first. Whatever becomes of the
-// write, the host's own ends the wait, so that the streams can end.
-absl::Status SignalWords::Try(const CudaSignals& signal) {
+absl::Status SignalWords::TryAll(const CudaSignals& signal, CUstream share) {
   TrialStreams streams(context_);
   TROUPE_RETURN_IF_ERROR(streams.Make());
-  std::uint32_t& word = *pool_->words;
+  TROUPE_RETURN_IF_ERROR(Try(signal, streams.waits(), streams.writes()));
+  return share == nullptr ? absl::OkStatus() : Try(signal, share, streams.writes());
+}
+
+// As for a group of weights whose copy is ordered after the launch: the wait comes first. Whatever becomes of the
+// write, the host's own ends the wait, so that the streams can end.
+absl::Status SignalWords::Try(const CudaSignals& signal, CUstream waits, CUstream writes) {
+  std::uint32_t& word = *pool_->words;  // the first of them
   Set(word, 0);
-  TROUPE_RETURN_IF_ERROR(signal.WaitOn(context_, streams.waits(), 0));
-  const auto behind = context_.Record(streams.waits());
+  TROUPE_RETURN_IF_ERROR(signal.WaitOn(context_, waits, 0));
+  const auto behind = context_.Record(waits);
   absl::Status tried = behind.status();
-  if (tried.ok()) tried = signal.RaiseOn(context_, streams.writes(), 0);
+  if (tried.ok()) tried = signal.RaiseOn(context_, writes, 0);
   const Time until = transport::SteadyNow() + kTrialPatience;
   while (tried.ok() && context_.driver().cuEventQuery(behind->get()) == CUDA_ERROR_NOT_READY) {
     if (transport::SteadyNow() > until)
@@ -99,7 +104,7 @@ absl::Status SignalWords::Try(const CudaSignals& signal) {
   Set(word, kRaised);
   if (behind.ok()) TROUPE_RETURN_IF_ERROR(context_.Await(*behind));
   // The write may still be on its way.
-  const auto written = context_.Record(streams.writes());
+  const auto written = context_.Record(writes);
   if (written.ok()) TROUPE_RETURN_IF_ERROR(context_.Await(*written));
   return tried;
 }

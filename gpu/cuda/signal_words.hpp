@@ -24,8 +24,9 @@ class SignalWords {
   // Of all launches that wait at a time; a group of weights takes one.
   static constexpr std::size_t kWords = 16384;
 
-  // Tries on two streams whether a wait lets a write pass that is put there after it.
-  explicit SignalWords(Context& context);
+  // Tries on two streams whether a wait lets a write pass that is put there after it; and on the stream of a share of
+  // the SMs, where there is one.
+  SignalWords(Context& context, CUstream share);
   ~SignalWords();
   SignalWords(const SignalWords&) = delete;
   SignalWords& operator=(const SignalWords&) = delete;
@@ -42,7 +43,8 @@ class SignalWords {
     std::uint32_t* words = nullptr;   // guarded by mutex, as all below; null: they are gone
     std::vector<std::uint32_t> free;  // by their index
   };
-  absl::Status Try(const CudaSignals& signal);
+  absl::Status TryAll(const CudaSignals& signal, CUstream share);
+  absl::Status Try(const CudaSignals& signal, CUstream waits, CUstream writes);
 
   Context& context_;
   const std::shared_ptr<Pool> pool_ = std::make_shared<Pool>();

@@ -33,6 +33,7 @@ Config Parse(const char* text) {
                                                        {"context_bytes", &config.context_bytes},
                                                        {"green_bytes", &config.green_bytes},
                                                        {"no_words", &config.no_words},
+                                                       {"no_green_words", &config.no_green_words},
                                                        {"held_writes", &config.held_writes},
                                                        {"pins", &config.pins}};
   std::istringstream in(text == nullptr ? "" : text);

@@ -43,6 +43,7 @@ struct Config {
   std::uint64_t context_bytes = 0;       // of device memory, that the primary context takes
   std::uint64_t green_bytes = 0;         // and each green context
   std::uint64_t no_words = 0;            // streams wait for no words of memory and write none
+  std::uint64_t no_green_words = 0;      // of green contexts
   std::uint64_t held_writes = 0;         // a stream that waits for a word holds up the others' writes
   std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };

@@ -22,10 +22,16 @@ std::atomic_ref<std::uint32_t> WordAt(CUdeviceptr address) {
 
 // Words are in memory that the driver has made or was told of. Operations that are captured would be nodes of their
 // own, which the product never does.
-CUresult Usable(CUstream stream, CUdeviceptr address, std::uint64_t refused) {
+CUresult Usable(CUstream stream, CUdeviceptr address) {
   CountCall();
   if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
-  if (refused != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  {
+    State& state = TheState();
+    const std::lock_guard lock(state.mutex);
+    if (state.config.no_words != 0 ||
+        (state.config.no_green_words != 0 && state.green_streams.contains(stream)))
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (QueueOf(stream).capturing()) {
     QueueOf(stream).SpoilCapture();
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -46,7 +52,7 @@ extern "C" {
 // any more.
 CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                      unsigned int flags) {
-  const CUresult usable = fake::Usable(stream, address, fake::TheState().config.no_words);
+  const CUresult usable = fake::Usable(stream, address);
   if (usable != CUDA_SUCCESS) return usable;
   if (flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_NOT_SUPPORTED;
   ++fake::Waiting();
@@ -61,11 +67,10 @@ CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuin
 // Behind all that the stream did before. The version of this call has no flag for less.
 CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                       unsigned int flags) {
-  const auto& config = fake::TheState().config;
-  const CUresult usable = fake::Usable(stream, address, config.no_words);
+  const CUresult usable = fake::Usable(stream, address);
   if (usable != CUDA_SUCCESS) return usable;
   if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  fake::QueueOf(stream).Push([address, value, held = config.held_writes != 0] {
+  fake::QueueOf(stream).Push([address, value, held = fake::TheState().config.held_writes != 0] {
     while (held && fake::Waiting() > 0 && fake::Alive() == CUDA_SUCCESS)
       std::this_thread::sleep_for(fake::kLook);
     fake::WordAt(address).store(value);

@@ -151,6 +151,7 @@ TEST_F(CudaSwap, AGpuThatWaitsForNoWordsIsServedByTheHost) {
     const char* why;
   };
   for (const Case& c : {Case{"devices=1,no_words=1", "CUDA_ERROR_NOT_SUPPORTED"},
+                        Case{"devices=1,no_green_words=1", "CUDA_ERROR_NOT_SUPPORTED"},
                         Case{"devices=1,held_writes=1", "holds up another one"}}) {
     Open(c.machine, 16);
     EXPECT_THAT(opened_.summary, HasSubstr("launches wait for weights by way of the host ("));
