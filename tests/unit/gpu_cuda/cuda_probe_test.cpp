@@ -10,7 +10,6 @@
 namespace troupe::gpu::test {
 namespace {
 
-using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;

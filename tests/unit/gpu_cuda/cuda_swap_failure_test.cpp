@@ -4,6 +4,7 @@
 #include "gpu/cuda/driver.hpp"
 #include "gpu/cuda/signal_words.hpp"
 #include "tests/unit/gpu_cuda/swap_fixture.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu::test {
 namespace {
@@ -64,6 +65,35 @@ TEST_F(CudaSwapFailure, ALoadThatIsGivenUpEndsTheLaunchThatWaits) {
     for (std::size_t group = 0; group < there; ++group) Bring(group);
     load_->Failed(absl::CancelledError("the model is not needed any more"));
     EXPECT_EQ(EndOf(*lane).status.code(), absl::StatusCode::kCancelled) << there;
+  }
+  ExpectTheNextOneComputes(*lane);
+}
+
+// What comes from another GPU counts when that says so, after the copies. The launch may have computed by then.
+TEST_F(CudaSwapFailure, WeightsThatAreHereAndDoNotCountAreTheLaunchsError) {
+  Open("devices=1", 16);
+  const auto lane = MakeLane();
+  for (const bool counts : {true, false}) {
+    BeginLoad(8);
+    std::vector<float> y(16);
+    const auto out = opened_.device->MakeStream();
+    ASSERT_TRUE(
+        out->CopyIn(lane->arguments.outputs[0], std::as_bytes(std::span(y)), nullptr)->Wait(kPatience).ok());
+    Launch(*lane);
+    EXPECT_TRUE(IsPutWhole(*lane));
+    for (std::size_t group = 0; group < 7; ++group) Bring(group);
+    Bring(7, false);
+    const Time until = transport::SteadyNow() + kPatience;
+    do {
+      ASSERT_TRUE(out->CopyOut(std::as_writable_bytes(std::span(y)), lane->arguments.outputs[0], nullptr)
+                      ->Wait(kPatience)
+                      .ok());
+    } while (y[15] != 136 && transport::SteadyNow() < until);
+    EXPECT_EQ(y[15], 136) << "the sum of all weights";
+    EXPECT_FALSE(lane->event->done());
+    if (counts) load_->Arrived(transport::SteadyNow());
+    if (!counts) load_->Failed(absl::NotFoundError("it was not pinned all the time"));
+    EXPECT_EQ(EndOf(*lane).status.code(), counts ? absl::StatusCode::kOk : absl::StatusCode::kNotFound);
   }
   ExpectTheNextOneComputes(*lane);
 }
