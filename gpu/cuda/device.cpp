@@ -12,12 +12,21 @@
 #include "gpu/cuda/nccl_broadcast.hpp"
 #include "gpu/cuda/peers.hpp"
 #include "gpu/cuda/plan.hpp"
+#include "gpu/cuda/signal_words.hpp"
 #include "gpu/cuda/stream.hpp"
 #include "gpu/device/device_ranges.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
+
+// Null: there are no shares.
+CUstream StreamOfAShare(GreenContexts& shares) {
+  const ShareLadder& ladder = shares.ladder();
+  if (ladder.units() < 2) return nullptr;
+  const auto place = shares.PlaceOf({.begin = 0, .units = 1, .sms = ladder.unit(), .of = ladder.sms()});
+  return place.ok() ? place->stream : nullptr;
+}
 
 class CudaDevice final : public Device {
  public:
@@ -27,7 +36,7 @@ class CudaDevice final : public Device {
         shares_(std::move(shares)),
         memory_(std::move(memory)),
         ranges_(options.name, memory_->home()),
-        pins_(*context_),
+        host_(*context_, *shares_),
         form_(options.persistent_kernels ? KernelForm::kPersistent : KernelForm::kWhole),
         tools_{*context_,
                nullptr,
@@ -48,7 +57,7 @@ class CudaDevice final : public Device {
     if (info_.peer_copies) broadcaster_ = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
     std::string why;
     const HostPins::Way way = HostPins::WayOfRegions(*context_, why);
-    pins_way_ = absl::StrCat(Describe(way), why.empty() ? "" : " (", why, why.empty() ? "" : ")");
+    host_.way = absl::StrCat(Describe(way), why.empty() ? "" : " (", why, why.empty() ? "" : ")");
     info_.link = MeasureLink(*context_, memory_->home(), way != HostPins::Way::kNone);
   }
 
@@ -66,8 +75,10 @@ class CudaDevice final : public Device {
         shares.units() > 1 ? absl::StrCat("shares in steps of ", shares.unit(), " SMs")
                            : std::string("no shares"),
         ", ", info_.peer_copies ? "copies from other GPUs" : "no copies from other GPUs",
-        ", host memory registered ", pins_way_, ", a link of ",
-        static_cast<std::int64_t>(info_.link.value / 1e6), " MB/s");
+        ", host memory registered ", host_.way, ", launches wait for weights ",
+        host_.signals.why_not().empty() ? std::string("on the GPU")
+                                        : absl::StrCat("by way of the host (", host_.signals.why_not(), ")"),
+        ", a link of ", static_cast<std::int64_t>(info_.link.value / 1e6), " MB/s");
   }
 
   ~CudaDevice() override {
@@ -95,13 +106,16 @@ class CudaDevice final : public Device {
   }
   // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {
-    auto stream = CudaStream::Make(*context_, meters_, *shares_, pins_);
+    auto stream = CudaStream::Make(*context_, meters_, *shares_, host_.pins);
     TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
     return *std::move(stream);
   }
+  SignalsPtr MakeSignals(std::size_t count) override { return host_.signals.Take(count); }
 
-  absl::Status RegisterHost(std::span<const std::byte> memory) override { return pins_.Register(memory); }
-  void UnregisterHost(std::span<const std::byte> memory) override { pins_.Unregister(memory); }
+  absl::Status RegisterHost(std::span<const std::byte> memory) override {
+    return host_.pins.Register(memory);
+  }
+  void UnregisterHost(std::span<const std::byte> memory) override { host_.pins.Unregister(memory); }
   absl::Status UseLinks(std::shared_ptr<transport::LinkBuckets>) override { return absl::OkStatus(); }
 
   [[nodiscard]] Bytes MappingUnit() const override { return memory_->unit(); }
@@ -163,8 +177,13 @@ class CudaDevice final : public Device {
   const std::unique_ptr<GreenContexts> shares_;
   const std::unique_ptr<Memory> memory_;
   DeviceRanges ranges_;
-  HostPins pins_;
-  std::string pins_way_;  // how the host region is registered, or why it is not
+  struct HostMemory {
+    HostMemory(Context& context, GreenContexts& shares)
+        : pins(context), signals(context, StreamOfAShare(shares)) {}
+    HostPins pins;
+    std::string way;  // how the host region is registered, or why it is not
+    SignalWords signals;
+  } host_;
   DeviceInfo info_;
   Meters meters_;
   const KernelForm form_;

@@ -43,6 +43,8 @@
   X(cuStreamCreate)                 \
   X(cuStreamDestroy)                \
   X(cuStreamWaitEvent)              \
+  X(cuStreamWaitValue32)            \
+  X(cuStreamWriteValue32)           \
   X(cuEventCreate)                  \
   X(cuEventDestroy)                 \
   X(cuEventRecord)                  \

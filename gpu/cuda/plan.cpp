@@ -294,6 +294,7 @@ absl::Status ProgramPlan::SubmitSteps(Submission& submission, const KernelLaunch
       if (const EventPtr event = arguments.gate(step)) TROUPE_RETURN_IF_ERROR(submission.Wait(event));
     }
     TROUPE_RETURN_IF_ERROR(Enqueue(program_.instructions[step], launch, arguments));
+    TROUPE_RETURN_IF_ERROR(submission.StepPut());
     submission.Alive();
     const bool tells = step + 1 - told == kStepsPerMilestone || step + 1 == step_count();
     if (!tells && !groups.EndsAt(step + 1)) continue;

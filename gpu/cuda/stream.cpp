@@ -25,9 +25,25 @@ CUdeviceptr PointerOf(const std::byte* address) {
 }  // namespace
 
 absl::Status Submission::Wait(const EventPtr& event) {
-  if (!waits_.counted) return WaitFor(event);
+  const auto words = waits_.weights.Add(event);
+  if (!words) return Counted([&] { return WaitFor(event); });
+  if (words->empty()) return absl::OkStatus();
+  return Counted([&]() -> absl::Status {
+    for (const WeightsAhead::Word& word : *words)
+      TROUPE_RETURN_IF_ERROR(word.of->WaitOn(context_, stream_, word.index));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Submission::StepPut() {
+  const EventPtr event = waits_.weights.AfterStep();
+  return event == nullptr ? absl::OkStatus() : WaitHere(*event);
+}
+
+absl::Status Submission::Counted(const std::function<absl::Status()>& wait) {
+  if (!waits_.counted) return wait();
   TROUPE_ASSIGN_OR_RETURN(EventHandle before, context_.Record(stream_, EventKind::kTimed));
-  TROUPE_RETURN_IF_ERROR(WaitFor(event));
+  TROUPE_RETURN_IF_ERROR(wait());
   TROUPE_ASSIGN_OR_RETURN(EventHandle after, context_.Record(stream_, EventKind::kTimed));
   waits_.gaps.emplace_back(std::move(before), std::move(after));
   return absl::OkStatus();
@@ -75,12 +91,17 @@ bool Submission::TellReached() {
 
 absl::StatusOr<Duration> Submission::AwaitAll() {
   TROUPE_ASSIGN_OR_RETURN(const EventHandle here, context_.Record(stream_, EventKind::kTimed));
+  const auto told = [this](std::size_t weights) {
+    return waits_.weights.Await(weights, context_, [this] { Alive(); });
+  };
   while (!milestones_.empty()) {
+    TROUPE_RETURN_IF_ERROR(told(milestones_.front().weights));
     TROUPE_RETURN_IF_ERROR(context_.Await(milestones_.front().reached));
     const Milestone milestone = std::move(milestones_.front());
     milestones_.pop_front();
     milestone.then();
   }
+  TROUPE_RETURN_IF_ERROR(told(waits_.weights.size()));
   TROUPE_RETURN_IF_ERROR(context_.Await(here));
   for (const auto& [before, after] : std::exchange(waits_.gaps, {}))
     waits_.waited += context_.Between(before, after);
@@ -89,7 +110,7 @@ absl::StatusOr<Duration> Submission::AwaitAll() {
 
 absl::Status Submission::Mark(std::function<void()> then) {
   TROUPE_ASSIGN_OR_RETURN(EventHandle reached, context_.Record(stream_));
-  milestones_.push_back({std::move(reached), std::move(then)});
+  milestones_.push_back({std::move(reached), std::move(then), waits_.weights.size()});
   return absl::OkStatus();
 }
 
@@ -124,10 +145,25 @@ void CudaStream::Wait(EventPtr event) {
   waits_.push_back(std::move(event));
 }
 
+void CudaStream::Raise(Signal signal) {
+  const std::lock_guard lock(pushing_);
+  raises_ = std::move(signal);
+}
+
+void CudaStream::Alive() {
+  meter(Engine::kCompute).Moved(1);
+  own_.Moved(1);
+}
+
 EventPtr CudaStream::Push(Operation operation) {
   EventPtr event = operation.event;
   const std::lock_guard lock(pushing_);
   operation.waits = std::exchange(waits_, {});
+  if (const Signal signal = std::exchange(raises_, {}); signal.of != nullptr) {
+    operation.raises = std::dynamic_pointer_cast<const CudaSignals>(signal.of);
+    operation.raised = signal.index;
+    TROUPE_CHECK(operation.raises != nullptr, "a stream was told to raise another device's signal");
+  }
   const auto ready = [](const EventPtr& wait) {
     const auto* const ours = dynamic_cast<const CudaEvent*>(wait.get());
     TROUPE_CHECK(ours != nullptr, "a stream was told to wait for another device's event");
@@ -153,7 +189,9 @@ absl::Status CudaStream::Put(Operation& operation, Submission& submission, Flyin
     TROUPE_ASSIGN_OR_RETURN(flying.begin, context_.Record(submission.stream(), EventKind::kTimed));
     submission.begin_ = flying.begin;
   }
-  return operation.submit(submission);
+  TROUPE_RETURN_IF_ERROR(operation.submit(submission));
+  if (operation.raises == nullptr) return absl::OkStatus();
+  return operation.raises->RaiseOn(context_, submission.stream(), operation.raised);
 }
 
 // What got onto the CUDA stream before an operation failed is waited for like all else: only then is nothing
@@ -170,12 +208,7 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   const auto place = shares_.PlaceOf(operation.share);
   const CUstream stream = place.ok() && place->stream != nullptr ? place->stream : stream_;
   Submission submission(context_, stream, stream_);
-  if (computes) {
-    submission.alive_ = [this] {
-      meter(Engine::kCompute).Moved(1);
-      own_.Moved(1);
-    };
-  }
+  if (computes) submission.alive_ = [this] { Alive(); };
   flying.submitted = SteadyNow();
   flying.status = place.ok() ? Put(operation, submission, flying, timed) : place.status();
   auto end = context_.Record(stream, kind);
@@ -195,15 +228,21 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   return flying;
 }
 
-void CudaStream::Tell(Flying& flying) {
-  absl::Status status = flying.status;
+absl::Status CudaStream::TellMilestones(Flying& flying) {
+  WeightsAhead& weights = flying.waits.weights;
+  const auto alive = [this] { Alive(); };
   for (const Submission::Milestone& milestone : flying.milestones) {
-    if (const absl::Status reached = context_.Await(milestone.reached); !reached.ok()) {
-      status = reached;
-      break;
-    }
+    TROUPE_RETURN_IF_ERROR(weights.Await(milestone.weights, context_, alive));
+    TROUPE_RETURN_IF_ERROR(context_.Await(milestone.reached));
     if (flying.status.ok()) milestone.then();
   }
+  return weights.Await(weights.size(), context_, alive);
+}
+
+// Weights that did not come are the launch's error, whatever the GPU has made of what lay in their place.
+void CudaStream::Tell(Flying& flying) {
+  const absl::Status told = TellMilestones(flying);
+  absl::Status status = told.ok() ? flying.status : told;
   if (flying.end != nullptr) {
     const absl::Status ended = context_.Await(flying.end);
     if (status.ok()) status = ended;

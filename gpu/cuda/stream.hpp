@@ -16,6 +16,7 @@
 #include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/meter.hpp"
 #include "gpu/cuda/stream_pipeline.hpp"
+#include "gpu/cuda/weights_ahead.hpp"
 #include "gpu/device/device.hpp"
 
 namespace troupe::gpu::cuda {
@@ -32,10 +33,12 @@ class Submission {
   [[nodiscard]] CUstream stream() const { return stream_; }
   // The stream's own CUDA stream, from which a launch with a share of the SMs departs.
   [[nodiscard]] CUstream lane() const { return lane_; }
-  // What follows on the stream waits for `event`; blocks until the event is submitted itself, or, when it is
-  // not an event of this device (a group of weights that the host knows of), until it is done. Its error, if
-  // it failed.
+  // What follows on the stream waits for `event`. Blocks until the event is submitted itself; not at all, when it has
+  // signals of this GPU (a group of weights on its way); or, when only the host knows of it, until it is done. Its
+  // error, if it failed by then.
   absl::Status Wait(const EventPtr& event);
+  // A step of a launch that waits was put on the stream. Blocks while too many steps have no weights.
+  absl::Status StepPut();
   // `then` is called when the GPU has come so far: on the stream's thread, must be short.
   absl::Status Mark(std::function<void()> then);
   // The same when all of it has ended well, which takes no event of its own.
@@ -64,6 +67,7 @@ class Submission {
   struct Milestone {
     EventHandle reached;
     std::function<void()> then;
+    std::size_t weights = 0;  // of Waits::weights, that come before it
   };
   // Between two events the GPU waited for something that is not on this stream.
   using Gap = std::pair<EventHandle, EventHandle>;
@@ -72,7 +76,10 @@ class Submission {
     std::vector<Gap> gaps{};  // the gaps that `waited` does not include yet
     Duration waited{};        // the sum of the other gaps
     Duration paused{};        // the time that the host waited for turns
+    WeightsAhead weights{};
   };
+  // `wait` puts a wait on the stream, whose time is counted.
+  absl::Status Counted(const std::function<absl::Status()>& wait);
   absl::Status WaitFor(const EventPtr& event);
   absl::Status WaitHere(const Event& event);
   bool TellReached();
@@ -117,6 +124,7 @@ class CudaStream final : public Stream {
                     OnComplete done) override;
   EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) override;
   void Wait(EventPtr event) override;
+  void Raise(Signal signal) override;
   [[nodiscard]] EngineState launches() const override { return own_.state(); }
 
  private:
@@ -128,6 +136,8 @@ class CudaStream final : public Stream {
     std::function<void(const Completion&)> report;
     std::shared_ptr<CudaEvent> event = std::make_shared<CudaEvent>();
     std::vector<EventPtr> waits;
+    std::shared_ptr<const CudaSignals> raises{};  // null: none of them
+    std::size_t raised = 0;                       // which
   };
   struct Flying {
     Operation operation;
@@ -151,6 +161,11 @@ class CudaStream final : public Stream {
   // `later` goes on when `earlier` has come to where it is now.
   absl::Status Follow(CUstream later, CUstream earlier) const;
   void Tell(Flying& flying);
+  // Until the GPU has come to all of the milestones, telling of them. The first error of the weights that it waited
+  // for, or the GPU's.
+  absl::Status TellMilestones(Flying& flying);
+  // A launch waits for something that is not on its stream.
+  void Alive();
   Meter& meter(Engine engine) { return meters_[static_cast<std::size_t>(engine)]; }
 
   Context& context_;
@@ -162,6 +177,7 @@ class CudaStream final : public Stream {
   Time told_;  // when the operation before ended; of the thread that tells
   std::mutex pushing_;
   std::vector<EventPtr> waits_;                 // for the next operation; guarded by pushing_
+  Signal raises_;                               // by the next operation; guarded by pushing_
   StreamPipeline<Operation, Flying> pipeline_;  // ends first
 };
 

@@ -24,6 +24,7 @@
 #include "base/share_ladder.hpp"
 #include "base/units.hpp"
 #include "gpu/device/event.hpp"
+#include "gpu/device/signals.hpp"
 #include "proto/function.pb.h"
 #include "proto/model.pb.h"
 #include "proto/worker.pb.h"
@@ -185,6 +186,8 @@ class Stream {
   virtual EventPtr Launch(std::shared_ptr<DevicePlan> plan, LaunchArguments arguments, OnLaunched done) = 0;
   // What is put on this stream from now on waits for `event` as well.
   virtual void Wait(EventPtr event) = 0;
+  // The device raises `signal`, one of its own, when the copy that is put on this stream next has ended well.
+  virtual void Raise(Signal signal) { (void)signal; }
   // Its launches alone: beside others that go on, a hang of one shows only here.
   [[nodiscard]] virtual EngineState launches() const = 0;
 };
@@ -211,6 +214,9 @@ class Device {
                                                               std::span<const proto::TensorSpec> inputs,
                                                               proto::Precision precision) = 0;
   virtual std::unique_ptr<Stream> MakeStream() = 0;
+  // So many signals, none of them raised. Null: this device has none, or not so many left, and launches that wait
+  // are told by the host.
+  [[nodiscard]] virtual SignalsPtr MakeSignals(std::size_t /*count*/) { return nullptr; }
 
   // Makes host memory known to the device, so that copies from it run at full speed. Once per mapping;
   // Unregister before it is unmapped.

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "base/units.hpp"
+#include "gpu/device/signals.hpp"
 
 namespace troupe::gpu {
 
@@ -18,6 +19,9 @@ class Event {
   [[nodiscard]] virtual absl::Status status() const = 0;
   // Blocks; DeadlineExceeded when it is still pending after `timeout`, else the operation's status.
   [[nodiscard]] virtual absl::Status Wait(Duration timeout) const = 0;
+  // What a launch can wait for on the device itself instead: all of it is raised before the event is done, or soon
+  // after. The launch's result counts only if the event's status is OK. None: only the host knows the event.
+  [[nodiscard]] virtual SignalRange signals() const { return {}; }
 };
 using EventPtr = std::shared_ptr<Event>;
 

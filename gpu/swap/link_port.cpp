@@ -74,6 +74,7 @@ void LinkPort::Refill() {
 
 void LinkPort::Submit(const Block& block) {
   const auto passed = [this, block](const Completion& completion) { Passed(block, completion); };
+  if (block.raises.of != nullptr) stream_->Raise(block.raises);
   switch (direction_) {
     case Direction::kIn:
       stream_->CopyIn(block.device, {block.host, block.device.size.count()}, passed);

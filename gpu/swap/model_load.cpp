@@ -32,6 +32,13 @@ class ModelLoad::GroupEvent final : public Event {
     }
     return Result();
   }
+  // Copies that have not been ordered may take the host's main loop, which must not depend on what the device does.
+  [[nodiscard]] SignalRange signals() const override {
+    const std::lock_guard lock(load_->mutex_);
+    const OnDevice& here = load_->on_device_;
+    if (here.signals == nullptr || count_ <= here.first || count_ > here.behind) return {};
+    return {here.signals, count_ - here.first};
+  }
 
  private:
   [[nodiscard]] bool Ended() const { return load_->arrived() >= count_ || !load_->failed_.ok(); }
@@ -61,8 +68,16 @@ void ModelLoad::Failed(absl::Status status) {
     const std::lock_guard lock(mutex_);
     if (complete() || !failed_.ok()) return;
     failed_ = std::move(status);
+    if (on_device_.signals != nullptr) on_device_.signals->Release();
   }
   changed_.notify_all();
+}
+
+void ModelLoad::RaisedByDevice(SignalsPtr signals, std::size_t first, std::size_t behind) {
+  if (signals == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  on_device_ = {std::move(signals), first, behind};
+  if (!failed_.ok()) on_device_.signals->Release();
 }
 
 Time ModelLoad::ArrivalOf(std::size_t count) const {

@@ -29,6 +29,10 @@ class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
   void Arrived(Time at);
   // No more will come; after complete: nothing happens.
   void Failed(absl::Status status);
+  // The device raises signals, too: the first of them for group `first`, and so on up to group `behind`. All groups
+  // before `first` are there, and the copies of these have been ordered. The same signals may be named again with a
+  // greater `behind`.
+  void RaisedByDevice(SignalsPtr signals, std::size_t first, std::size_t behind);
 
   [[nodiscard]] std::span<const Group> groups() const { return groups_; }
   [[nodiscard]] std::size_t arrived() const { return arrived_.load(std::memory_order_acquire); }
@@ -55,6 +59,12 @@ class ModelLoad : public std::enable_shared_from_this<ModelLoad> {
   mutable std::condition_variable changed_;
   std::vector<Time> arrivals_;  // guarded by mutex_
   absl::Status failed_;         // guarded by mutex_
+  struct OnDevice {
+    SignalsPtr signals;  // null: the host alone knows of arrivals
+    std::size_t first = 0;
+    std::size_t behind = 0;
+  };
+  OnDevice on_device_;  // guarded by mutex_
 };
 
 }  // namespace troupe::gpu

@@ -42,12 +42,14 @@ TransferQueue::Block TransferQueue::Cut(Id id, Transfer& transfer) {
   const Piece& piece = transfer.request.pieces[transfer.piece];
   const std::uint64_t size = piece.device.size.count();
   const std::uint64_t length = std::min(block_.count(), size - transfer.offset);
-  const Block block{.transfer = id,
-                    .device = piece.device.Part(Bytes(transfer.offset), Bytes(length)),
-                    .host = piece.host == nullptr ? nullptr : piece.host + transfer.offset,
-                    .peer = transfer.request.peer,
-                    .at_peer = piece.at_peer + Bytes(transfer.offset),
-                    .last = transfer.offset + length == size};
+  Block block{.transfer = id,
+              .device = piece.device.Part(Bytes(transfer.offset), Bytes(length)),
+              .host = piece.host == nullptr ? nullptr : piece.host + transfer.offset,
+              .peer = transfer.request.peer,
+              .at_peer = piece.at_peer + Bytes(transfer.offset),
+              .last = transfer.offset + length == size,
+              .raises = {}};
+  if (block.last) block.raises = {transfer.request.signals, transfer.request.first_signal + transfer.piece};
   transfer.offset += length;
   if (block.last) {
     ++transfer.piece;

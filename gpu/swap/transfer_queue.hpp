@@ -33,6 +33,9 @@ struct TransferRequest {
   std::vector<Piece> pieces;
   // For a port of a link between GPUs, and only there: where the pieces come from.
   std::shared_ptr<const PeerMemory> peer;
+  // The device raises one for each piece as it lands: from `first_signal` on, in the pieces' order. Null: none.
+  SignalsPtr signals;
+  std::size_t first_signal = 0;
   // Piece by piece in order, then the end, once: after it the port uses no memory of the transfer. Called on
   // the device's threads, or on the caller's before Put returns; must be short.
   std::function<void(std::size_t piece, Time at)> landed;
@@ -58,6 +61,7 @@ class TransferQueue {
     std::shared_ptr<const PeerMemory> peer;
     Bytes at_peer;
     bool last = false;  // of its piece
+    Signal raises;      // when it has ended; the last of a piece may have one
   };
   // What is to be sent next, in this order.
   [[nodiscard]] std::vector<Block> Choose();

@@ -39,6 +39,9 @@ void LayerLoad::Send(std::size_t step, LinkPort& port) {
   }
   if (request.pieces.empty()) return;
   ++transfers_;
+  request.signals = signals_;
+  request.first_signal = first;
+  load_->RaisedByDevice(signals_, 0, sent_);
   request.landed = [load = shared_from_this(), first](std::size_t piece, Time at) {
     load->Arrived(first + piece, at);
   };

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gpu/device/device.hpp"
@@ -45,6 +46,8 @@ class LayerLoad : public std::enable_shared_from_this<LayerLoad> {
   LayerLoad(std::shared_ptr<const WeightWindow> window, HostModel host, DeviceRange at, std::uint64_t order,
             std::optional<Time> deadline, Calls calls);
 
+  // Before the first Send: the device raises one of them for each part as it comes. Null: it has none.
+  void SignalWith(SignalsPtr signals) { signals_ = std::move(signals); }
   // All steps before `step` have ended: sends what has a place now.
   void Send(std::size_t step, LinkPort& port);
   // `landed` was called.
@@ -71,6 +74,7 @@ class LayerLoad : public std::enable_shared_from_this<LayerLoad> {
   const std::optional<Time> deadline_;
   const Calls calls_;
   const std::shared_ptr<ModelLoad> load_;
+  SignalsPtr signals_;
   std::size_t sent_ = 0;
   std::size_t transfers_ = 0;
   bool stopped_ = false;

@@ -199,25 +199,28 @@ void Residency::Received(const HostModel& host, DeviceRange range, std::uint64_t
   Send(host, range, order, loading);
 }
 
+// Of the groups that are not here yet.
 TransferRequest Residency::TransferOf(DeviceRange range, std::uint64_t order, const Loading& loading) const {
   TransferRequest request;
   request.order = order;
   request.deadline = loading.deadline;
-  for (const Group& group : loading.load->groups()) {
+  const auto groups = loading.load->groups();
+  for (const Group& group : groups.subspan(loading.host_begins)) {
     request.pieces.push_back({.device = range.Part(Bytes(group.offset), Bytes(group.length))});
   }
+  if (links_.policy().overlap) request.signals = memory_.device().MakeSignals(request.pieces.size());
+  loading.load->RaisedByDevice(request.signals, loading.host_begins, groups.size());
   return request;
 }
 
 void Residency::Send(const HostModel& host, DeviceRange range, std::uint64_t order, Loading& loading) {
   TransferRequest request = TransferOf(range, order, loading);
-  const auto groups = loading.load->groups();
+  const std::size_t first = loading.host_begins;
+  const auto groups = loading.load->groups().subspan(first);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     // Copies in only read their source.
     request.pieces[i].host = const_cast<std::byte*>(host.weights.data()) + groups[i].offset;
   }
-  const std::size_t first = loading.host_begins;
-  request.pieces.erase(request.pieces.begin(), request.pieces.begin() + static_cast<std::ptrdiff_t>(first));
   request.landed = [this, first, load = loading.load](std::size_t group, Time at) {
     load->Arrived(at);
     if (first + group == 0) FirstGroupThere();

@@ -23,7 +23,8 @@ void ForEachInput(const proto::RunOrder& order, Visit visit) {
 
 RunCopies::RunCopies(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
                      DeviceLinks& links, Calls calls)
-    : queue_(queue),
+    : device_(device),
+      queue_(queue),
       lanes_(lanes),
       limits_(limits),
       links_(links),
@@ -215,6 +216,7 @@ void RunCopies::SendLayers(RunId id, Run& run, std::shared_ptr<const WeightWindo
   };
   run.layers = std::make_shared<LayerLoad>(std::move(window), *run.request.host, *run.window,
                                            run.request.sequence, run.request.deadline, calls);
+  run.layers->SignalWith(device_.MakeSignals(run.layers->window().parts.size()));
   run.load = run.layers->load();
   run.arguments.pieces = run.layers->Pieces();
   const Bytes bytes = run.layers->window().bytes;

@@ -69,6 +69,7 @@ class RunCopies {
   void SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& leaving);
 
+  Device& device_;
   TaskQueue& queue_;
   Lanes lanes_;
   const WorkerLimits& limits_;

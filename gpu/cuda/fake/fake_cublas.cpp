@@ -97,6 +97,7 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
                           rounding,
                           nullptr,
                           false};
+  fake::CountBurst(HandleOf(handle).stream);
   fake::QueueOf(HandleOf(handle).stream).Push([job] { job.Run(); });
   return CUBLAS_STATUS_SUCCESS;
 }

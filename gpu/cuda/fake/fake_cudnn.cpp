@@ -263,6 +263,7 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionForward(cudnnHandle_t handle, const vo
                 0,
                 false,
                 static_cast<float*>(out)};
+  troupe::gpu::cuda::fake::CountBurst(Of<Handle>(handle).stream);
   troupe::gpu::cuda::fake::QueueOf(Of<Handle>(handle).stream).Push([job, scratch, algorithm] {
     if (algorithm == kExact) static_cast<char*>(scratch)[kScratch - 1] = 1;  // it is there
     job.Run();
@@ -295,6 +296,7 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionBiasActivationForward(
                 *static_cast<const float*>(residual_scale),
                 true,
                 static_cast<float*>(out)};
+  troupe::gpu::cuda::fake::CountBurst(Of<Handle>(handle).stream);
   troupe::gpu::cuda::fake::QueueOf(Of<Handle>(handle).stream).Push([job] { job.Run(); });
   return CUDNN_STATUS_SUCCESS;
 }

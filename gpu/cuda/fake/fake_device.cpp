@@ -32,6 +32,9 @@ Config Parse(const char* text) {
                                                        {"no_mapping", &config.no_mapping},
                                                        {"context_bytes", &config.context_bytes},
                                                        {"green_bytes", &config.green_bytes},
+                                                       {"no_words", &config.no_words},
+                                                       {"no_green_words", &config.no_green_words},
+                                                       {"held_writes", &config.held_writes},
                                                        {"pins", &config.pins}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
@@ -48,7 +51,7 @@ Config Parse(const char* text) {
 // Of all threads.
 struct Counts {
   std::atomic<std::uint64_t> calls{0}, waits{0}, synchronising{0}, cold_launches{0}, timed_events{0},
-      events{0};
+      events{0}, copies{0}, bursts{0};
 };
 Counts& TheCounts() {
   static Counts& counts = *new Counts;
@@ -101,7 +104,12 @@ void Load(const void* kernel, bool captured) {
   if (state.loaded.insert(kernel).second && !captured) ++TheCounts().cold_launches;
 }
 
+void CountBurst(CUstream stream) {
+  if (QueueOf(stream).Computes(TheCounts().copies)) ++TheCounts().bursts;
+}
+
 void CountCopy() {
+  ++TheCounts().copies;
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   ++state.copies;
@@ -129,7 +137,7 @@ void FakeCudaCallCounts(troupe::gpu::cuda::fake::FakeCallCounts* counts) {
   const auto& all = troupe::gpu::cuda::fake::TheCounts();
   *counts = {
       all.calls,         all.waits,        all.synchronising, troupe::gpu::cuda::fake::synchronising_here,
-      all.cold_launches, all.timed_events, all.events};
+      all.cold_launches, all.timed_events, all.events,        all.bursts};
 }
 // As CUDA_DEVICE_MAX_CONNECTIONS said when the driver was started: how many streams do not wait for each other.
 std::uint64_t FakeCudaConnections() {

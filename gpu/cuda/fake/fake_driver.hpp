@@ -42,6 +42,9 @@ struct Config {
   std::uint64_t no_mapping = 0;          // no virtual memory management
   std::uint64_t context_bytes = 0;       // of device memory, that the primary context takes
   std::uint64_t green_bytes = 0;         // and each green context
+  std::uint64_t no_words = 0;            // streams wait for no words of memory and write none
+  std::uint64_t no_green_words = 0;      // of green contexts
+  std::uint64_t held_writes = 0;         // a stream that waits for a word holds up the others' writes
   std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };
 
@@ -81,6 +84,9 @@ struct FakeCallCounts {
   std::uint64_t cold_launches = 0;       // of kernels whose code was not loaded yet
   std::uint64_t timed_events = 0;        // recorded
   std::uint64_t events = 0;              // recorded
+  // Times that kernels or graphs were put on a stream although copies had ended since the last ones were put there: a
+  // host that is told of a copy's end, and goes on then, adds one.
+  std::uint64_t bursts = 0;
 };
 
 class Queue {
@@ -94,6 +100,8 @@ class Queue {
   // Operations that were pushed, and those of them that are done.
   [[nodiscard]] std::uint64_t pushed();
   [[nodiscard]] std::uint64_t done();
+  // Kernels are put there, so many copies having ended so far. False: as many as at the last time.
+  [[nodiscard]] bool Computes(std::uint64_t copies);
   [[nodiscard]] bool BeginCapture();
   [[nodiscard]] bool capturing();
   void SpoilCapture();
@@ -105,6 +113,7 @@ class Queue {
   const CUcontext context_;
   std::uint64_t pushed_ = 0;
   std::uint64_t done_ = 0;
+  std::uint64_t copies_ = 0;  // that had ended when kernels were put there last
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
@@ -188,6 +197,8 @@ void Load(const void* kernel, bool captured);
 void CountLaunch(CUstream stream);
 // Counts towards `lost_after`.
 void CountCopy();
+// Kernels or a graph are put on this stream, by whichever library.
+void CountBurst(CUstream stream);
 // What the driver makes of host memory in a copy. A copy that begins in registered memory and leaves it, or
 // reaches it, is refused: a range is either within one registration or in none.
 struct HostMemory {

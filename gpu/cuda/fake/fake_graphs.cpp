@@ -55,6 +55,10 @@ void Queue::Push(std::function<void()> work, const void* kind) {
   }
   changed_.notify_all();
 }
+bool Queue::Computes(std::uint64_t copies) {
+  const std::lock_guard lock(mutex_);
+  return capture_ == nullptr && std::exchange(copies_, copies) != copies;
+}
 bool Queue::BeginCapture() {
   const std::lock_guard lock(mutex_);
   if (capture_ != nullptr) return false;
@@ -138,6 +142,7 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgrap
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   fake::CountCall();
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+  fake::CountBurst(stream);
   fake::QueueOf(stream).Push([nodes = fake::ExecutableOf(executable).nodes] {
     for (const fake::GraphNode& node : *nodes) node.work();
   });

@@ -104,6 +104,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
     state.largest_grid = std::max<std::uint64_t>(state.largest_grid, blocks);
   }
   // The call reads the parameters: the caller may change them afterwards.
+  fake::CountBurst(stream);
   fake::QueueOf(stream).Push(
       [&kernel, stream, workers = std::int64_t{blocks} * threads,
        copy = std::vector<char>(bytes, bytes + kernel.arguments)] {

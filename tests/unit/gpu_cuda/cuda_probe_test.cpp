@@ -10,7 +10,6 @@
 namespace troupe::gpu::test {
 namespace {
 
-using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -56,6 +55,7 @@ TEST_F(FakeCudaProbe, TellsTheWaysOfTheMachine) {
     EXPECT_THAT(FactOf(probed, "shares", "Conv on 16 SMs"), HasSubstr("works"));
     EXPECT_THAT(probed.uses, Contains(HasSubstr("by opening their mapping for the time of the call")));
     EXPECT_THAT(probed.uses, Contains("Shares of the SMs come in steps of 8 of 132."));
+    EXPECT_THAT(probed.uses, Contains(HasSubstr("launches wait for weights on the GPU")));
   }
   {
     const FakeMachine machine("read_only_register=1,green=0,moves_addresses=1");
@@ -65,11 +65,13 @@ TEST_F(FakeCudaProbe, TellsTheWaysOfTheMachine) {
     EXPECT_THAT(FactOf(probed, "shares", "of the SMs"), HasSubstr("cannot be shared out"));
     EXPECT_THAT(probed.uses, Contains(HasSubstr("as memory that the GPU only reads")));
   }
-  const FakeMachine machine("no_register=1");
+  const FakeMachine machine("no_register=1,no_words=1");
   const cuda::Probed probed = cuda::ProbeDevice(SmallOptions());
   EXPECT_EQ(probed.trouble, CudaTrouble::kNone) << "slower, and of use: " << probed.why;
   EXPECT_THAT(FactOf(probed, "link", "256 KiB"), HasSubstr("not registered"));
   EXPECT_THAT(probed.uses, Contains(HasSubstr("Models are registered not at all: ")));
+  EXPECT_THAT(probed.uses,
+              Contains(HasSubstr("launches wait for weights by way of the host (waiting for a word")));
 }
 
 // What a worker would end with, after what could be found.

@@ -137,24 +137,27 @@ TEST(CudaWorker, APlanIsForOnePrecision) {
 }
 
 // The orders of a function whose model is on the host, and of one whose weights come layer by layer.
+// By the GPU's own waiting, and by way of the host where it cannot wait.
 TEST(CudaWorker, ARunBeginsWhileItsModelComes) {
-  const WorkerMachine machine("");
-  CudaHarness harness;
-  Link link = harness.StartAndAdopt();
-  const auto copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
-  ASSERT_EQ(link.Ask(PrepareOf(copy, 2)).code(), 0);
-  for (int round = 0; round < 6; ++round) {
-    const bool by_layer = round % 2 == 1;
-    const std::uint64_t swap = by_layer ? 0 : link.Send(SwapInOf(copy));
-    proto::WorkerOrder run = RunOf("m", 2);
-    *run.mutable_run()->mutable_model() = copy;
-    run.mutable_run()->set_by_layer(by_layer);
-    const auto ran = link.Ask(run);
-    ASSERT_EQ(ran.code(), 0) << ran.message();
-    EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
-    if (by_layer) continue;
-    EXPECT_EQ(link.heard->Await(swap).code(), 0);
-    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  for (const char* const words : {"", "no_words=1"}) {
+    const WorkerMachine machine(words);
+    CudaHarness harness;
+    Link link = harness.StartAndAdopt();
+    const auto copy = PlaceSmall(*harness.host, "m", 1, 8 << 20);
+    ASSERT_EQ(link.Ask(PrepareOf(copy, 2)).code(), 0);
+    for (int round = 0; round < 6; ++round) {
+      const bool by_layer = round % 2 == 1;
+      const std::uint64_t swap = by_layer ? 0 : link.Send(SwapInOf(copy));
+      proto::WorkerOrder run = RunOf("m", 2);
+      *run.mutable_run()->mutable_model() = copy;
+      run.mutable_run()->set_by_layer(by_layer);
+      const auto ran = link.Ask(run);
+      ASSERT_EQ(ran.code(), 0) << ran.message();
+      EXPECT_THAT(Floats(ran.run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0, 5, 7, 9, 0));
+      if (by_layer) continue;
+      EXPECT_EQ(link.heard->Await(swap).code(), 0);
+      EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_device/device_fixture.hpp"
 #include "tests/unit/gpu_device/small_model.hpp"
+#include "transport/steady_clock.hpp"
 
 namespace troupe::gpu::test {
 namespace {
@@ -297,7 +298,7 @@ TEST_P(DeviceContract, AStepWaitsForItsGate) {
 }
 
 // Gates that the host opens, each for a group of weights that has arrived.
-class HostEvent final : public Event {
+class HostEvent : public Event {
  public:
   [[nodiscard]] bool done() const override {
     return told_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -330,6 +331,59 @@ TEST_P(DeviceContract, AStepWaitsForWhatTheHostKnows) {
       EXPECT_EQ(run.y[0], 1);
     }
   }
+}
+
+class SignalledEvent final : public HostEvent {
+ public:
+  explicit SignalledEvent(SignalsPtr signals) : signals_(std::move(signals)) {}
+  [[nodiscard]] SignalRange signals() const override {
+    return {signals_, signals_ == nullptr ? 0 : signals_->count()};
+  }
+
+ private:
+  const SignalsPtr signals_;
+};
+
+// The copy is ordered after the launch, and the host tells of it only when the launch has computed.
+TEST_P(DeviceContract, ALaunchWaitsForTheSignalOfACopyOnTheDevice) {
+  auto compute = device_->MakeStream();
+  auto copies = device_->MakeStream();
+  SmallRun run(*device_, PrepareSmall(1));
+  const auto event = std::make_shared<SignalledEvent>(device_->MakeSignals(1));
+  if (event->signals().of == nullptr) GTEST_SKIP() << "this device has no signals";
+  run.arguments.gate = [&](std::size_t) { return event; };
+  const std::vector<std::byte> nothing(run.y.size() * sizeof(float));
+  ASSERT_TRUE(copies->CopyIn(run.arguments.outputs[0], nothing, nullptr)->Wait(kPatience).ok());
+  compute->CopyIn(run.arguments.inputs[0], std::as_bytes(std::span(run.x)), nullptr);
+  const EventPtr launched = compute->Launch(run.plan, run.arguments, nullptr);
+  copies->Raise({event->signals().of, 0});
+  copies->CopyIn(run.arguments.weights, run.weights, nullptr);
+  const Time until = transport::SteadyNow() + kPatience;
+  do {
+    ASSERT_TRUE(copies->CopyOut(std::as_writable_bytes(std::span(run.y)), run.arguments.outputs[0], nullptr)
+                    ->Wait(kPatience)
+                    .ok());
+  } while (run.y[0] != 1 && transport::SteadyNow() < until);
+  EXPECT_EQ(run.y[0], 1);
+  EXPECT_FALSE(launched->done()) << "its result does not count before the event";
+  event->Tell(absl::OkStatus());
+  EXPECT_TRUE(launched->Wait(kPatience).ok());
+}
+
+TEST_P(DeviceContract, ALaunchWhoseSignalsAreReleasedEndsWithTheErrorOfItsEvent) {
+  auto stream = device_->MakeStream();
+  SmallRun run(*device_, PrepareSmall(1));
+  const auto event = std::make_shared<SignalledEvent>(device_->MakeSignals(1));
+  if (event->signals().of == nullptr) GTEST_SKIP() << "this device has no signals";
+  run.arguments.gate = [&](std::size_t) { return event; };
+  const EventPtr launched = stream->Launch(run.plan, run.arguments, nullptr);
+  event->signals().of->Release();
+  event->Tell(absl::DataLossError("it does not come"));
+  EXPECT_EQ(launched->Wait(kPatience).code(), absl::StatusCode::kDataLoss);
+  ASSERT_TRUE(stream->CopyIn(run.arguments.weights, run.weights, nullptr)->Wait(kPatience).ok());
+  run.arguments.gate = nullptr;
+  ASSERT_TRUE(run.Go(*stream).ok());
+  EXPECT_TRUE(run.launched.status.ok()) << run.launched.status;
 }
 
 TEST_P(DeviceContract, LaunchesOfSeveralStreamsAllEnd) {

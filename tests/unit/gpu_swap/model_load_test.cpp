@@ -61,6 +61,51 @@ TEST(ModelLoad, AFailureEndsTheWaitingForWhatWillNotCome) {
   EXPECT_EQ(load->After(2)->Wait(kPatience).code(), absl::StatusCode::kDataLoss);
 }
 
+class FakeSignals final : public Signals {
+ public:
+  [[nodiscard]] std::size_t count() const override { return 2; }
+  void Release() override { ++released; }
+  int released = 0;
+};
+
+// The host brings one group of four before the device takes over, and the copy of the last is not ordered at first.
+TEST(ModelLoad, GroupsWhoseCopiesAreOrderedHaveSignals) {
+  const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(40), Bytes(10)));
+  const auto signals = std::make_shared<FakeSignals>();
+  const EventPtr before = load->After(2);
+  EXPECT_EQ(before->signals().of, nullptr) << "only the host knows";
+  load->Arrived(At(1));
+  load->RaisedByDevice(signals, 1, 3);
+  EXPECT_EQ(before->signals().of, signals);
+  EXPECT_EQ(before->signals().count, 1u);
+  EXPECT_EQ(load->After(3)->signals().count, 2u);
+  EXPECT_EQ(load->After(4)->signals().of, nullptr);
+  load->RaisedByDevice(signals, 1, 4);
+  EXPECT_EQ(load->After(4)->signals().count, 3u);
+  EXPECT_FALSE(before->done()) << "the host hears of it by itself";
+  load->Failed(absl::DataLossError("gone"));
+  EXPECT_EQ(signals->released, 1);
+  load->Failed(absl::DataLossError("again"));
+  EXPECT_EQ(signals->released, 1);
+}
+
+TEST(ModelLoad, WhatIsCompleteReleasesNothing) {
+  const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(10), Bytes(10)));
+  const auto signals = std::make_shared<FakeSignals>();
+  load->RaisedByDevice(signals, 0, 1);
+  load->Arrived(At(1));
+  load->Failed(absl::DataLossError("too late"));
+  EXPECT_EQ(signals->released, 0);
+}
+
+TEST(ModelLoad, SignalsOfALoadThatHasFailedAreReleasedAtOnce) {
+  const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(10), Bytes(10)));
+  load->Failed(absl::DataLossError("gone"));
+  const auto signals = std::make_shared<FakeSignals>();
+  load->RaisedByDevice(signals, 0, 1);
+  EXPECT_EQ(signals->released, 1);
+}
+
 TEST(ModelLoad, WaitersOnOtherThreadsWake) {
   const auto load = std::make_shared<ModelLoad>(CutEvenly(Bytes(1000), Bytes(1)));
   std::vector<std::jthread> waiters;

@@ -46,6 +46,28 @@ class TransferQueueTest : public testing::Test {
   std::vector<Completion> done_;
 };
 
+class NoSignals final : public Signals {
+ public:
+  [[nodiscard]] std::size_t count() const override { return 4; }
+  void Release() override {}
+};
+
+TEST_F(TransferQueueTest, TheLastBlockOfAPieceRaisesItsSignal) {
+  TransferRequest request = Of({6, 3});
+  const auto signals = std::make_shared<NoSignals>();
+  request.signals = signals;
+  request.first_signal = 2;
+  queue_.Add(std::move(request), 0);
+  queue_.Add(Of({2}, 2), 1);
+  const auto blocks = queue_.Choose();
+  EXPECT_THAT(SizesOf(blocks), ElementsAre(4, 2, 3, 2));
+  EXPECT_EQ(blocks[0].raises.of, nullptr);
+  EXPECT_EQ(blocks[1].raises.of, signals);
+  EXPECT_EQ(blocks[1].raises.index, 2u);
+  EXPECT_EQ(blocks[2].raises.index, 3u);
+  EXPECT_EQ(blocks[3].raises.of, nullptr) << "another transfer, without signals";
+}
+
 TEST_F(TransferQueueTest, BlocksNeverSpanTwoPieces) {
   queue_.Add(Of({6, 3}), 0);
   const auto blocks = queue_.Choose();
