@@ -32,6 +32,7 @@ Config Parse(const char* text) {
                                                        {"no_mapping", &config.no_mapping},
                                                        {"context_bytes", &config.context_bytes},
                                                        {"green_bytes", &config.green_bytes},
+                                                       {"descriptors", &config.descriptors},
                                                        {"pins", &config.pins}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
@@ -119,7 +120,8 @@ void FakeCudaConfigure(const char* text) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.config = troupe::gpu::cuda::fake::Parse(text);
-  state.copies = state.created = 0;
+  state.copies = state.created = state.exported = 0;
+  state.descriptors = {};
   state.illegal = false;
   state.launches.clear();
   state.loaded.clear();

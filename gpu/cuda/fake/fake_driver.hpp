@@ -42,6 +42,7 @@ struct Config {
   std::uint64_t no_mapping = 0;          // no virtual memory management
   std::uint64_t context_bytes = 0;       // of device memory, that the primary context takes
   std::uint64_t green_bytes = 0;         // and each green context
+  std::uint64_t descriptors = 0;         // those of memory are counted when it is exported and imported
   std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };
 
@@ -53,6 +54,13 @@ struct FakeGraphCounts {
   std::uint64_t updated = 0;
   std::uint64_t launched = 0;
   std::uint64_t alive = 0;
+};
+
+// Descriptors of memory that was exported: the most there were since the machine was set, as its words ask.
+struct FakeDescriptorCounts {
+  std::uint64_t open = 0;        // of this process, at a call that exports or imports
+  std::uint64_t imported = 0;    // in all
+  std::uint64_t on_the_way = 0;  // exported and not imported yet
 };
 
 // What one event was last recorded as.
@@ -155,6 +163,8 @@ struct State {
   bool illegal = false;                                            // a kernel read where nothing is
   std::map<std::uint64_t, std::pair<int, std::uint64_t>> handles;  // handle -> its file, its size
   std::uint64_t next_handle = 1;
+  std::uint64_t exported = 0;
+  FakeDescriptorCounts descriptors;
   struct Pinned {
     std::uint64_t size = 0;
     bool read_only = false;
