@@ -37,7 +37,7 @@ bool IsNarrow(const Box& box, std::initializer_list<Strides*> places) {
   });
 }
 
-// Whether elements of these places lie `together` by so many, or (one number for all of them) need not.
+// Whether four neighbours of the last dimension lie together from a multiple of four on, or are one number.
 bool LieInFours(const Box& box, const Strides& place, const void* data) {
   const int last = box.rank - 1;
   if (place.by[last] == 0) return true;
