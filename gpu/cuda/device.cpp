@@ -46,6 +46,7 @@ class CudaDevice final : public Device {
     shares_->Watch([this](const GreenContexts::Place& place) {
       tools_.libraries->Bound(place.stream, place.sms, place.context);
     });
+    info_.registers_pages = true;
     info_.peer_copies = HasPeers(*context_);
     if (info_.peer_copies) peers_.broadcaster = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
     std::string why;

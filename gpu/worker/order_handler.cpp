@@ -69,6 +69,8 @@ void DescribeTensors(const WorkerDevice& device, proto::WorkerDescription& descr
   description.set_kept_device_bytes(tensors.on_device().count());
   description.set_moved_tensor_bytes(tensors.moved().count());
   description.set_pulled_tensor_bytes(device.pulls.pulled().count());
+  if (device.arena_pins != nullptr)
+    description.set_registered_arena_bytes(device.arena_pins->registered().count());
 }
 
 void AddResident(const std::string& digest, Bytes size, proto::WorkerDescription& description) {
@@ -307,10 +309,9 @@ void OrderHandler::Tick(Time now) {
 // While a port has transfers, what counts is whether their blocks pass: an engine that waits for its link may
 // look alive.
 void OrderHandler::ShowLinks() {
-  for (const auto& [lane, engine, port] :
-       {std::tuple(Lane::kCopyIn, Engine::kCopyIn, &device_.links.in()),
-        std::tuple(Lane::kCopyOut, Engine::kCopyOut, &device_.links.out())}) {
-    const LinkPort::State sent = port->state();
+  for (const auto& [lane, engine, sent] :
+       {std::tuple(Lane::kCopyIn, Engine::kCopyIn, device_.links.from_host()),
+        std::tuple(Lane::kCopyOut, Engine::kCopyOut, device_.links.out().state())}) {
     if (sent.busy) {
       lanes_.At(lane, sent.order);
       lanes_.Show(lane, true, sent.progress);
