@@ -233,7 +233,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   if (state.config.no_context != 0) return static_cast<CUresult>(state.config.no_context);
-  if (state.contexts++ == 0) state.used += state.context_bytes = state.config.context_bytes;
+  if (state.contexts++ == 0) {
+    state.used += state.context_bytes = state.config.context_bytes;
+    ++state.memory_calls.contexts;
+  }
   *context = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device) + 1);
   return CUDA_SUCCESS;
 }

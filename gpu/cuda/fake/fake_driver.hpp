@@ -56,6 +56,16 @@ struct FakeGraphCounts {
   std::uint64_t alive = 0;
 };
 
+// Calls that take long on a real driver, since the process began.
+struct FakeMemoryCounts {
+  std::uint64_t contexts = 0;  // primary ones that were made
+  std::uint64_t created = 0;   // units
+  std::uint64_t mapped = 0;
+  std::uint64_t unmapped = 0;    // calls: one takes many units
+  std::uint64_t registered = 0;  // ranges of host memory
+  std::uint64_t unregistered = 0;
+};
+
 // Descriptors of memory that was exported: the most there were since the machine was set, as its words ask.
 struct FakeDescriptorCounts {
   std::uint64_t open = 0;        // of this process, at a call that exports or imports
@@ -165,6 +175,7 @@ struct State {
   std::uint64_t next_handle = 1;
   std::uint64_t exported = 0;
   FakeDescriptorCounts descriptors;
+  FakeMemoryCounts memory_calls;
   struct Pinned {
     std::uint64_t size = 0;
     bool read_only = false;

@@ -54,11 +54,17 @@ void CountDescriptors(State& state) {
 using troupe::gpu::cuda::fake::Address;
 using troupe::gpu::cuda::fake::CountDescriptors;
 using troupe::gpu::cuda::fake::FakeDescriptorCounts;
+using troupe::gpu::cuda::fake::FakeMemoryCounts;
 using troupe::gpu::cuda::fake::kFileName;
 using troupe::gpu::cuda::fake::Unit;
 
 extern "C" {
 
+void FakeCudaMemoryCounts(FakeMemoryCounts* counts) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  *counts = state.memory_calls;
+}
 void FakeCudaDescriptors(FakeDescriptorCounts* counts) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
@@ -91,6 +97,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t s
   *handle = state.next_handle++;
   state.handles[*handle] = {file, size};
   state.used += size;
+  ++state.memory_calls.created;
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -131,6 +138,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
   const auto found = state.handles.find(handle);
   if (found == state.handles.end() || offset != 0 || size != found->second.second || pointer % Unit() != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  ++state.memory_calls.mapped;
   // No access before cuMemSetAccess.
   void* const mapped =
       mmap(Address(pointer), size, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.first, 0);
@@ -138,6 +146,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
 }
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, std::size_t size) {
   if (const CUresult free = Synchronise(); free != CUDA_SUCCESS) return free;
+  {
+    State& state = TheState();
+    const std::lock_guard lock(state.mutex);
+    ++state.memory_calls.unmapped;
+  }
   void* const left =
       mmap(Address(pointer), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == MAP_FAILED ? CUDA_ERROR_UNMAP_FAILED : CUDA_SUCCESS;
