@@ -23,8 +23,8 @@ enum NcclOperation : int { kNcclMax = 2 };
 struct NcclUniqueId {
   char internal[128];
 };
-struct NcclCommunicator;  // opaque
-using NcclComm = NcclCommunicator*;
+struct NcclOpaque;  // the library's own
+using NcclComm = NcclOpaque*;
 // The first fields of ncclConfig_t, as 2.17 had them: `size` and `version` say so.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
