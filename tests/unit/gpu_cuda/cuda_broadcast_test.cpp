@@ -126,7 +126,9 @@ class NcclKept : public NcclLibrary {
       threads.emplace_back([&, rank] {
         const auto end = members_->At(gpus[rank]).Join({id, rank, gpus}, kPatience);
         ASSERT_TRUE(end.ok()) << end.status();
-        EXPECT_TRUE((*end)->Pass(members_->MemoryOf(gpus[rank], 4096)).ok());
+        const bool passed = (*end)->Pass(members_->MemoryOf(gpus[rank], 4096)).ok();
+        EXPECT_TRUE(passed || leaves != kAllStay)
+            << "one that leaves may do so before the others have the piece";
         if (gpus[rank] == leaves) return;
         EXPECT_EQ((*end)->Finish().ok(), leaves == kAllStay);
       });
