@@ -49,11 +49,18 @@ class Broadcaster {
  public:
   virtual ~Broadcaster() = default;
   // For one broadcast that this process sends, to be told to the others. Any bytes, at most kIdBytes.
-  static constexpr std::size_t kIdBytes = 128;
+  static constexpr std::size_t kIdBytes = 129;
   virtual absl::StatusOr<std::string> NewId() = 0;
-  // Blocks until all members have joined. DeadlineExceeded when they have not within `patience`, NotFound
-  // when there is no broadcast with this id (any more) or no way from the first member to this one,
-  // Unavailable when another member is gone.
+  // Names what an earlier broadcast between these members, in any order, has left at this one; empty: nothing.
+  // When all members say the same, it serves as the identity of one more broadcast, in place of a new one,
+  // and takes less time to join. Else each member lets go of what it has when it joins a new one.
+  [[nodiscard]] virtual std::string Kept(const std::vector<std::uint32_t>& members) {
+    (void)members;
+    return {};
+  }
+  // Blocks until all members have joined a new broadcast; with a kept identity only until this one has.
+  // DeadlineExceeded when they have not within `patience`, NotFound when there is no broadcast with this id
+  // (any more) or no way from the first member to this one, Unavailable when another member is gone.
   virtual absl::StatusOr<std::unique_ptr<BroadcastEnd>> Join(const BroadcastSlot& slot,
                                                              Duration patience) = 0;
 };

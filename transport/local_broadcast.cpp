@@ -368,16 +368,17 @@ absl::Status LocalBroadcaster::Show(Window& window, std::uint64_t unique) {
 }
 
 absl::StatusOr<LocalBroadcaster::Window> LocalBroadcaster::WindowOf(const BroadcastSlot& slot) {
-  if (slot.rank != 0) {
-    TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, OpenWindow(slot.id));
-    return Window{slot.id, std::move(memory), nullptr};
+  if (slot.rank == 0) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(open_, slot.id, &Window::id);
+    if (found != open_.end()) {
+      Window window = std::move(*found);
+      open_.erase(found);
+      return window;
+    }
   }
-  const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(open_, slot.id, &Window::id);
-  if (found == open_.end()) return NobodysId();
-  Window window = std::move(*found);
-  open_.erase(found);
-  return window;
+  TROUPE_ASSIGN_OR_RETURN(MemoryFile memory, OpenWindow(slot.id));
+  return Window{slot.id, std::move(memory), nullptr};
 }
 
 absl::StatusOr<std::unique_ptr<BroadcastEnd>> LocalBroadcaster::Join(const BroadcastSlot& slot,

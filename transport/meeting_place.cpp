@@ -16,8 +16,10 @@
 namespace troupe::transport {
 namespace {
 
-// A question and an answer are one message each, which says with its first byte what it is.
+// A question and an answer are one message each, which says with its first byte what it is. In a question the
+// meeting's name ends with a zero byte, and the guest's offer follows.
 constexpr char kQuestion = '?';
+constexpr char kNameEnds = '\0';
 constexpr char kTakesPlace = '+';
 constexpr char kRefused = '-';
 
@@ -55,15 +57,16 @@ void MeetingPlace::Close() {
   came_.notify_all();
 }
 
-absl::Status MeetingPlace::Gather(const std::string& meeting, std::size_t guests, Duration timeout) {
+absl::StatusOr<std::vector<std::string>> MeetingPlace::Gather(const std::string& meeting, std::size_t guests,
+                                                              Duration timeout) {
   std::unique_lock lock(mutex_);
   const auto here = [&] {
     const auto found = waiting_.find(meeting);
-    return found == waiting_.end() ? std::size_t{0} : found->second;
+    return found == waiting_.end() ? std::size_t{0} : found->second.size();
   };
   const bool ended = came_.wait_for(lock, timeout, [&] { return closed_ || here() >= guests; });
   if (closed_) return absl::UnavailableError(absl::StrCat("the meeting place at ", path(), " has closed"));
-  if (ended) return absl::OkStatus();
+  if (ended) return waiting_[meeting];
   return absl::DeadlineExceededError(absl::StrCat(here(), " of ", guests, " guests came to meeting ", meeting,
                                                   " within ", FormatDuration(timeout)));
 }
@@ -129,7 +132,17 @@ void MeetingPlace::Accept(std::vector<Guest>& guests, Time now) {
     guests.erase(std::ranges::min_element(
         guests, {}, [](const Guest& guest) { return std::pair(!guest.meeting.empty(), guest.until); }));
   }
-  guests.push_back({*std::move(connection), now + MeetingLimits::kQuestion, {}});
+  guests.push_back({*std::move(connection), now + MeetingLimits::kQuestion, {}, {}});
+}
+
+bool MeetingPlace::Understand(Guest& guest, const std::string& question) {
+  const std::size_t name = question.find(kNameEnds);
+  if (name == std::string::npos || name == 0 || name > MeetingLimits::kName ||
+      question.size() - name - 1 > MeetingLimits::kOffer)
+    return false;
+  guest.meeting = question.substr(0, name);
+  guest.offer = question.substr(name + 1);
+  return true;
 }
 
 // False when the guest has left, or says what makes no sense.
@@ -137,11 +150,10 @@ bool MeetingPlace::Hear(Guest& guest, Time now) {
   const absl::StatusOr<SocketMessage> said = guest.connection.Receive(Duration::zero());
   if (absl::IsUnavailable(said.status())) return false;
   if (!said.ok() || !said->descriptors.empty() || !guest.meeting.empty() || said->bytes.size() < 2 ||
-      said->bytes.size() > 1 + MeetingLimits::kName || said->bytes[0] != kQuestion) {
+      said->bytes[0] != kQuestion || !Understand(guest, said->bytes.substr(1))) {
     acceptor_.refusals().Count(SocketRefusal::kBrokenMessage);
     return false;
   }
-  guest.meeting = said->bytes.substr(1);
   guest.until = now + MeetingLimits::kGuest;
   return true;
 }
@@ -162,9 +174,9 @@ bool MeetingPlace::Tell(Guest& guest) {
 }
 
 void MeetingPlace::Count(const std::vector<Guest>& guests) {
-  std::map<std::string, std::size_t> waiting;
+  std::map<std::string, std::vector<std::string>> waiting;
   for (const Guest& guest : guests)
-    if (!guest.meeting.empty()) ++waiting[guest.meeting];
+    if (!guest.meeting.empty()) waiting[guest.meeting].push_back(guest.offer);
   const std::lock_guard lock(mutex_);
   if (waiting == waiting_) return;
   waiting_ = std::move(waiting);
@@ -172,15 +184,22 @@ void MeetingPlace::Count(const std::vector<Guest>& guests) {
 }
 
 absl::StatusOr<std::string> AttendMeeting(const std::string& path, const std::string& meeting,
-                                          Duration timeout) {
-  if (meeting.empty() || meeting.size() > MeetingLimits::kName) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a meeting's name has ", meeting.size(), " bytes: must be 1 to ", MeetingLimits::kName));
+                                          const std::string& offer, Duration timeout) {
+  if (meeting.empty() || meeting.size() > MeetingLimits::kName ||
+      meeting.find(kNameEnds) != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("a meeting's name has ", meeting.size(),
+                                                   " bytes: must be 1 to ", MeetingLimits::kName,
+                                                   ", and none of them zero"));
+  }
+  if (offer.size() > MeetingLimits::kOffer) {
+    return absl::InvalidArgumentError(absl::StrCat("what is brought to a meeting has ", offer.size(),
+                                                   " bytes: must be at most ", MeetingLimits::kOffer));
   }
   const Time deadline = SteadyNow() + timeout;
   TROUPE_ASSIGN_OR_RETURN(UnixConnection connection, ConnectUnix(path, timeout));
-  TROUPE_RETURN_IF_ERROR(
-      connection.Send(absl::StrCat(std::string(1, kQuestion), meeting), {}, deadline - SteadyNow()));
+  const std::string question =
+      absl::StrCat(std::string(1, kQuestion), meeting, std::string(1, kNameEnds), offer);
+  TROUPE_RETURN_IF_ERROR(connection.Send(question, {}, deadline - SteadyNow()));
   TROUPE_ASSIGN_OR_RETURN(const SocketMessage answer, connection.Receive(deadline - SteadyNow()));
   if (answer.bytes[0] == kTakesPlace) return answer.bytes.substr(1);
   return absl::UnavailableError(

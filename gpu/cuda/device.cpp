@@ -10,6 +10,7 @@
 #include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/link_rate.hpp"
 #include "gpu/cuda/nccl_broadcast.hpp"
+#include "gpu/cuda/peer_exports.hpp"
 #include "gpu/cuda/peers.hpp"
 #include "gpu/cuda/plan.hpp"
 #include "gpu/cuda/signal_words.hpp"
@@ -43,7 +44,8 @@ class CudaDevice final : public Device {
                std::make_unique<Libraries>(*context_, options.blas, options.dnn),
                {},
                std::make_unique<BlasLt>(options.blas_lt),
-               TroubleWords(*context_)} {
+               TroubleWords(*context_)},
+        peers_{{*context_, *memory_}, nullptr} {
     tools_.graphs.on = options.graphs;
     info_.name = options.name;
     info_.memory = ranges_.use().total;
@@ -53,8 +55,9 @@ class CudaDevice final : public Device {
     shares_->Watch([this](const GreenContexts::Place& place) {
       tools_.libraries->Bound(place.stream, place.sms, place.context);
     });
+    info_.registers_pages = true;
     info_.peer_copies = HasPeers(*context_);
-    if (info_.peer_copies) broadcaster_ = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
+    if (info_.peer_copies) peers_.broadcaster = std::make_unique<NcclBroadcaster>(*context_, options.nccl);
     std::string why;
     const HostPins::Way way = HostPins::WayOfRegions(*context_, why);
     host_.way = absl::StrCat(Describe(way), why.empty() ? "" : " (", why, why.empty() ? "" : ")");
@@ -125,14 +128,15 @@ class CudaDevice final : public Device {
   void Unmap(const DeviceRange& mapped) override { memory_->Unmap(mapped); }
 
   absl::StatusOr<SharedRange> Share(const DeviceRange& range) override {
-    return ExportRange(*context_, *memory_, range);
+    return peers_.exports.Export(range);
   }
   absl::StatusOr<std::shared_ptr<const PeerMemory>> OpenPeer(std::uint32_t gpu, SharedRange range) override {
     return ImportRange(*context_, static_cast<int>(gpu), std::move(range));
   }
 
   [[nodiscard]] transport::Broadcaster* broadcaster() override {
-    return broadcaster_ != nullptr && broadcaster_->Ready().ok() ? broadcaster_.get() : nullptr;
+    return peers_.broadcaster != nullptr && peers_.broadcaster->Ready().ok() ? peers_.broadcaster.get()
+                                                                             : nullptr;
   }
 
   [[nodiscard]] absl::Status Health() const override { return context_->health(); }
@@ -188,8 +192,11 @@ class CudaDevice final : public Device {
   Meters meters_;
   const KernelForm form_;
   std::mutex preparing_;
-  Tools tools_;                                   // its kernels from the first Prepare on
-  std::unique_ptr<NcclBroadcaster> broadcaster_;  // null: no other GPU can be reached
+  Tools tools_;  // its kernels from the first Prepare on
+  struct {
+    PeerExports exports;
+    std::unique_ptr<NcclBroadcaster> broadcaster;  // null: no other GPU can be reached
+  } peers_;
 };
 
 }  // namespace

@@ -29,10 +29,9 @@ absl::StatusOr<std::unique_ptr<const Nccl>> Nccl::Load(const std::string& librar
   TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclGetUniqueId", nccl->ncclGetUniqueId));
   TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclCommInitRankConfig", nccl->ncclCommInitRankConfig));
   TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclCommGetAsyncError", nccl->ncclCommGetAsyncError));
-  TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclCommFinalize", nccl->ncclCommFinalize));
-  TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclCommDestroy", nccl->ncclCommDestroy));
   TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclCommAbort", nccl->ncclCommAbort));
   TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclBroadcast", nccl->ncclBroadcast));
+  TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclAllReduce", nccl->ncclAllReduce));
   TROUPE_RETURN_IF_ERROR(Find(handle, library, "ncclGetErrorString", nccl->ncclGetErrorString));
   int version = 0;
   if (nccl->ncclGetVersion(&version) != kNcclSuccess || version < kNcclOldest) {

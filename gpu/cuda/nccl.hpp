@@ -19,11 +19,12 @@ inline constexpr int kNcclUndefined = INT_MIN;
 
 enum NcclResult : int { kNcclSuccess = 0, kNcclInProgress = 7 };
 enum NcclType : int { kNcclUint8 = 1 };
+enum NcclOperation : int { kNcclMax = 2 };
 struct NcclUniqueId {
   char internal[128];
 };
-struct NcclCommunicator;  // opaque
-using NcclComm = NcclCommunicator*;
+struct NcclOpaque;  // the library's own
+using NcclComm = NcclOpaque*;
 // The first fields of ncclConfig_t, as 2.17 had them: `size` and `version` say so.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
@@ -43,11 +44,11 @@ struct Nccl {
   int (*ncclCommInitRankConfig)(NcclComm* comm, int ranks, NcclUniqueId id, int rank,
                                 NcclConfig* config) = nullptr;
   int (*ncclCommGetAsyncError)(NcclComm comm, int* error) = nullptr;
-  int (*ncclCommFinalize)(NcclComm comm) = nullptr;
-  int (*ncclCommDestroy)(NcclComm comm) = nullptr;
   int (*ncclCommAbort)(NcclComm comm) = nullptr;
   int (*ncclBroadcast)(const void* send, void* receive, std::size_t count, int type, int root, NcclComm comm,
                        CUstream stream) = nullptr;
+  int (*ncclAllReduce)(const void* send, void* receive, std::size_t count, int type, int operation,
+                       NcclComm comm, CUstream stream) = nullptr;
   const char* (*ncclGetErrorString)(int result) = nullptr;
 
   // FailedPrecondition when the library cannot be opened, lacks a call or is too old: says which. Stays

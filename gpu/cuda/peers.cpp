@@ -1,12 +1,9 @@
 #include "gpu/cuda/peers.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
+#include <cstdint>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,44 +13,17 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-using transport::SocketLimits;
 using transport::UniqueFd;
 using transport::UnixConnection;
 
 constexpr auto kHandleType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-// Comes before the descriptors.
-struct Header {
-  std::uint64_t unit = 0;
-  std::uint64_t count = 0;
-};
 constexpr std::uint64_t kMostUnits = 1 << 16;
+// For the other worker to send the next round. Its thread for this does nothing else.
+constexpr Duration kPatience = std::chrono::seconds(5);
 
-absl::Status ExportUnits(const Context& context, std::span<const UnitHandle> units,
-                         std::vector<UniqueFd>& descriptors) {
-  for (const UnitHandle unit : units) {
-    int fd = -1;
-    TROUPE_RETURN_IF_ERROR(context.Check(
-        context.driver().cuMemExportToShareableHandle(&fd, unit, kHandleType, 0), "exporting memory"));
-    descriptors.emplace_back(fd);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SendAll(UnixConnection& to, const Header& header, const std::vector<UniqueFd>& descriptors) {
-  TROUPE_RETURN_IF_ERROR(to.Send({reinterpret_cast<const char*>(&header), sizeof(header)}, {}, Duration(0)));
-  std::vector<int> some;
-  for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    some.push_back(descriptors[i].get());
-    if (some.size() < SocketLimits::kDescriptors && i + 1 < descriptors.size()) continue;
-    TROUPE_RETURN_IF_ERROR(to.Send("units", some, Duration(0)));
-    some.clear();
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Header> ReceiveHeader(UnixConnection& from, Bytes granularity) {
+absl::StatusOr<ExportHeader> ReceiveHeader(UnixConnection& from, Bytes granularity) {
   TROUPE_ASSIGN_OR_RETURN(const transport::SocketMessage message, from.Receive(Duration(0)));
-  Header header;
+  ExportHeader header;
   if (message.bytes.size() != sizeof(header))
     return absl::InvalidArgumentError("this descriptor carries no device memory");
   std::memcpy(&header, message.bytes.data(), sizeof(header));
@@ -65,17 +35,6 @@ absl::StatusOr<Header> ReceiveHeader(UnixConnection& from, Bytes granularity) {
   return header;
 }
 
-absl::StatusOr<std::vector<UniqueFd>> ReceiveUnits(UnixConnection& from, std::uint64_t count) {
-  std::vector<UniqueFd> descriptors;
-  while (descriptors.size() < count) {
-    TROUPE_ASSIGN_OR_RETURN(transport::SocketMessage message, from.Receive(Duration(0)));
-    if (message.descriptors.empty()) return absl::InvalidArgumentError("units of device memory are missing");
-    for (UniqueFd& descriptor : message.descriptors) descriptors.push_back(std::move(descriptor));
-  }
-  if (descriptors.size() != count) return absl::InvalidArgumentError("more units than were announced");
-  return descriptors;
-}
-
 // Releases what was imported, unless it is taken over.
 struct Imported {
   const Context& context;
@@ -84,6 +43,38 @@ struct Imported {
     for (const UnitHandle handle : handles) (void)context.driver().cuMemRelease(handle);
   }
 };
+
+// The descriptors of one round, which close before the next one is asked for.
+absl::Status ImportRound(UnixConnection& from, std::size_t count, Duration patience, Imported& imported) {
+  std::size_t got = 0;
+  while (got < count) {
+    TROUPE_ASSIGN_OR_RETURN(const transport::SocketMessage message, from.Receive(patience));
+    if (message.descriptors.empty()) return absl::InvalidArgumentError("units of device memory are missing");
+    got += message.descriptors.size();
+    if (got > count) return absl::InvalidArgumentError("more units than were announced");
+    for (const UniqueFd& descriptor : message.descriptors) {
+      UnitHandle handle = 0;
+      // The interface takes the descriptor in a pointer's clothes.
+      void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
+      TROUPE_RETURN_IF_ERROR(imported.context.Check(
+          imported.context.driver().cuMemImportFromShareableHandle(&handle, fd, kHandleType),
+          "importing memory"));
+      imported.handles.push_back(handle);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ImportUnits(UnixConnection& from, std::size_t count, Imported& imported) {
+  // The first round is there.
+  TROUPE_RETURN_IF_ERROR(ImportRound(from, std::min(count, kUnitsInRound), Duration(0), imported));
+  while (imported.handles.size() < count) {
+    TROUPE_RETURN_IF_ERROR(from.Send(kNextRound, {}, kPatience));
+    const std::size_t next = std::min(count - imported.handles.size(), kUnitsInRound);
+    TROUPE_RETURN_IF_ERROR(ImportRound(from, next, kPatience, imported));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckWay(const Context& context, int from) {
   CUdevice peer = 0;
@@ -125,22 +116,6 @@ std::vector<std::span<const std::byte>> CudaPeerMemory::At(Bytes offset, Bytes s
   return found;
 }
 
-absl::StatusOr<SharedRange> ExportRange(const Context& context, const Memory& memory,
-                                        const DeviceRange& range) {
-  context.Enter();
-  SharedRange shared;
-  std::vector<UniqueFd> descriptors;
-  for (const Memory::Lying& run : memory.Under(range)) {
-    shared.parts.push_back({memory.unit() * descriptors.size() + run.offset, run.size});
-    TROUPE_RETURN_IF_ERROR(ExportUnits(context, run.units, descriptors));
-  }
-  TROUPE_ASSIGN_OR_RETURN(auto ends, UnixConnection::Pair());
-  TROUPE_RETURN_IF_ERROR(SendAll(ends.first, {memory.unit().count(), descriptors.size()}, descriptors));
-  shared.descriptor = UniqueFd(fcntl(ends.second.fd(), F_DUPFD_CLOEXEC, 0));
-  if (!shared.descriptor.valid()) return transport::ErrnoStatus(errno, "giving device memory away");
-  return shared;
-}
-
 absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& context, int from,
                                                               SharedRange range) {
   if (!range.descriptor.valid())
@@ -156,7 +131,7 @@ absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& con
   TROUPE_RETURN_IF_ERROR(context.Check(context.driver().cuMemGetAllocationGranularity(
                                            &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                                        "asking for the unit of device memory"));
-  TROUPE_ASSIGN_OR_RETURN(const Header header, ReceiveHeader(connection, Bytes(granularity)));
+  TROUPE_ASSIGN_OR_RETURN(const ExportHeader header, ReceiveHeader(connection, Bytes(granularity)));
   const Bytes there = Bytes(header.unit) * header.count;
   for (const SharedRange::Part& part : range.parts) {
     if (part.offset <= there && part.size <= there - part.offset) continue;
@@ -164,16 +139,8 @@ absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& con
                                               " leave the ", FormatBytes(there), " that GPU ", from,
                                               " shares"));
   }
-  TROUPE_ASSIGN_OR_RETURN(const std::vector<UniqueFd> descriptors, ReceiveUnits(connection, header.count));
   Imported imported{context, {}};
-  for (const UniqueFd& descriptor : descriptors) {
-    UnitHandle handle = 0;
-    // The interface takes the descriptor in a pointer's clothes.
-    void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
-    TROUPE_RETURN_IF_ERROR(context.Check(
-        context.driver().cuMemImportFromShareableHandle(&handle, fd, kHandleType), "importing memory"));
-    imported.handles.push_back(handle);
-  }
+  TROUPE_RETURN_IF_ERROR(ImportUnits(connection, header.count, imported));
   TROUPE_ASSIGN_OR_RETURN(MappedUnits mapped,
                           MappedUnits::Map(context, 0, Bytes(header.unit), imported.handles));
   return std::make_shared<const CudaPeerMemory>(context, std::exchange(imported.handles, {}),

@@ -1,7 +1,14 @@
-// Memory of one GPU as the worker of another one reads it: units exported as descriptors, and imported.
+// Memory of one GPU as the worker of another one reads it: units imported from the descriptors that the other
+// worker exports (peer_exports).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "gpu/cuda/memory.hpp"
@@ -28,12 +35,17 @@ class CudaPeerMemory final : public PeerMemory {
   Bytes size_;
 };
 
-// A descriptor for each unit under the range; they wait in a socket, whose other end is what is given away:
-// so one descriptor carries them all. It can be read once.
-absl::StatusOr<SharedRange> ExportRange(const Context& context, const Memory& memory,
-                                        const DeviceRange& range);
+// What a destination reads of it, first of all, where the units come from. Descriptors follow, kUnitsInRound at
+// most; for each further round the destination says that it has closed those that it got.
+struct ExportHeader {
+  std::uint64_t unit = 0;  // bytes
+  std::uint64_t count = 0;
+};
+inline constexpr std::size_t kUnitsInRound = 64;
+inline constexpr std::string_view kNextRound = "next";
+
 // NotFound without a way from GPU `from` to this one, OutOfRange for what leaves the units, InvalidArgument
-// for a descriptor that carries none.
+// for a descriptor that carries none, Unavailable when the other worker stops in the middle.
 absl::StatusOr<std::shared_ptr<const PeerMemory>> ImportRange(const Context& context, int from,
                                                               SharedRange range);
 // Whether any other GPU of this host can be read from here.

@@ -46,8 +46,10 @@ struct DeviceInfo {
   // the others.
   std::size_t concurrency = 1;
   bool peer_copies = false;  // from other GPUs of its node
-  ShareLadder shares;        // of its SMs, that launches can have
-  std::string remark;        // what its operator should know, in one line; empty: nothing
+  bool registers_pages =
+      false;           // copies of memory that was registered are faster, and registering it takes time
+  ShareLadder shares;  // of its SMs, that launches can have
+  std::string remark;  // what its operator should know, in one line; empty: nothing
 };
 
 // A range of device memory. The address means something to the device only: the host never reads through it.

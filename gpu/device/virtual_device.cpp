@@ -101,6 +101,7 @@ class VirtualDevice final : public Device {
               {},
               options_.concurrency,
               options_.link_from != nullptr,
+              false,
               {},
               {}},
         peers_(options_.link_from),

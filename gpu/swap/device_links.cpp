@@ -1,7 +1,9 @@
 #include "gpu/swap/device_links.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "transport/steady_clock.hpp"
@@ -26,14 +28,35 @@ SwapOptions Resolved(const Device& device, SwapOptions options) {
   return options;
 }
 
-void Tell(LinkPort& port, const std::shared_ptr<transport::LinkBuckets>& links, const std::string& name) {
+// What several ports want of one link: as much as all of them, as urgently as the most urgent one.
+struct Wants {
+  std::mutex mutex;
+  std::vector<LinkPort::Demand> of_port;  // guarded by mutex
+  LinkPort::Demand Sum() const {
+    LinkPort::Demand sum;
+    for (const LinkPort::Demand& demand : of_port) {
+      sum.transfers += demand.transfers;
+      if (demand.urgency && (!sum.urgency || *demand.urgency < *sum.urgency)) sum.urgency = demand.urgency;
+    }
+    return sum;
+  }
+};
+
+void Tell(const std::vector<LinkPort*>& ports, const std::shared_ptr<transport::LinkBuckets>& links,
+          const std::string& name) {
   const absl::StatusOr<std::size_t> link = links->Find(name);
   if (!link.ok()) return;  // the device says so when it is told to use them
-  port.Announce([links, path = links->PathOf(*link)](const LinkPort::Demand& demand) {
-    const Time now = transport::SteadyNow();
-    for (const std::size_t each : path)
-      links->Want(each, {demand.urgency.value_or(0), demand.transfers}, now);
-  });
+  const auto wants = std::make_shared<Wants>();
+  wants->of_port.resize(ports.size());
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    ports[i]->Announce([links, path = links->PathOf(*link), wants, i](const LinkPort::Demand& demand) {
+      const Time now = transport::SteadyNow();
+      const std::lock_guard lock(wants->mutex);
+      wants->of_port[i] = demand;
+      const LinkPort::Demand sum = wants->Sum();
+      for (const std::size_t each : path) links->Want(each, {sum.urgency.value_or(0), sum.transfers}, now);
+    });
+  }
 }
 
 }  // namespace
@@ -51,6 +74,7 @@ DeviceLinks::DeviceLinks(Device& device, SwapOptions options)
       policy_(Known(FindSwapPolicy(options_.swap))),
       curve_(CurveOf(device, options_)),
       in_(device, LinkPort::Direction::kIn, PortOptions()),
+      inputs_(device, LinkPort::Direction::kIn, PortOptions()),
       out_(device, LinkPort::Direction::kOut, PortOptions()) {}
 
 LinkPort::Options DeviceLinks::PortOptions() const {
@@ -60,23 +84,29 @@ LinkPort::Options DeviceLinks::PortOptions() const {
 void DeviceLinks::Share(std::shared_ptr<transport::LinkBuckets> links, Names names) {
   links_ = std::move(links);
   names_ = std::move(names);
-  Tell(in_, links_, names_.in);
-  Tell(out_, links_, names_.out);
-  for (const auto& [gpu, port] : from_) Tell(*port, links_, names_.from(gpu));
+  Tell({&in_, &inputs_}, links_, names_.in);
+  Tell({&out_}, links_, names_.out);
+  for (const auto& [gpu, port] : from_) Tell({port.get()}, links_, names_.from(gpu));
 }
 
 LinkPort& DeviceLinks::from(std::uint32_t gpu) {
   std::unique_ptr<LinkPort>& port = from_[gpu];
   if (port == nullptr) {
     port = std::make_unique<LinkPort>(device_, LinkPort::Direction::kPeer, PortOptions());
-    if (links_ != nullptr && names_.from) Tell(*port, links_, names_.from(gpu));
+    if (links_ != nullptr && names_.from) Tell({port.get()}, links_, names_.from(gpu));
   }
   return *port;
 }
 
 LinkPort::State DeviceLinks::from_others() const {
+  std::vector<const LinkPort*> ports;
+  for (const auto& [gpu, port] : from_) ports.push_back(port.get());
+  return Joined(ports);
+}
+
+LinkPort::State DeviceLinks::Joined(const std::vector<const LinkPort*>& ports) {
   LinkPort::State all;
-  for (const auto& [gpu, port] : from_) {
+  for (const LinkPort* const port : ports) {
     const LinkPort::State state = port->state();
     if (state.busy && !all.busy) all.order = state.order;
     all.busy |= state.busy;
@@ -87,6 +117,7 @@ LinkPort::State DeviceLinks::from_others() const {
 
 void DeviceLinks::Close() {
   in_.Close();
+  inputs_.Close();
   out_.Close();
   for (const auto& [gpu, port] : from_) port->Close();
 }

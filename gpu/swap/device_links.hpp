@@ -49,8 +49,13 @@ class DeviceLinks {
   // round: the device passes the links on the same object.
   void Share(std::shared_ptr<transport::LinkBuckets> links, Names names);
 
-  [[nodiscard]] LinkPort& in() { return in_; }
+  [[nodiscard]] LinkPort& in() { return in_; }  // weights, and functions' states
+  // Large inputs of runs, on a stream of their own: they do not wait behind the blocks of a model that the device
+  // has already.
+  [[nodiscard]] LinkPort& inputs() { return inputs_; }
   [[nodiscard]] LinkPort& out() { return out_; }
+  // Both ports from the host as one.
+  [[nodiscard]] LinkPort::State from_host() const { return Joined({&in_, &inputs_}); }
   // Of the link from another GPU; made when it is first asked for.
   [[nodiscard]] LinkPort& from(std::uint32_t gpu);
   // All links from other GPUs as one.
@@ -66,11 +71,13 @@ class DeviceLinks {
 
  private:
   [[nodiscard]] LinkPort::Options PortOptions() const;
+  [[nodiscard]] static LinkPort::State Joined(const std::vector<const LinkPort*>& ports);
   Device& device_;
   const SwapOptions options_;
   const SwapPolicy policy_;
   const LinkCurve curve_;
   LinkPort in_;
+  LinkPort inputs_;
   LinkPort out_;
   std::shared_ptr<transport::LinkBuckets> links_;
   Names names_;

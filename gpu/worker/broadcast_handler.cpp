@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -156,10 +158,15 @@ absl::Status BroadcastHandler::AwaitGroups(ModelLoad& load, Bytes bytes) {
 }
 
 absl::Status BroadcastHandler::SendAll(const BroadcastPart& part, DeviceRange weights, ModelLoad* load) {
-  TROUPE_RETURN_IF_ERROR(
+  TROUPE_ASSIGN_OR_RETURN(
+      const std::vector<std::string> kept,
       place_->Gather(part.meeting, part.slot.members.size() - 1, limits_.broadcast_meeting));
   transport::BroadcastSlot slot = part.slot;
-  TROUPE_ASSIGN_OR_RETURN(slot.id, device_.broadcaster()->NewId());
+  slot.id = device_.broadcaster()->Kept(slot.members);
+  // What one member does not have any more is of no use to the others.
+  if (slot.id.empty() || std::ranges::count(kept, slot.id) != std::ssize(kept)) {
+    TROUPE_ASSIGN_OR_RETURN(slot.id, device_.broadcaster()->NewId());
+  }
   const Bytes piece = std::max(setup_.piece, kSmallestPiece);
   place_->Answer(part.meeting, Invitation(piece, slot.id));
   TROUPE_ASSIGN_OR_RETURN(transport::BroadcastEnd* const end, Join(slot));
@@ -174,8 +181,10 @@ absl::Status BroadcastHandler::SendAll(const BroadcastPart& part, DeviceRange we
 
 absl::Status BroadcastHandler::ReceiveAll(const BroadcastPart& part, DeviceRange weights, ModelLoad& load,
                                           const std::function<void()>& first) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string invitation,
-                          transport::AttendMeeting(part.socket, part.meeting, 2 * limits_.broadcast_meeting));
+  TROUPE_ASSIGN_OR_RETURN(
+      const std::string invitation,
+      transport::AttendMeeting(part.socket, part.meeting, device_.broadcaster()->Kept(part.slot.members),
+                               2 * limits_.broadcast_meeting));
   transport::BroadcastSlot slot = part.slot;
   Bytes piece;
   TROUPE_RETURN_IF_ERROR(ReadInvitation(invitation, piece, slot.id));

@@ -307,10 +307,9 @@ void OrderHandler::Tick(Time now) {
 // While a port has transfers, what counts is whether their blocks pass: an engine that waits for its link may
 // look alive.
 void OrderHandler::ShowLinks() {
-  for (const auto& [lane, engine, port] :
-       {std::tuple(Lane::kCopyIn, Engine::kCopyIn, &device_.links.in()),
-        std::tuple(Lane::kCopyOut, Engine::kCopyOut, &device_.links.out())}) {
-    const LinkPort::State sent = port->state();
+  for (const auto& [lane, engine, sent] :
+       {std::tuple(Lane::kCopyIn, Engine::kCopyIn, device_.links.from_host()),
+        std::tuple(Lane::kCopyOut, Engine::kCopyOut, device_.links.out().state())}) {
     if (sent.busy) {
       lanes_.At(lane, sent.order);
       lanes_.Show(lane, true, sent.progress);

@@ -1,8 +1,13 @@
 #include "gpu/worker/run_copies.hpp"
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/worker/run_kept.hpp"
+#include "transport/arena.hpp"
 #include "transport/steady_clock.hpp"
 
 namespace troupe::gpu {
@@ -21,21 +26,20 @@ void ForEachInput(const proto::RunOrder& order, Visit visit) {
 
 }  // namespace
 
-RunCopies::RunCopies(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
-                     DeviceLinks& links, Calls calls)
+RunCopies::RunCopies(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits,
+                     Calls calls)
     : device_(device),
       queue_(queue),
       lanes_(lanes),
       limits_(limits),
-      links_(links),
       calls_(std::move(calls)),
-      in_(device.MakeStream()),
-      out_(device.MakeStream()) {}
+      in_(device.device->MakeStream()),
+      out_(device.device->MakeStream()) {}
 
 void RunCopies::Close() {
   in_.reset();
   out_.reset();
-  links_.Close();
+  device_.links.Close();
 }
 
 void RunCopies::Fetch(RunId id, const Run& run) {
@@ -108,8 +112,12 @@ void RunCopies::CopyIn(RunId id, Run& run) {
       const proto::TensorRef& ref = inputs[static_cast<int>(from)].data();
       const auto [offset, size] = run.batch.PartOf(request, run.plan->input_bytes(i));
       const std::size_t at = request * static_cast<std::size_t>(order.inputs_size()) + from;
-      bytes.push_back({run.arguments.inputs[i].Part(offset, size),
-                       ref.has_arena() ? run.inputs[at].bytes() : std::as_bytes(std::span(ref.inlined()))});
+      const DeviceRange to = run.arguments.inputs[i].Part(offset, size);
+      if (ref.has_arena()) {
+        bytes.push_back({to, run.inputs[at].bytes(), ArenaOf(run, run.inputs[at])});
+      } else {
+        bytes.push_back({to, std::as_bytes(std::span(ref.inlined()))});
+      }
     }
   }
   if (within.empty()) return CopyBytesIn(id, run, bytes);
@@ -135,7 +143,7 @@ void RunCopies::CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& b
   bytes_in_ += Bytes(total);
   // A tensor that is no larger than a block is not cut into blocks, and its run waits for nothing else: it
   // does not queue behind the batch that the device has.
-  if (Bytes(total) > links_.options().block) return SendInputs(id, run, bytes);
+  if (Bytes(total) > device_.links.options().block) return SendInputs(id, run, bytes);
   lanes_.At(Lane::kCopyIn, run.request.sequence);
   // One status for all copies: they end in order, on one stream.
   auto failed = std::make_shared<absl::Status>();
@@ -149,17 +157,32 @@ void RunCopies::CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& b
   if (bytes.empty()) queue_.Post([this, id] { calls_.staged(id, absl::OkStatus()); });
 }
 
+// What keeps an arena mapped, and no slice of it alive: a slice of another process's is that one's.
+RunCopies::Lying RunCopies::ArenaOf(const Run& run, const transport::TensorData& input) {
+  const std::shared_ptr<transport::Arena>& own = run.request.channel->arena();
+  if (input.ref().arena().arena() == own->id()) return {own, ArenaPins::Owner::kWorker};
+  return {std::make_shared<const transport::TensorData>(input), ArenaPins::Owner::kOthers};
+}
+
+ArenaPins::Lease RunCopies::Use(std::span<const std::byte> bytes, const Lying& arena) {
+  if (device_.arena_pins == nullptr || arena.memory == nullptr) return nullptr;
+  return device_.arena_pins->Use(bytes, arena.owner, arena.memory);
+}
+
 void RunCopies::SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes) {
+  std::vector<ArenaPins::Lease> pinned;
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
   // Copies in only read their source.
-  for (const InputBytes& input : bytes)
+  for (const InputBytes& input : bytes) {
+    pinned.push_back(Use(input.from, input.arena));
     transfer.pieces.push_back({input.to, const_cast<std::byte*>(input.from.data())});
-  transfer.done = [this, id](const Completion& completion) {
+  }
+  transfer.done = [this, id, pinned = std::move(pinned)](const Completion& completion) {
     queue_.Post([this, id, status = completion.status] { calls_.staged(id, status); });
   };
-  links_.in().Put(std::move(transfer));
+  device_.links.inputs().Put(std::move(transfer));
 }
 
 absl::Status RunCopies::CopyOut(RunId id, Run& run) {
@@ -168,7 +191,7 @@ absl::Status RunCopies::CopyOut(RunId id, Run& run) {
   bytes_out_ += Bytes(run.bytes - before);
   run.copy_out_begin = SteadyNow();
   const std::vector<OutputBytes> leaving = OutputsOf(run);
-  if (Bytes(run.bytes - before) > links_.options().block) {
+  if (Bytes(run.bytes - before) > device_.links.options().block) {
     SendOutputs(id, run, leaving);
     return absl::OkStatus();
   }
@@ -201,11 +224,16 @@ void RunCopies::SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& 
   TransferRequest transfer;
   transfer.order = run.request.sequence;
   transfer.deadline = run.request.deadline;
-  for (const OutputBytes& output : leaving) transfer.pieces.push_back({output.from, output.to.data()});
-  transfer.done = [this, id](const Completion& completion) {
+  std::vector<ArenaPins::Lease> pinned;
+  for (const OutputBytes& output : leaving) {
+    // What is large enough to be registered is not in a message.
+    pinned.push_back(Use(output.to, {run.request.channel->arena(), ArenaPins::Owner::kWorker}));
+    transfer.pieces.push_back({output.from, output.to.data()});
+  }
+  transfer.done = [this, id, pinned = std::move(pinned)](const Completion& completion) {
     queue_.Post([this, id, status = completion.status] { calls_.left(id, status); });
   };
-  links_.out().Put(std::move(transfer));
+  device_.links.out().Put(std::move(transfer));
 }
 
 void RunCopies::SendLayers(RunId id, Run& run, std::shared_ptr<const WeightWindow> window) {
@@ -216,7 +244,7 @@ void RunCopies::SendLayers(RunId id, Run& run, std::shared_ptr<const WeightWindo
   };
   run.layers = std::make_shared<LayerLoad>(std::move(window), *run.request.host, *run.window,
                                            run.request.sequence, run.request.deadline, calls);
-  run.layers->SignalWith(device_.MakeSignals(run.layers->window().parts.size()));
+  run.layers->SignalWith(device_.device->MakeSignals(run.layers->window().parts.size()));
   run.load = run.layers->load();
   run.arguments.pieces = run.layers->Pieces();
   const Bytes bytes = run.layers->window().bytes;

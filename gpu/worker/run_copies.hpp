@@ -18,6 +18,7 @@
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/run.hpp"
 #include "gpu/worker/task_queue.hpp"
+#include "gpu/worker/worker_device.hpp"
 
 namespace troupe::gpu {
 
@@ -33,8 +34,7 @@ class RunCopies {
     std::function<void(RunId, const absl::Status&)> landed;  // by each sending of layers
     std::function<void()> begun;                             // the first part of some run's layers is there
   };
-  RunCopies(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, DeviceLinks& links,
-            Calls calls);
+  RunCopies(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const WorkerLimits& limits, Calls calls);
 
   // Finds the inputs that the run's order names.
   void Fetch(RunId id, const Run& run);
@@ -47,7 +47,7 @@ class RunCopies {
   // Begins to send the weights through the run's window.
   void SendLayers(RunId id, Run& run, std::shared_ptr<const WeightWindow> window);
   // The steps before `step` have ended: their places in the window are free.
-  void SendLayersOf(Run& run, std::size_t step) { run.layers->Send(step, links_.in()); }
+  void SendLayersOf(Run& run, std::size_t step) { run.layers->Send(step, device_.links.in()); }
   // Waits for what is on its way.
   void Close();
 
@@ -55,25 +55,33 @@ class RunCopies {
   [[nodiscard]] Bytes bytes_out() const { return bytes_out_; }
 
  private:
+  // An arena in which tensors lie; empty: they lie elsewhere.
+  struct Lying {
+    std::shared_ptr<const void> memory{};
+    ArenaPins::Owner owner{};
+  };
   // One request's part of an input or output: where it is, and where it goes.
   struct InputBytes {
     DeviceRange to;
     std::span<const std::byte> from;
+    Lying arena{};
   };
   struct OutputBytes {
     std::span<std::byte> to;
     DeviceRange from;
   };
   static std::vector<OutputBytes> OutputsOf(const Run& run);
+  static Lying ArenaOf(const Run& run, const transport::TensorData& input);
+  // To be kept until a copy from or to these bytes has ended.
+  [[nodiscard]] ArenaPins::Lease Use(std::span<const std::byte> bytes, const Lying& arena);
   void CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& leaving);
 
-  Device& device_;
+  WorkerDevice& device_;
   TaskQueue& queue_;
   Lanes lanes_;
   const WorkerLimits& limits_;
-  DeviceLinks& links_;
   const Calls calls_;
   // Mapped before: reading from them does not block.
   std::set<std::pair<std::string, std::uint64_t>> known_arenas_;

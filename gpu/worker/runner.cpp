@@ -29,7 +29,7 @@ Runner::Runner(WorkerDevice& device, TaskQueue& queue, Lanes lanes, const Worker
                         RunId id, const Completion& completion,
                         const std::vector<proto::TensorSpec>& outputs) { Computed(id, completion, outputs); },
            .reached = [this](RunId id, std::size_t step) { Reached(id, step); }}),
-      copies_(*device.device, queue, lanes, limits, device.links,
+      copies_(device, queue, lanes, limits,
               {.fetched = [this](RunId id, RunCopies::Inputs inputs) { InputsHere(id, std::move(inputs)); },
                .staged = [this](RunId id, const absl::Status& status) { Staged(id, status); },
                .left = [this](RunId id, const absl::Status& status) { Left(id, status); },

@@ -9,12 +9,16 @@
 #include "gpu/sharing/gate_page.hpp"
 #include "gpu/sharing/token_scheduler.hpp"
 #include "gpu/swap/device_links.hpp"
+#include "gpu/worker/arena_pins.hpp"
 #include "gpu/worker/limits.hpp"
 #include "gpu/worker/task_queue.hpp"
 #include "gpu/worker/tensor_pulls.hpp"
 #include "gpu/worker/tensor_store.hpp"
 
 namespace troupe::gpu {
+
+// They say in a line when the device registers nothing.
+[[nodiscard]] std::unique_ptr<ArenaPins> PinsOn(Device& device, const SwapOptions& swap);
 
 struct WorkerDevice {
   struct Options {
@@ -28,6 +32,7 @@ struct WorkerDevice {
   WorkerDevice(std::unique_ptr<Device> d, TaskQueue& queue, const Options& options,
                const WorkerLimits& limits, std::shared_ptr<GatePage> page)
       : device(std::move(d)),
+        arena_pins(PinsOn(*device, options.swap)),
         links(*device, options.swap),
         memory(*device, options.memory),
         tensors(memory, queue, links, options.intermediates),
@@ -36,6 +41,8 @@ struct WorkerDevice {
         gate(std::move(page)) {}
 
   std::unique_ptr<Device> device;  // ends last
+  // Null: the device copies all memory alike, or its swap policy registers none. Ends when no transfer is left.
+  std::unique_ptr<ArenaPins> arena_pins;
   DeviceLinks links;
   DeviceMemory memory;
   TensorStore tensors;  // that runs have left on it for later ones

@@ -35,6 +35,7 @@ Config Parse(const char* text) {
                                                        {"no_words", &config.no_words},
                                                        {"no_green_words", &config.no_green_words},
                                                        {"held_writes", &config.held_writes},
+                                                       {"descriptors", &config.descriptors},
                                                        {"pins", &config.pins}};
   std::istringstream in(text == nullptr ? "" : text);
   for (std::string item; std::getline(in, item, ',');) {
@@ -127,7 +128,8 @@ void FakeCudaConfigure(const char* text) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.config = troupe::gpu::cuda::fake::Parse(text);
-  state.copies = state.created = 0;
+  state.copies = state.created = state.exported = 0;
+  state.descriptors = {};
   state.illegal = false;
   state.launches.clear();
   state.loaded.clear();
@@ -239,7 +241,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   if (state.config.no_context != 0) return static_cast<CUresult>(state.config.no_context);
-  if (state.contexts++ == 0) state.used += state.context_bytes = state.config.context_bytes;
+  if (state.contexts++ == 0) {
+    state.used += state.context_bytes = state.config.context_bytes;
+    ++state.memory_calls.contexts;
+  }
   *context = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device) + 1);
   return CUDA_SUCCESS;
 }

@@ -45,6 +45,7 @@ struct Config {
   std::uint64_t no_words = 0;            // streams wait for no words of memory and write none
   std::uint64_t no_green_words = 0;      // of green contexts
   std::uint64_t held_writes = 0;         // a stream that waits for a word holds up the others' writes
+  std::uint64_t descriptors = 0;         // those of memory are counted when it is exported and imported
   std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };
 
@@ -56,6 +57,23 @@ struct FakeGraphCounts {
   std::uint64_t updated = 0;
   std::uint64_t launched = 0;
   std::uint64_t alive = 0;
+};
+
+// Calls that take long on a real driver, since the process began.
+struct FakeMemoryCounts {
+  std::uint64_t contexts = 0;  // primary ones that were made
+  std::uint64_t created = 0;   // units
+  std::uint64_t mapped = 0;
+  std::uint64_t unmapped = 0;    // calls: one takes many units
+  std::uint64_t registered = 0;  // ranges of host memory
+  std::uint64_t unregistered = 0;
+};
+
+// Descriptors of memory that was exported: the most there were since the machine was set, as its words ask.
+struct FakeDescriptorCounts {
+  std::uint64_t open = 0;        // of this process, at a call that exports or imports
+  std::uint64_t imported = 0;    // in all
+  std::uint64_t on_the_way = 0;  // exported and not imported yet
 };
 
 // What one event was last recorded as.
@@ -164,6 +182,9 @@ struct State {
   bool illegal = false;                                            // a kernel read where nothing is
   std::map<std::uint64_t, std::pair<int, std::uint64_t>> handles;  // handle -> its file, its size
   std::uint64_t next_handle = 1;
+  std::uint64_t exported = 0;
+  FakeDescriptorCounts descriptors;
+  FakeMemoryCounts memory_calls;
   struct Pinned {
     std::uint64_t size = 0;
     bool read_only = false;

@@ -130,6 +130,7 @@ CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int
     if (pinned.pages == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   state.registered_bytes += size;
+  ++state.memory_calls.registered;
   state.registered.emplace(begin, std::move(pinned));
   return CUDA_SUCCESS;
 }
@@ -139,6 +140,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* address) {
   const auto found = state.registered.find(reinterpret_cast<std::uintptr_t>(address));
   if (found == state.registered.end()) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   state.registered_bytes -= found->second.size;
+  ++state.memory_calls.unregistered;
   state.registered.erase(found);
   return CUDA_SUCCESS;
 }

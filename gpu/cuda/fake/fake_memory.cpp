@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
@@ -25,13 +27,49 @@ void* Address(CUdeviceptr pointer) {
   return reinterpret_cast<void*>(pointer);
 }
 
+constexpr const char* kFileName = "fake-cuda";
+
+// Those of this process that are not a handle's own. Under the state's mutex.
+std::uint64_t OpenDescriptors(const State& state) {
+  std::uint64_t open = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone)
+            .string()
+            .starts_with(std::string("/memfd:") + kFileName))
+      ++open;
+  }
+  return open - state.handles.size();
+}
+void CountDescriptors(State& state) {
+  FakeDescriptorCounts& counts = state.descriptors;
+  if (state.exported > counts.imported)  // else they came from another process
+    counts.on_the_way = std::max(counts.on_the_way, state.exported - counts.imported);
+  if (state.config.descriptors != 0) counts.open = std::max(counts.open, OpenDescriptors(state));
+}
+
 }  // namespace
 }  // namespace troupe::gpu::cuda::fake
 
 using troupe::gpu::cuda::fake::Address;
+using troupe::gpu::cuda::fake::CountDescriptors;
+using troupe::gpu::cuda::fake::FakeDescriptorCounts;
+using troupe::gpu::cuda::fake::FakeMemoryCounts;
+using troupe::gpu::cuda::fake::kFileName;
 using troupe::gpu::cuda::fake::Unit;
 
 extern "C" {
+
+void FakeCudaMemoryCounts(FakeMemoryCounts* counts) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  *counts = state.memory_calls;
+}
+void FakeCudaDescriptors(FakeDescriptorCounts* counts) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  *counts = state.descriptors;
+}
 
 CUresult CUDAAPI cuMemGetInfo(std::size_t* free, std::size_t* total) {
   State& state = TheState();
@@ -54,11 +92,12 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t s
   ++state.created;
   const bool refused = state.config.refuse > 0 && state.created >= state.config.refuse;
   if (refused || state.used + size + state.config.held > state.config.memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  const int file = memfd_create("fake-cuda", MFD_CLOEXEC);
+  const int file = memfd_create(kFileName, MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(size)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = state.next_handle++;
   state.handles[*handle] = {file, size};
   state.used += size;
+  ++state.memory_calls.created;
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -99,6 +138,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
   const auto found = state.handles.find(handle);
   if (found == state.handles.end() || offset != 0 || size != found->second.second || pointer % Unit() != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  ++state.memory_calls.mapped;
   // No access before cuMemSetAccess.
   void* const mapped =
       mmap(Address(pointer), size, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.first, 0);
@@ -106,6 +146,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
 }
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, std::size_t size) {
   if (const CUresult free = Synchronise(); free != CUDA_SUCCESS) return free;
+  {
+    State& state = TheState();
+    const std::lock_guard lock(state.mutex);
+    ++state.memory_calls.unmapped;
+  }
   void* const left =
       mmap(Address(pointer), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   return left == MAP_FAILED ? CUDA_ERROR_UNMAP_FAILED : CUDA_SUCCESS;
@@ -121,7 +166,10 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void* shared, CUmemGenericAllocati
   const auto found = state.handles.find(handle);
   if (found == state.handles.end()) return CUDA_ERROR_INVALID_VALUE;
   *static_cast<int*>(shared) = fcntl(found->second.first, F_DUPFD_CLOEXEC, 0);
-  return *static_cast<int*>(shared) < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+  if (*static_cast<int*>(shared) < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  ++state.exported;
+  CountDescriptors(state);
+  return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shared,
                                                 CUmemAllocationHandleType) {
@@ -134,6 +182,8 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   // Counted twice, here and where it was made: room is what tests bound, not this.
   state.used += static_cast<std::uint64_t>(about.st_size);
   state.handles[*handle] = {file, static_cast<std::uint64_t>(about.st_size)};
+  ++state.descriptors.imported;
+  CountDescriptors(state);
   return CUDA_SUCCESS;
 }
 

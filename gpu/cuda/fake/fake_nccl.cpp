@@ -1,20 +1,24 @@
-// NCCL's broadcast as its manual defines it, over shared memory and in the order of its stream; for tests, as
-// libnccl.so.2. Calls on a communicator go on behind their return, and a kernel whose partner is missing
-// stays on its stream until the communicator is aborted.
+// NCCL's broadcast and its reduction of bytes as the manual defines them, over shared memory and in the order of
+// a stream; for tests, as libnccl.so.2. Joining goes on behind its return, and a kernel whose partner is missing
+// stays on its stream until the communicator is aborted. TROUPE_FAKE_NCCL_MOST is how many communicators a
+// process can make: one more is refused.
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
 #include "gpu/cuda/nccl.hpp"
@@ -23,7 +27,9 @@
 namespace fake = troupe::gpu::cuda::fake;
 using troupe::gpu::cuda::kNcclInProgress;
 using troupe::gpu::cuda::kNcclMagic;
+using troupe::gpu::cuda::kNcclMax;
 using troupe::gpu::cuda::kNcclSuccess;
+using troupe::gpu::cuda::kNcclUint8;
 using troupe::gpu::cuda::NcclComm;
 using troupe::gpu::cuda::NcclConfig;
 using troupe::gpu::cuda::NcclUniqueId;
@@ -44,26 +50,54 @@ troupe::transport::LocalBroadcaster& TheBroadcaster() {
   return broadcaster;
 }
 
-// Ended by Abort or Destroy; kernels on streams keep it.
+// Rank `root` and then the others, as the broadcaster below wants its members: the sender first.
+troupe::transport::BroadcastSlot SlotFor(std::string id, std::uint32_t root, std::uint32_t rank,
+                                         std::uint32_t ranks) {
+  troupe::transport::BroadcastSlot slot{std::move(id), 0, {root}};
+  for (std::uint32_t i = 0; i < ranks; ++i) {
+    if (i == rank) slot.rank = rank == root ? 0 : static_cast<std::uint32_t>(slot.members.size());
+    if (i != root) slot.members.push_back(i);
+  }
+  return slot;
+}
+
+// Ended by Abort; kernels on streams keep it.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  void Join(const troupe::transport::BroadcastSlot& slot) {
-    Go([this, slot] {
-      auto joined = TheBroadcaster().Join(slot, kForEver);
+  Communicator(std::uint32_t rank, std::uint32_t ranks) : rank_(rank), ends_(ranks) {}
+
+  // On a thread that may outlive the communicator's place in the table: joining cannot be broken off.
+  void Join(const std::string& id) {
+    {
       const std::lock_guard lock(mutex_);
-      if (!joined.ok()) return kRemoteError;
-      end_ = *std::move(joined);
-      if (aborted_) end_->Abort();
-      return kNcclSuccess + 0;
+      state_ = kNcclInProgress;
+    }
+    std::thread([self = shared_from_this(), id] {
+      const int result = self->JoinAll(id) ? kNcclSuccess + 0 : kRemoteError;
+      const std::lock_guard lock(self->mutex_);
+      self->state_ = result;
+    }).detach();
+  }
+  int Broadcast(void* bytes, std::size_t size, int root, CUstream stream) {
+    if (state() != kNcclSuccess || root < 0 || static_cast<std::size_t>(root) >= ends_.size())
+      return kInvalidArgument;
+    fake::QueueOf(stream).Push([self = shared_from_this(), bytes, size, root] {
+      if (!self->Pass(static_cast<std::size_t>(root), {static_cast<std::byte*>(bytes), size})) self->Hang();
     });
+    return kNcclSuccess;
   }
-  void Finalize() {
-    Go([this] { return end_->Finish().ok() ? kNcclSuccess + 0 : kRemoteError; });
-  }
-  int Broadcast(void* bytes, std::size_t size, CUstream stream) {
+  // The largest of all ranks' bytes.
+  int Reduce(const void* send, void* receive, CUstream stream) {
     if (state() != kNcclSuccess) return kInvalidArgument;
-    fake::QueueOf(stream).Push([self = shared_from_this(), bytes, size] {
-      if (!self->end_->Pass({static_cast<std::byte*>(bytes), size}).ok()) self->Hang();
+    fake::QueueOf(stream).Push([self = shared_from_this(), send, receive] {
+      const std::byte mine = *static_cast<const std::byte*>(send);
+      std::byte largest{};
+      for (std::size_t root = 0; root < self->ends_.size(); ++root) {
+        std::byte next = mine;
+        if (!self->Pass(root, {&next, 1})) return self->Hang();
+        largest = std::max(largest, next);
+      }
+      *static_cast<std::byte*>(receive) = largest;
     });
     return kNcclSuccess;
   }
@@ -72,7 +106,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     {
       const std::lock_guard lock(mutex_);
       aborted_ = true;
-      if (end_ != nullptr) end_->Abort();
+      for (const auto& end : ends_)
+        if (end != nullptr) end->Abort();
     }
     changed_.notify_all();
   }
@@ -82,33 +117,47 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   }
 
  private:
-  // On a thread that may outlive the communicator's place in the table: joining cannot be broken off.
-  void Go(std::function<int()> work) {
-    {
-      const std::lock_guard lock(mutex_);
-      state_ = kNcclInProgress;
-    }
-    std::thread([self = shared_from_this(), work = std::move(work)] {
-      const int result = work();
-      const std::lock_guard lock(self->mutex_);
-      self->state_ = result;
-    }).detach();
+  bool JoinOne(std::uint32_t root, const std::string& id) {
+    auto joined =
+        TheBroadcaster().Join(SlotFor(id, root, rank_, static_cast<std::uint32_t>(ends_.size())), kForEver);
+    const std::lock_guard lock(mutex_);
+    if (!joined.ok()) return false;
+    ends_[root] = *std::move(joined);
+    if (aborted_) ends_[root]->Abort();
+    return true;
   }
+  // Over the first window rank 0 tells of one more for each other rank, over which that one sends.
+  bool JoinAll(const std::string& id) {
+    if (!JoinOne(0, id)) return false;
+    for (std::uint32_t root = 1; root < ends_.size(); ++root) {
+      std::string next(sizeof(NcclUniqueId), '\0');
+      if (rank_ == 0) {
+        const auto made = TheBroadcaster().NewId();
+        if (!made.ok() || made->size() >= next.size()) return false;
+        std::copy(made->begin(), made->end(), next.begin());
+      }
+      if (!Pass(0, std::as_writable_bytes(std::span(next))) || !JoinOne(root, next.c_str())) return false;
+    }
+    return true;
+  }
+  bool Pass(std::size_t root, std::span<std::byte> bytes) { return ends_[root]->Pass(bytes).ok(); }
   void Hang() {
     std::unique_lock lock(mutex_);
     state_ = kRemoteError;
     changed_.wait(lock, [this] { return aborted_; });
   }
 
+  const std::uint32_t rank_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int state_ = kNcclSuccess;  // guarded by mutex_
-  bool aborted_ = false;      // guarded by mutex_
-  std::unique_ptr<troupe::transport::BroadcastEnd> end_;
+  int state_ = kNcclSuccess;  // guarded by mutex_, as the next
+  bool aborted_ = false;
+  std::vector<std::unique_ptr<troupe::transport::BroadcastEnd>> ends_;  // by the rank that sends
 };
 
 std::mutex g_mutex;
-std::map<NcclComm, std::shared_ptr<Communicator>> g_communicators;  // guarded by g_mutex
+std::map<NcclComm, std::shared_ptr<Communicator>> g_communicators;  // guarded by g_mutex, as the next
+std::uint64_t g_made = 0;
 
 std::shared_ptr<Communicator> Of(NcclComm comm) {
   const std::lock_guard lock(g_mutex);
@@ -119,6 +168,16 @@ std::shared_ptr<Communicator> Of(NcclComm comm) {
 }  // namespace
 
 extern "C" {
+
+// Communicators that this process made so far, and those that are not aborted.
+std::uint64_t FakeNcclMade() {
+  const std::lock_guard lock(g_mutex);
+  return g_made;
+}
+std::uint64_t FakeNcclAlive() {
+  const std::lock_guard lock(g_mutex);
+  return g_communicators.size();
+}
 
 int ncclGetVersion(int* version) {
   const char* const told = std::getenv("TROUPE_FAKE_NCCL_VERSION");
@@ -136,16 +195,19 @@ int ncclGetUniqueId(NcclUniqueId* id) {
   return kNcclSuccess;
 }
 int ncclCommInitRankConfig(NcclComm* comm, int ranks, NcclUniqueId id, int rank, NcclConfig* config) {
-  if (config->magic != kNcclMagic || config->blocking != 0) return kInvalidArgument;
-  troupe::transport::BroadcastSlot slot{id.internal, static_cast<std::uint32_t>(rank), {}};
-  for (int i = 0; i < ranks; ++i) slot.members.push_back(static_cast<std::uint32_t>(i));
-  auto made = std::make_shared<Communicator>();
+  if (config->magic != kNcclMagic || config->blocking != 0 || rank < 0 || rank >= ranks)
+    return kInvalidArgument;
+  const char* const most = std::getenv("TROUPE_FAKE_NCCL_MOST");
+  auto made =
+      std::make_shared<Communicator>(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks));
   *comm = reinterpret_cast<NcclComm>(made.get());
   {
     const std::lock_guard lock(g_mutex);
+    if (most != nullptr && g_made >= std::strtoull(most, nullptr, 10)) return kUnhandled;
+    ++g_made;
     g_communicators[*comm] = made;
   }
-  made->Join(slot);
+  made->Join(id.internal);
   return kNcclInProgress;
 }
 int ncclCommGetAsyncError(NcclComm comm, int* error) {
@@ -157,14 +219,14 @@ int ncclCommGetAsyncError(NcclComm comm, int* error) {
 int ncclBroadcast(const void* send, void* receive, std::size_t count, int type, int root, NcclComm comm,
                   CUstream stream) {
   const auto found = Of(comm);
-  if (found == nullptr || send != receive || type != 1 || root != 0) return kInvalidArgument;
-  return found->Broadcast(receive, count, stream);
+  if (found == nullptr || send != receive || type != kNcclUint8) return kInvalidArgument;
+  return found->Broadcast(receive, count, root, stream);
 }
-int ncclCommFinalize(NcclComm comm) {
+int ncclAllReduce(const void* send, void* receive, std::size_t count, int type, int operation, NcclComm comm,
+                  CUstream stream) {
   const auto found = Of(comm);
-  if (found == nullptr) return kInvalidArgument;
-  found->Finalize();
-  return kNcclInProgress;
+  if (found == nullptr || count != 1 || type != kNcclUint8 || operation != kNcclMax) return kInvalidArgument;
+  return found->Reduce(send, receive, stream);
 }
 int ncclCommAbort(NcclComm comm) {
   const auto found = Of(comm);
@@ -174,13 +236,6 @@ int ncclCommAbort(NcclComm comm) {
     g_communicators.erase(comm);
   }
   found->Abort();
-  return kNcclSuccess;
-}
-int ncclCommDestroy(NcclComm comm) {
-  const auto found = Of(comm);
-  if (found == nullptr || found->state() != kNcclSuccess) return kInvalidArgument;
-  const std::lock_guard lock(g_mutex);
-  g_communicators.erase(comm);
   return kNcclSuccess;
 }
 

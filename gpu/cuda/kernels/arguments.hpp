@@ -13,6 +13,7 @@ inline constexpr int kMaxRank = 8;
 struct Box {
   std::int32_t rank = 0;
   std::int64_t size[kMaxRank] = {};
+  bool narrow = false;  // 32 bits hold each of its places, and each part of the sum (ops/boxes.hpp)
 };
 struct Strides {
   std::int64_t base = 0;
@@ -82,11 +83,14 @@ struct Function {
   float a = 0;
   float b = 0;
 };
+// What a thread reads and writes at once, where it can.
+inline constexpr std::int64_t kFour = 4;
 struct UnaryArguments {
   std::int64_t count = 0;
   const float* in = nullptr;
   float* out = nullptr;
   Function function;
+  std::int64_t elements = 0;  // 0: `count`; else as many, of which each of `count` threads does four
 };
 
 enum class BinaryOp : std::int32_t {
@@ -124,8 +128,9 @@ struct BinaryArguments {
   Box box;  // the output's, which is dense
   Strides in_a;
   Strides in_b;
-  Function after;    // of FP32 results
-  double scale = 1;  // of other real ones
+  Function after;             // of FP32 results
+  double scale = 1;           // of other real ones
+  std::int64_t elements = 0;  // as for one input: FP32 to FP32, and in_a and in_b by 0 or 1 at their end
 };
 
 // Truth values: whether an element is NaN, or infinite.

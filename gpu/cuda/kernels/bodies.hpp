@@ -98,7 +98,19 @@ TROUPE_BODY float Apply(const Function& f, float x) {
 }
 
 TROUPE_BODY void RunUnary(const UnaryArguments& a, std::int64_t i) {
-  a.out[i] = Apply(a.function, a.in[i]);
+  if (a.elements == 0) {
+    a.out[i] = Apply(a.function, a.in[i]);
+    return;
+  }
+  const std::int64_t begin = i * kFour;
+  if (a.elements - begin < kFour) {
+    for (std::int64_t at = begin; at < a.elements; ++at) a.out[at] = Apply(a.function, a.in[at]);
+    return;
+  }
+  FourFloats four = *reinterpret_cast<const FourFloats*>(a.in + begin);
+  TROUPE_UNROLL
+  for (int at = 0; at < kFour; ++at) four.at[at] = Apply(a.function, four.at[at]);
+  *reinterpret_cast<FourFloats*>(a.out + begin) = four;
 }
 
 TROUPE_BODY void RunTest(const TestArguments& a, std::int64_t i) {
@@ -243,7 +255,37 @@ TROUPE_BODY double AsReal(Element type, const void* data, std::int64_t i) {
                                   : static_cast<double>(whole);
 }
 
+// One number for all four, or four that lie together.
+TROUPE_BODY FourFloats LoadFour(const float* from, std::int64_t step) {
+  if (step != 0) return *reinterpret_cast<const FourFloats*>(from);
+  const float x = *from;
+  return {{x, x, x, x}};
+}
+
+// They lie in one row of the box, but for the last ones of a box that is one row.
+TROUPE_BODY void RunBinaryFours(const BinaryArguments& a, std::int64_t i) {
+  const std::int64_t begin = i * kFour;
+  const std::int64_t x_step = a.in_a.by[a.box.rank - 1];
+  const std::int64_t y_step = a.in_b.by[a.box.rank - 1];
+  const float* const x = static_cast<const float*>(a.a) + OffsetOf(a.box, a.in_a, begin);
+  const float* const y = static_cast<const float*>(a.b) + OffsetOf(a.box, a.in_b, begin);
+  float* const out = static_cast<float*>(a.out) + begin;
+  const std::int64_t left = a.elements - begin;
+  if (left < kFour) {
+    for (std::int64_t at = 0; at < left; ++at)
+      out[at] = Apply(a.after, RealResult(a.op, x[at * x_step], y[at * y_step]));
+    return;
+  }
+  const FourFloats u = LoadFour(x, x_step);
+  const FourFloats v = LoadFour(y, y_step);
+  FourFloats four;
+  TROUPE_UNROLL
+  for (int at = 0; at < kFour; ++at) four.at[at] = Apply(a.after, RealResult(a.op, u.at[at], v.at[at]));
+  *reinterpret_cast<FourFloats*>(out) = four;
+}
+
 TROUPE_BODY void RunBinary(const BinaryArguments& a, std::int64_t i) {
+  if (a.elements != 0) return RunBinaryFours(a, i);
   const std::int64_t x_at = OffsetOf(a.box, a.in_a, i);
   const std::int64_t y_at = OffsetOf(a.box, a.in_b, i);
   const bool truth = a.op >= BinaryOp::kEqual;

@@ -16,6 +16,7 @@ struct GatherArguments {
   std::int64_t chosen = 0;  // indices
   std::int64_t dim = 0;     // that they choose from
   std::int64_t block = 0;
+  bool narrow = false;  // 32 bits hold all numbers of elements, here and below
   std::int32_t* trouble = nullptr;
 };
 
@@ -49,6 +50,7 @@ struct TupleMoveArguments {
   std::int64_t block = 1;
   std::int32_t depth = 0;
   std::int64_t dim[kMaxRank] = {};
+  bool narrow = false;
   std::int32_t* trouble = nullptr;
 };
 
@@ -61,6 +63,7 @@ struct OneHotArguments {
   void* out = nullptr;
   std::int64_t depth = 1;
   std::int64_t inner = 1;
+  bool narrow = false;
 };
 
 struct TriluArguments {
@@ -72,6 +75,7 @@ struct TriluArguments {
   const std::int64_t* k = nullptr;  // null: 0
   std::int64_t rows = 1;
   std::int64_t columns = 1;
+  bool narrow = false;
 };
 
 // Sums from the begin of a line to each of its elements.

@@ -17,17 +17,26 @@ TROUPE_BODY std::int64_t IndexAt(Element type, const void* indices, std::int64_t
 }
 
 TROUPE_BODY void MoveZero(std::int32_t size, void* to, std::int64_t at) {
-  const std::uint64_t zero = 0;
+  const FourWords zero{};
   MoveElement(size, to, at, &zero, 0);
 }
 
-TROUPE_BODY void RunGather(const GatherArguments& a, std::int64_t i) {
-  const std::int64_t within = i % a.block;
-  const std::int64_t place = i / a.block;
-  const std::int64_t outer = place / a.chosen;
-  const std::int64_t index = IndexAt(a.index_type, a.indices, place % a.chosen, a.dim, a.trouble);
+// Index: what all numbers of elements fit in, 32 bits where they do.
+template <class Index>
+TROUPE_BODY void GatherOne(const GatherArguments& a, Index i) {
+  const auto block = static_cast<Index>(a.block);
+  const auto chosen = static_cast<Index>(a.chosen);
+  const Index within = i % block;
+  const Index place = i / block;
+  const Index outer = place / chosen;
+  const std::int64_t index = IndexAt(a.index_type, a.indices, place % chosen, a.dim, a.trouble);
   if (index < 0) return MoveZero(a.element_size, a.out, i);
-  MoveElement(a.element_size, a.out, i, a.in, (outer * a.dim + index) * a.block + within);
+  MoveElement(a.element_size, a.out, i, a.in,
+              (outer * static_cast<Index>(a.dim) + static_cast<Index>(index)) * block + within);
+}
+TROUPE_BODY void RunGather(const GatherArguments& a, std::int64_t i) {
+  if (a.narrow) return GatherOne(a, static_cast<std::uint32_t>(i));
+  GatherOne(a, i);
 }
 
 TROUPE_BODY void RunIndexMove(const IndexMoveArguments& a, std::int64_t i) {
@@ -42,35 +51,53 @@ TROUPE_BODY void RunIndexMove(const IndexMoveArguments& a, std::int64_t i) {
   }
 }
 
-TROUPE_BODY void RunTupleMove(const TupleMoveArguments& a, std::int64_t i) {
-  const std::int64_t tuple = i / a.block;
-  std::int64_t place = tuple / a.tuples;  // its batch
+template <class Index>
+TROUPE_BODY void TupleMoveOne(const TupleMoveArguments& a, Index i) {
+  const auto block = static_cast<Index>(a.block);
+  const Index tuple = i / block;
+  Index place = tuple / static_cast<Index>(a.tuples);  // its batch
   for (int d = 0; d < a.depth; ++d) {
-    const std::int64_t index = IndexAt(a.index_type, a.indices, tuple * a.depth + d, a.dim[d], a.trouble);
+    const std::int64_t index =
+        IndexAt(a.index_type, a.indices, static_cast<std::int64_t>(tuple) * a.depth + d, a.dim[d], a.trouble);
     if (index < 0) {
       if (!a.scatters) MoveZero(a.element_size, a.out, i);
       return;
     }
-    place = place * a.dim[d] + index;
+    place = place * static_cast<Index>(a.dim[d]) + static_cast<Index>(index);
   }
-  place = place * a.block + i % a.block;
+  place = place * block + i % block;
   if (a.scatters) {
     MoveElement(a.element_size, a.out, place, a.in, i);
   } else {
     MoveElement(a.element_size, a.out, i, a.in, place);
   }
 }
+TROUPE_BODY void RunTupleMove(const TupleMoveArguments& a, std::int64_t i) {
+  if (a.narrow) return TupleMoveOne(a, static_cast<std::uint32_t>(i));
+  TupleMoveOne(a, i);
+}
 
-TROUPE_BODY void RunOneHot(const OneHotArguments& a, std::int64_t i) {
-  const std::int64_t from = i / (a.depth * a.inner) * a.inner + i % a.inner;
+template <class Index>
+TROUPE_BODY void OneHotOne(const OneHotArguments& a, Index i) {
+  const auto inner = static_cast<Index>(a.inner);
+  const Index line = i / inner;
+  const auto depth = static_cast<Index>(a.depth);
+  const Index from = line / depth * inner + i % inner;
   std::int64_t index = IsReal(a.index_type) ? IntegerOf(LoadReal(a.index_type, a.indices, from))
                                             : LoadInteger(a.index_type, a.indices, from);
   if (index < 0) index += a.depth;
-  MoveElement(a.element_size, a.out, i, a.values, index == i / a.inner % a.depth ? 1 : 0);
+  MoveElement(a.element_size, a.out, i, a.values, index == static_cast<std::int64_t>(line % depth) ? 1 : 0);
+}
+TROUPE_BODY void RunOneHot(const OneHotArguments& a, std::int64_t i) {
+  if (a.narrow) return OneHotOne(a, static_cast<std::uint32_t>(i));
+  OneHotOne(a, i);
 }
 
-TROUPE_BODY void RunTrilu(const TriluArguments& a, std::int64_t i) {
-  const std::int64_t above = i % a.columns - i / a.columns % a.rows;  // of the diagonal
+template <class Index>
+TROUPE_BODY void TriluOne(const TriluArguments& a, Index i) {
+  const auto columns = static_cast<Index>(a.columns);
+  const std::int64_t above = static_cast<std::int64_t>(i % columns) -
+                             static_cast<std::int64_t>(i / columns % static_cast<Index>(a.rows));
   const std::int64_t k = a.k == nullptr ? 0 : *a.k;
   const bool kept = a.upper ? above >= k : above <= k;
   if (kept) {
@@ -78,6 +105,10 @@ TROUPE_BODY void RunTrilu(const TriluArguments& a, std::int64_t i) {
   } else {
     MoveZero(a.element_size, a.out, i);
   }
+}
+TROUPE_BODY void RunTrilu(const TriluArguments& a, std::int64_t i) {
+  if (a.narrow) return TriluOne(a, static_cast<std::uint32_t>(i));
+  TriluOne(a, i);
 }
 
 // The thread that has the first element of a line does all of it.

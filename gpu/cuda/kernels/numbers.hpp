@@ -6,21 +6,31 @@
 
 #include "gpu/cuda/kernels/arguments.hpp"
 
+// TROUPE_UNROLL, before a loop over an array: a GPU has registers for it when no index is left.
 #ifdef __CUDACC__
 #define TROUPE_BODY __host__ __device__ inline
+#define TROUPE_UNROLL _Pragma("unroll")
 #else
 #define TROUPE_BODY inline
+#define TROUPE_UNROLL
 #endif
 
 namespace troupe::gpu::cuda {
 
-TROUPE_BODY std::int64_t OffsetOf(const Box& box, const Strides& strides, std::int64_t i) {
-  std::int64_t offset = strides.base;
-  for (int d = box.rank; d-- > 0;) {
-    offset += i % box.size[d] * strides.by[d];
-    i /= box.size[d];
+// Division of 64 bits is many instructions on a GPU. `i` is below the box's number of elements.
+template <class Index, class Place>
+TROUPE_BODY Place OffsetIn(const Box& box, const Strides& strides, Index i) {
+  auto offset = static_cast<Place>(strides.base);
+  for (int d = box.rank - 1; d > 0; --d) {
+    const auto size = static_cast<Index>(box.size[d]);
+    offset += static_cast<Place>(i % size) * static_cast<Place>(strides.by[d]);
+    i /= size;
   }
-  return offset;
+  return box.rank == 0 ? offset : offset + static_cast<Place>(i) * static_cast<Place>(strides.by[0]);
+}
+TROUPE_BODY std::int64_t OffsetOf(const Box& box, const Strides& strides, std::int64_t i) {
+  if (box.narrow) return OffsetIn<std::uint32_t, std::int32_t>(box, strides, static_cast<std::uint32_t>(i));
+  return OffsetIn<std::int64_t, std::int64_t>(box, strides, i);
 }
 
 template <class To, class From>
@@ -145,6 +155,14 @@ TROUPE_BODY void StoreInteger(Element type, void* data, std::int64_t i, std::int
   }
 }
 
+// Sixteen bytes that begin at a multiple of as many: one access of the GPU's.
+struct alignas(16) FourWords {
+  std::uint32_t at[4];
+};
+struct alignas(16) FourFloats {
+  float at[kFour];
+};
+
 TROUPE_BODY void MoveElement(std::int32_t size, void* to, std::int64_t to_at, const void* from,
                              std::int64_t from_at) {
   switch (size) {
@@ -156,6 +174,9 @@ TROUPE_BODY void MoveElement(std::int32_t size, void* to, std::int64_t to_at, co
       return;
     case 4:
       static_cast<std::uint32_t*>(to)[to_at] = static_cast<const std::uint32_t*>(from)[from_at];
+      return;
+    case 16:
+      static_cast<FourWords*>(to)[to_at] = static_cast<const FourWords*>(from)[from_at];
       return;
     default:
       static_cast<std::uint64_t*>(to)[to_at] = static_cast<const std::uint64_t*>(from)[from_at];

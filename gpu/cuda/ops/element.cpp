@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/gpu_kernel.hpp"
+#include "gpu/cuda/ops/boxes.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
@@ -59,8 +60,8 @@ constexpr UnaryEntry kUnary[] = {
 Made MakeFunction(const Function& function) {
   return MakeGpu(
       [function](const KernelLaunch& launch, In in, Out out, std::byte*) {
-        return launch.Put(
-            UnaryArguments{Elements(out[0]), Data<float>(in[0]), MutableData<float>(out[0]), function});
+        return launch.Put(InFours(
+            UnaryArguments{Elements(out[0]), Data<float>(in[0]), MutableData<float>(out[0]), function}));
       },
       0);
 }
@@ -166,26 +167,29 @@ Made MakeBinary(const GpuStep& step) {
         [](const KernelLaunch& launch, In in, Out out, std::byte*) { return CopyWhole(launch, in, out); });
   }
   const Shape& shape = step.out[0].shape;
-  std::vector<Strides> strides;
-  for (const ValueInfo& info : step.in) strides.push_back(BroadcastStrides(info.shape, shape));
-  const Strides dense = BroadcastStrides(shape, shape);
+  std::vector<BinaryArguments> passes;
+  for (std::size_t i = 1; i < step.in.size(); ++i) {
+    BinaryArguments pass = arguments;
+    pass.count = step.out[0].elements();
+    pass.in_a = BroadcastStrides(i == 1 ? step.in[0].shape : shape, shape);
+    pass.in_b = BroadcastStrides(step.in[i].shape, shape);
+    if (i + 1 == step.in.size()) {
+      pass.after = after;
+      pass.scale = scale;
+    }
+    Simplify(pass.box, {&pass.in_a, &pass.in_b});
+    passes.push_back(pass);
+  }
   const bool in_place =
       step.in.size() == 2 && step.in[0].shape == shape && step.in[0].type == step.out[0].type;
   return MakeGpu(
-      [arguments, after, scale, strides, dense](const KernelLaunch& launch, In in, Out out, std::byte*) {
-        BinaryArguments now = arguments;
-        now.count = Elements(out[0]);
-        now.out = out[0].data;
+      [passes](const KernelLaunch& launch, In in, Out out, std::byte*) {
         for (std::size_t i = 1; i < in.size(); ++i) {
+          BinaryArguments now = passes[i - 1];
+          now.out = out[0].data;
           now.a = i == 1 ? in[0].data : out[0].data;
-          now.in_a = i == 1 ? strides[0] : dense;
           now.b = in[i].data;
-          now.in_b = strides[i];
-          if (i + 1 == in.size()) {
-            now.after = after;
-            now.scale = scale;
-          }
-          TROUPE_RETURN_IF_ERROR(launch.Put(now));
+          TROUPE_RETURN_IF_ERROR(launch.Put(InFours(now)));
         }
         return absl::OkStatus();
       },
@@ -198,6 +202,7 @@ Made MakeClipBetween(const GpuStep& step) {
   if (step.ctx.opset < 11) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   TROUPE_ASSIGN_OR_RETURN(BinaryArguments arguments, ReadBinary(step, BinaryOp::kMax));
   arguments.in_a = BroadcastStrides(step.in[0].shape, step.in[0].shape);
+  Simplify(arguments.box, {&arguments.in_a, &arguments.in_b});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) -> absl::Status {
     BinaryArguments now = arguments;
     now.count = Elements(out[0]);
@@ -207,7 +212,7 @@ Made MakeClipBetween(const GpuStep& step) {
       if (!Present(in, index)) continue;
       now.op = op;
       now.b = in[index].data;
-      TROUPE_RETURN_IF_ERROR(launch.Put(now));
+      TROUPE_RETURN_IF_ERROR(launch.Put(InFours(now)));
       now.a = out[0].data;
     }
     return now.a == out[0].data ? absl::OkStatus() : CopyWhole(launch, in, out);
@@ -244,6 +249,7 @@ Made MakeTest(const GpuStep& step) {
 Made MakeNot(const GpuStep& step) {
   TROUPE_ASSIGN_OR_RETURN(BinaryArguments arguments, ReadBinary(step, BinaryOp::kNor));
   arguments.in_a = arguments.in_b = BroadcastStrides(step.in[0].shape, step.out[0].shape);
+  Simplify(arguments.box, {&arguments.in_a, &arguments.in_b});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     BinaryArguments now = arguments;
     now.count = Elements(out[0]);
@@ -261,6 +267,7 @@ Made MakeWhere(const GpuStep& step) {
   arguments.in_condition = BroadcastStrides(step.in[0].shape, shape);
   arguments.in_a = BroadcastStrides(step.in[1].shape, shape);
   arguments.in_b = BroadcastStrides(step.in[2].shape, shape);
+  Simplify(arguments.box, {&arguments.in_condition, &arguments.in_a, &arguments.in_b});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     WhereArguments now = arguments;
     now.count = Elements(out[0]);

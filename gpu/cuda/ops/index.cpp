@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/gpu_kernel.hpp"
+#include "gpu/cuda/ops/boxes.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
@@ -28,6 +29,7 @@ Made MakeGather(const GpuStep& step) {
   arguments.dim = shape[static_cast<std::size_t>(axis)];
   arguments.block = Product(std::span(shape).subspan(static_cast<std::size_t>(axis) + 1));
   arguments.chosen = step.in[1].elements();
+  arguments.narrow = Narrow({step.in[0].elements(), step.out[0].elements()});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     GatherArguments now = arguments;
     now.count = Elements(out[0]);
@@ -35,7 +37,7 @@ Made MakeGather(const GpuStep& step) {
     now.indices = in[1].data;
     now.out = out[0].data;
     now.trouble = launch.trouble;
-    return launch.Put(now);
+    return launch.Put(Widened(now));
   });
 }
 
@@ -76,6 +78,7 @@ Made MakeIndexMove(const GpuStep& step) {
   std::ranges::copy(own, arguments.elsewhere.by);
   arguments.axis_stride = own[static_cast<std::size_t>(axis)];
   arguments.elsewhere.by[axis] = 0;
+  Simplify(arguments.box, {&arguments.elsewhere});
   arguments.dim = data[static_cast<std::size_t>(axis)];
   return MakeMove(arguments);
 }
@@ -93,6 +96,8 @@ Made MakeTupleMove(const GpuStep& step) {
   arguments.element_size = SizeOf(step.in[0]);
   arguments.depth = static_cast<std::int32_t>(depth);
   std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(batch), depth, arguments.dim);
+  arguments.narrow =
+      Narrow({step.in[0].elements(), step.in[arguments.scatters ? 2 : 1].elements(), step.out[0].elements()});
   arguments.block = Product(std::span(data).subspan(batch + depth));
   // Without batches all tuples are of one.
   arguments.tuples =
@@ -109,6 +114,7 @@ Made MakeOneHot(const GpuStep& step) {
   arguments.element_size = SizeOf(step.out[0]);
   arguments.depth = shape[static_cast<std::size_t>(axis)];
   arguments.inner = Product(std::span(shape).subspan(static_cast<std::size_t>(axis) + 1));
+  arguments.narrow = Narrow({step.out[0].elements()});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     OneHotArguments now = arguments;
     now.count = Elements(out[0]);
@@ -126,6 +132,7 @@ Made MakeTrilu(const GpuStep& step) {
   arguments.upper = step.ctx.Int("upper", 1) != 0;
   arguments.rows = shape[shape.size() - 2];
   arguments.columns = shape.back();
+  arguments.narrow = Narrow({step.out[0].elements()});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     TriluArguments now = arguments;
     now.count = Elements(out[0]);

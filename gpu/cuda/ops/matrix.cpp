@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/fused_product.hpp"
 #include "gpu/cuda/gpu_kernel.hpp"
+#include "gpu/cuda/ops/boxes.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
@@ -168,6 +169,7 @@ Made MakeGemm(const GpuStep& step) {
     TROUPE_ASSIGN_OR_RETURN(addend.box, BoxOf(step, shape));
     addend.from = BroadcastStrides(step.in[2].shape, shape);
     addend.to = BroadcastStrides(shape, shape);
+    Simplify(addend.box, {&addend.from, &addend.to});
   }
   TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
   const bool empty = step.out[0].elements() == 0;
@@ -189,7 +191,7 @@ Made MakeGemm(const GpuStep& step) {
       MoveArguments now = addend;
       now.in = in[2].data;
       now.out = out[0].data;
-      TROUPE_RETURN_IF_ERROR(launch.Put(now));
+      TROUPE_RETURN_IF_ERROR(launch.Put(Widened(now)));
     }
     TROUPE_RETURN_IF_ERROR(
         Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));

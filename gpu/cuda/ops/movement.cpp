@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/gpu_kernel.hpp"
+#include "gpu/cuda/ops/boxes.hpp"
 #include "gpu/engine/program.hpp"
 
 namespace troupe::gpu::cuda {
@@ -100,6 +101,7 @@ absl::StatusOr<Movement> MovementTo(const GpuStep& step, std::size_t index) {
     TROUPE_ASSIGN_OR_RETURN(movement.move.box, BoxOf(step, shape));
     movement.move.from = *strides;
     movement.move.to = BroadcastStrides(shape, shape);
+    Simplify(movement.move.box, {&movement.move.from, &movement.move.to});
     return movement;
   }
   const bool fills = step.ctx.step.op() == "Pad" && Present(step.in, 2);
@@ -117,7 +119,7 @@ absl::Status Move(const KernelLaunch& launch, const Movement& movement, const Te
     MoveArguments now = movement.move;
     now.in = in.data;
     now.out = out.data;
-    return launch.Put(now);
+    return launch.Put(Widened(now));
   }
   LookupArguments now = movement.lookup;
   now.in = in.data;
@@ -167,6 +169,7 @@ Made MakeConcat(const GpuStep& step) {
     move.box = {2, {outer, part}};
     move.from = {0, {part, 1}};
     move.to = {offset, {row, 1}};
+    Simplify(move.box, {&move.from, &move.to});
     moves.push_back(move);
     offset += part;
   }
@@ -175,7 +178,7 @@ Made MakeConcat(const GpuStep& step) {
       MoveArguments now = moves[i];
       now.in = in[i].data;
       now.out = out[0].data;
-      TROUPE_RETURN_IF_ERROR(launch.Put(now));
+      TROUPE_RETURN_IF_ERROR(launch.Put(Widened(now)));
     }
     return absl::OkStatus();
   });

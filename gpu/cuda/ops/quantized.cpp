@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gpu/cuda/gpu_kernel.hpp"
+#include "gpu/cuda/ops/boxes.hpp"
 #include "gpu/ops/quantized.hpp"
 
 namespace troupe::gpu::cuda {
@@ -112,6 +113,7 @@ Made MakeIntegerProduct(const GpuStep& step) {
   TROUPE_ASSIGN_OR_RETURN(arguments.batch, BoxOf(step, batch));
   arguments.in_a = BroadcastStrides(Shape(a.begin(), a.end() - 2), batch);
   arguments.in_b = BroadcastStrides(Shape(b.begin(), b.end() - 2), batch);
+  Simplify(arguments.batch, {&arguments.in_a, &arguments.in_b});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     IntegerProductArguments now = arguments;
     now.count = Elements(out[0]);

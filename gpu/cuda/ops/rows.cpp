@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/gpu_kernel.hpp"
+#include "gpu/cuda/ops/boxes.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
@@ -105,6 +106,8 @@ Made MakeReduce(const GpuStep& step) {
     box.size[box.rank++] = shape[d];
     (gone ? arguments.n : arguments.count) *= shape[d];
   }
+  Simplify(arguments.kept, {&arguments.kept_at});
+  Simplify(arguments.folded, {&arguments.folded_at});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
     ReduceArguments now = arguments;
     now.in = Data<float>(in[0]);

@@ -1,7 +1,11 @@
 // Broadcasts between GPUs: the contract of all broadcasters over NCCL, on the fake library or, where
 // TROUPE_CUDA_DRIVER names a real driver, on the machine's own (which needs two GPUs).
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "gpu/cuda/nccl.hpp"
@@ -35,7 +39,7 @@ std::uint32_t GpusThatCanBroadcast() {
 class CudaMembers final : public transport::test::BroadcastMembers {
  public:
   explicit CudaMembers(std::uint32_t count) {
-    if (!RealDriver()) machine_.emplace("devices=3,memory=1073741824");  // of all of them
+    if (!RealDriver()) machine_.emplace("devices=5,memory=1073741824");  // of all of them
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       CudaOpened opened = cuda::Open(OptionsFor(static_cast<int>(rank)));
       TROUPE_CHECK(opened.device != nullptr, opened.why.c_str());
@@ -101,6 +105,99 @@ TEST_F(NcclLibrary, ALibraryThatIsTooOldIsNamed) {
   EXPECT_THAT(std::string(loaded.message()), testing::HasSubstr("21200"));
   EXPECT_TRUE(absl::IsFailedPrecondition(cuda::Nccl::Load(FakeLibrary("libcublas.so.13")).status()))
       << "a library without its calls was taken";
+}
+
+// Broadcasts between GPUs of the fake driver, as their workers agree on them: over what all have kept, else over
+// a new communicator. `leaves`: that GPU goes before the end.
+class NcclKept : public NcclLibrary {
+ protected:
+  static constexpr std::uint32_t kAllStay = 99;
+  void SetUp() override {
+    NcclLibrary::SetUp();
+    if (!IsSkipped()) members_.emplace(5);
+  }
+  void Broadcast(const std::vector<std::uint32_t>& gpus, std::uint32_t leaves = kAllStay) {
+    const std::string kept = members_->At(gpus[0]).Kept(gpus);
+    const bool all =
+        std::ranges::all_of(gpus, [&](std::uint32_t gpu) { return members_->At(gpu).Kept(gpus) == kept; });
+    const std::string id = kept.empty() || !all ? *members_->At(gpus[0]).NewId() : kept;
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < gpus.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto end = members_->At(gpus[rank]).Join({id, rank, gpus}, kPatience);
+        ASSERT_TRUE(end.ok()) << end.status();
+        const bool passed = (*end)->Pass(members_->MemoryOf(gpus[rank], 4096)).ok();
+        EXPECT_TRUE(passed || leaves != kAllStay)
+            << "one that leaves may do so before the others have the piece";
+        if (gpus[rank] == leaves) return;
+        EXPECT_EQ((*end)->Finish().ok(), leaves == kAllStay);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  static std::uint64_t Ask(const char* counter) {
+    void* const library = dlopen(FakeLibrary("libnccl.so.2").c_str(), RTLD_NOW);
+    return reinterpret_cast<std::uint64_t (*)()>(dlsym(library, counter))();
+  }
+  // How many communicators were made since the last time.
+  std::uint64_t Made() { return Ask("FakeNcclMade") - std::exchange(made_, Ask("FakeNcclMade")); }
+  static std::uint64_t Alive() { return Ask("FakeNcclAlive"); }
+
+  std::optional<CudaMembers> members_;
+  std::uint64_t made_ = RealDriver() ? 0 : Ask("FakeNcclMade");
+};
+
+TEST_F(NcclKept, OneCommunicatorServesTheSameGpusWhicheverSends) {
+  Broadcast({0, 1, 2});
+  EXPECT_EQ(Made(), 3u) << "an end for each";
+  Broadcast({0, 1, 2});
+  Broadcast({2, 0, 1});
+  EXPECT_EQ(Made(), 0u);
+  Broadcast({0, 1});
+  EXPECT_EQ(Made(), 2u) << "other members need another one";
+  EXPECT_EQ(Alive(), 5u);
+}
+
+TEST_F(NcclKept, OneThatAMemberBrokeIsMadeAnew) {
+  Broadcast({0, 1, 2});
+  Broadcast({0, 1, 2}, 1);
+  EXPECT_EQ(Made(), 3u);
+  EXPECT_EQ(Alive(), 0u) << "a communicator that was broken is aborted, at each member";
+  for (const std::uint32_t gpu : {0u, 1u, 2u}) EXPECT_EQ(members_->At(gpu).Kept({0, 1, 2}), "");
+  Broadcast({0, 1, 2});
+  EXPECT_EQ(Made(), 3u);
+}
+
+// As after the restart of one worker: it has nothing, and the others have what is of no use.
+TEST_F(NcclKept, WhatOneMemberHasLostTheOthersLetGo) {
+  Broadcast({0, 1, 2});
+  const std::string old = members_->At(0).Kept({0, 1, 2});
+  for (const std::uint32_t other : {2u, 3u, 4u})  // four more sets of GPU 1
+    Broadcast({1, other});
+  Broadcast({1, 2, 3});
+  EXPECT_EQ(members_->At(1).Kept({0, 1, 2}), "") << "one keeps four, and lets go of the oldest";
+  EXPECT_EQ(members_->At(0).Kept({2, 1, 0}), old) << "the order is of no account";
+  (void)Made();
+  Broadcast({0, 1, 2});
+  EXPECT_EQ(Made(), 3u);
+  EXPECT_NE(members_->At(0).Kept({0, 1, 2}), old);
+  EXPECT_EQ(members_->At(0).Join({old, 0, {0, 1, 2}}, kPatience).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(NcclKept, AWorkerKeepsFourAtMost) {
+  for (std::uint32_t first = 0; first < 5; ++first)
+    for (std::uint32_t second = first + 1; second < 5; ++second) Broadcast({first, second});
+  EXPECT_EQ(Alive(), 20u) << "each GPU has four partners";
+  for (std::uint32_t left_out = 1; left_out < 5; ++left_out) {
+    std::vector<std::uint32_t> gpus;
+    for (std::uint32_t gpu = 0; gpu < 5; ++gpu)
+      if (gpu != left_out) gpus.push_back(gpu);
+    Broadcast(gpus);
+    EXPECT_LE(Alive(), 20u);
+  }
+  members_.reset();
+  EXPECT_EQ(Alive(), 0u) << "none outlives its worker";
 }
 
 TEST_F(NcclLibrary, AGpuAloneHasNoBroadcasts) {

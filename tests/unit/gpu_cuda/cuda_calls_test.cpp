@@ -2,6 +2,8 @@
 // for all that the GPU has to do, memory that is taken beside the models'.
 #include <dlfcn.h>
 
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gpu/cuda/fake/fake_driver.hpp"
 #include "gtest/gtest.h"
@@ -178,6 +180,42 @@ TEST_F(CudaCalls, ACopyTakesOneEventThatKeepsNoTime) {
   EXPECT_EQ(after.events - before.events, 16u);
   EXPECT_EQ(after.timed_events - before.timed_events, 0u);
   device.UnregisterHost(host);
+}
+
+// Each of these calls takes long on a real driver: one for each unit at the start, and for a model that is mapped only
+// those of its own units.
+TEST_F(CudaCalls, UnitsAreMadeOnceAndAModelMapsItsOwn) {
+  const auto counts = [] {
+    cuda::fake::FakeMemoryCounts now;
+    void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
+    reinterpret_cast<void (*)(cuda::fake::FakeMemoryCounts*)>(dlsym(library, "FakeCudaMemoryCounts"))(&now);
+    return now;
+  };
+  const auto before = counts();
+  Open("");
+  const auto opened = counts();
+  const std::uint64_t units = SmallOptions().memory.count() / opened_.device->MappingUnit().count();
+  EXPECT_EQ(opened.contexts - before.contexts, 1u);
+  EXPECT_EQ(opened.created - before.created, units);
+  EXPECT_EQ(opened.mapped - before.mapped, units);
+  const Bytes unit = opened_.device->MappingUnit();
+  const DeviceRange pieces[] = {*opened_.device->Allocate(unit * 3)};
+  const auto mapped = opened_.device->Map(0, pieces);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(counts().mapped - opened.mapped, 3u);
+  EXPECT_EQ(counts().created, opened.created) << "a model makes no units";
+  opened_.device->Unmap(*mapped);
+  opened_.device->Free(pieces[0]);
+  std::vector<std::byte> host(3 << 20);
+  ASSERT_TRUE(opened_.device->RegisterHost(host).ok());
+  ASSERT_TRUE(opened_.device->RegisterHost(host).ok());
+  EXPECT_EQ(counts().registered - opened.registered, 1u) << "the driver registers it once";
+  opened_.device->UnregisterHost(host);
+  EXPECT_EQ(counts().unregistered, opened.unregistered);
+  opened_.device->UnregisterHost(host);
+  EXPECT_EQ(counts().unregistered - opened.unregistered, 1u);
+  opened_.device.reset();
+  EXPECT_EQ(counts().created, opened.created);
 }
 
 TEST_F(CudaCalls, StreamsHaveConnectionsOfTheirOwn) {

@@ -4,6 +4,7 @@
 #include <future>
 
 #include "gmock/gmock.h"
+#include "gpu/swap/device_links.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_swap/held_device.hpp"
 
@@ -72,6 +73,24 @@ class LinkPortTest : public testing::Test {
   std::unique_ptr<HeldDevice> device_ = MakeHeldDevice(MiB(4));
   std::unique_ptr<LinkPort> port_;
 };
+
+// Inputs have a stream beside the weights': their blocks are with the device while a batch of weights is.
+TEST_F(LinkPortTest, LargeInputsDoNotWaitBehindABatchOfWeights) {
+  DeviceLinks links(*device_, {.group = KiB(64), .block = kBlock});
+  Sending weights(*device_, {20 * kBlock.count()}, std::byte{1});
+  Sending input(*device_, {2 * kBlock.count()}, std::byte{2});
+  weights.Put(links.in(), 1);
+  EXPECT_EQ(device_->held(), links.options().batch);
+  input.Put(links.inputs(), 2);
+  EXPECT_EQ(device_->held(), links.options().batch + 2u);
+  EXPECT_TRUE(links.from_host().busy);
+  const std::uint64_t before = links.from_host().progress;
+  EXPECT_EQ(PassAll({&weights, &input}).find("bb"), links.options().batch);
+  EXPECT_EQ(links.from_host().progress - before, 22u) << "the watchdog sees the blocks of both";
+  EXPECT_FALSE(links.from_host().busy);
+  EXPECT_THAT(input.done, ElementsAre(absl::OkStatus()));
+  EXPECT_THAT(weights.done, ElementsAre(absl::OkStatus()));
+}
 
 TEST_F(LinkPortTest, PiecesLandInOrderAndAreWhatTheyWere) {
   LinkPort& port = Open(LinkSharing::kDeadline);

@@ -126,6 +126,33 @@ TEST_P(BroadcastContract, OneAfterTheOtherBetweenTheSameMembers) {
   }
 }
 
+// Whichever of them sends, and whether or not they have kept something from the round before.
+TEST_P(BroadcastContract, EachMemberSendsInItsTurn) {
+  Begin(Some());
+  for (std::uint32_t round = 0; round < 2 * Some(); ++round) {
+    const std::vector<std::uint32_t> gpus = All();
+    const std::string kept = members_->At(gpus[0]).Kept(gpus);
+    for (const std::uint32_t gpu : gpus)
+      EXPECT_EQ(members_->At(gpu).Kept(gpus), kept) << "what all have finished, all have kept alike";
+    EXPECT_LE(kept.size(), Broadcaster::kIdBytes);
+    const auto id = kept.empty() ? members_->At(gpus[0]).NewId() : kept;
+    ASSERT_TRUE(id.ok()) << id.status();
+    const std::string sent = Pattern(300'000, round);
+    Each(gpus, [&](std::uint32_t gpu) {
+      BroadcastSlot slot{*id, 0, gpus};
+      slot.rank = static_cast<std::uint32_t>(std::ranges::find(gpus, gpu) - gpus.begin());
+      const auto end = members_->At(gpu).Join(slot, kLong);
+      ASSERT_TRUE(end.ok()) << end.status();
+      const std::span<std::byte> memory = members_->MemoryOf(gpu, sent.size());
+      members_->Write(memory, slot.rank == 0 ? sent : std::string(sent.size(), 'x'));
+      EXPECT_TRUE((*end)->Pass(memory).ok());
+      EXPECT_TRUE(members_->Read(memory) == sent) << gpu << " in round " << round;
+      EXPECT_TRUE((*end)->Finish().ok());
+    });
+    std::ranges::rotate(slot_.members, slot_.members.begin() + 1);
+  }
+}
+
 TEST_P(BroadcastContract, AMemberThatNeverComesIsNotWaitedForForEver) {
   for (std::uint32_t missing = 0; missing < Some(); ++missing) {
     Begin(Some(), kShort);

@@ -17,7 +17,9 @@ class LocalMembers final : public BroadcastMembers {
  public:
   LocalMembers(std::uint32_t count, BytesPerSecond link) : memory_(count) {
     std::vector<LinkConfig> configs;
-    for (std::uint32_t to = 1; to < count; ++to) configs.push_back({absl::StrCat("0:", to), link});
+    for (std::uint32_t from = 0; from < count; ++from)
+      for (std::uint32_t to = 0; to < count; ++to)
+        if (from != to) configs.push_back({absl::StrCat(from, ":", to), link});
     auto links = std::make_shared<LinkBuckets>(*LinkBuckets::Create(configs));
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       const auto way = [links, rank, link](std::uint32_t from) -> absl::StatusOr<LocalBroadcaster::Way> {
@@ -82,7 +84,7 @@ TEST(LocalBroadcast, AMemberThatIsKilledIsNoticed) {
 
 TEST(LocalBroadcast, WithoutALinkFromTheSenderNoReceiverJoins) {
   LocalMembers members(3, {1e9});
-  BroadcastSlot slot{*members.At(1).NewId(), 2, {1, 0, 2}};  // only rank 0 has links to the others
+  BroadcastSlot slot{*members.At(1).NewId(), 2, {7, 0, 2}};  // GPU 7 has no links
   EXPECT_TRUE(absl::IsNotFound(members.At(2).Join(slot, std::chrono::seconds(60)).status()));
 }
 
