@@ -20,9 +20,13 @@ void Ownership::Start() {
   not_before_ = parts_.out.now() + parts_.settings.run_grace;
 }
 
+bool Ownership::IsAfterStart() const {
+  return parts_.out.now() < not_before_;
+}
+
 // Some function owns a part of a GPU of a node that has not been heard of since the start.
 bool Ownership::AwaitsNodes() const {
-  if (parts_.out.now() >= not_before_) return false;
+  if (!IsAfterStart()) return false;
   const auto& functions = parts_.catalogue.functions().table();
   return std::ranges::any_of(functions.owners(), [&](const FunctionVersion& version) {
     return std::ranges::any_of(functions.At(version).places(), [&](const proto::GpuPlace& place) {
@@ -35,6 +39,7 @@ OwnershipPlan Ownership::MakePlan(bool rescale, bool tidy) {
   ScaledPlanning scaled;
   scaled.tidy = tidy;
   scaled.moves = planned_ != Look();
+  scaled.after_start = IsAfterStart();
   if (rescale) {
     scaled.asked = parts_.scaling.Asked();
     scaled.rescale = [&](RectangleTable& table, InstanceId& last_id, ScaledOwners& owners) {
@@ -61,7 +66,8 @@ void Ownership::Pulse() {
   TellProblems(plan);
   problems_ = std::move(plan.problems);
   advice_ = std::move(plan.advice);
-  planned_ = Look();
+  planned_ = IsAfterStart() ? std::nullopt
+                            : std::optional(Look());  // what stayed for the grace alone is looked at again
   if (plan.commands.empty()) return;
   tidy_at_ = std::min(tidy_at_, parts_.out.now() + kTidyAfter);
   placing_ = true;

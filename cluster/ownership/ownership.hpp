@@ -42,6 +42,7 @@ class Ownership {
     bool operator==(const Seen&) const = default;
   };
   [[nodiscard]] Seen Look() const;
+  [[nodiscard]] bool IsAfterStart() const;
   [[nodiscard]] bool AwaitsNodes() const;
   [[nodiscard]] OwnershipPlan MakePlan(bool rescale, bool tidy);
   void TellProblems(const OwnershipPlan& plan);
@@ -53,7 +54,7 @@ class Ownership {
   static constexpr Duration kTidyAfter = std::chrono::minutes(1);
 
   std::optional<Seen> planned_;  // by the last plan; none: there is none, or it could not be stored
-  // After a start: what functions own of nodes that have not come back yet stays theirs for so long.
+  // After a start: what functions own of nodes that have not come back yet, or hold their models again, stays theirs for so long.
   Time not_before_{};
   Time retry_at_{};  // after a plan that could not be stored
   Time tidy_at_ = Time::max();

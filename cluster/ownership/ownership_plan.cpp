@@ -131,7 +131,8 @@ class Planning {
     auto nodes = *owner.nodes;
     const auto holders = copies_.HoldersOf(owner.record->model_digest());
     for (const auto& place : places)
-      if (std::ranges::find(holders, place.node()) != holders.end()) nodes.insert(place.node());
+      if (scaled_.after_start || std::ranges::find(holders, place.node()) != holders.end())
+        nodes.insert(place.node());
     return std::make_shared<const std::set<std::string>>(std::move(nodes));
   }
   [[nodiscard]] InstanceRequest RequestFor(const proto::FunctionRecord& record, const Extent& extent,

@@ -36,6 +36,9 @@ struct ScaledPlanning {
   bool tidy = false;
   // What they would own if the autoscaler's advice were followed; null: it is, and they own what their records say.
   const PlacesByFunction* advised = nullptr;
+  // The cluster has just started: a node that has joined may still be taking up the models that it had, so that what is owned
+  // there stays.
+  bool after_start = false;
 };
 
 struct OwnershipPlan {

@@ -66,6 +66,32 @@ TEST_F(Owning, APlanThatChangesNothingIsNotStored) {
   EXPECT_THAT(Pulse(), ElementsAre("store f/1 revision"));
 }
 
+class OwningOverARestart : public Owning {
+ protected:
+  OwningOverARestart() {
+    CatalogueRecords records;
+    records.cluster = "c";
+    records.functions.push_back(written_.at("f"));
+    EXPECT_EQ(NodeOf("f"), "n1");
+    Begin(std::move(records));
+    JoinNode("n1", 9);
+    Stored();
+    EXPECT_THAT(Pulse(), Not(Contains(StartsWith("store")))) << "the node has not said what it holds";
+  }
+};
+
+TEST_F(OwningOverARestart, WhatIsOwnedStaysWhileItsNodeTakesTheModelUpAgain) {
+  Adopted();
+  EXPECT_THAT(Pulse(), Not(Contains(StartsWith("store"))));
+  EXPECT_THAT(Pulse(std::chrono::seconds(3)), Not(Contains(StartsWith("store"))));
+  EXPECT_EQ(NodeOf("f"), "n1");
+}
+
+TEST_F(OwningOverARestart, ANodeThatDoesNotTakeTheModelUpLosesItAfterTheGrace) {
+  EXPECT_THAT(Pulse(std::chrono::seconds(3)), Contains("store f/1 revision"));
+  EXPECT_EQ(NodeOf("f"), "");
+}
+
 TEST_F(Owning, APlanThatCouldNotBeStoredIsMadeAgain) {
   Request(60);
   EXPECT_THAT(Pulse(), ElementsAre("store f/1 revision"));

@@ -46,6 +46,7 @@ class BroadcastContract : public testing::TestWithParam<BroadcasterKind> {
   [[nodiscard]] static std::uint32_t Some() { return std::min<std::uint32_t>(3, GetParam().most); }
   [[nodiscard]] std::vector<std::uint32_t> All() const { return slot_.members; }
   void Begin(std::uint32_t count, Duration patience = kLong) {
+    members_ = nullptr;  // the memory of the members before is free then
     members_ = GetParam().make(count);
     slot_.members.clear();
     for (std::uint32_t i = 0; i < count; ++i) slot_.members.push_back(i);
