@@ -12,9 +12,8 @@ namespace {
 
 // Until when each option would have run the request, where the runs of some take clearly longer; else none.
 std::vector<Duration> EndsOfKinds(std::span<const NodeOption> options) {
-  const auto [fastest, slowest] = std::ranges::minmax(options, {}, &NodeOption::run);
   std::vector<Duration> ends;
-  if (IsClearlyLonger(slowest.run, fastest.run))
+  if (ShortestOfKinds(options))
     for (const NodeOption& option : options) ends.push_back(EndAt(option));
   return ends;
 }
@@ -23,7 +22,8 @@ std::size_t EndsFirst(const std::vector<Duration>& ends) {
   return static_cast<std::size_t>(std::ranges::min_element(ends) - ends.begin());
 }
 
-// Of the options that end not clearly later than the first one, one that has the model on a GPU, and then the first.
+// The option where the request ends first. An option that has the model on a GPU goes before it, unless the request ends clearly
+// later there.
 std::size_t EndsFirstWithModel(std::span<const NodeOption> options, const std::vector<Duration>& ends) {
   std::size_t best = EndsFirst(ends);
   const Duration first = ends[best];
@@ -86,6 +86,11 @@ std::size_t BoundedLocality(std::span<const NodeOption> options) {
 
 bool IsClearlyLonger(Duration run, Duration other) {
   return ToSeconds(run) > 1.5 * ToSeconds(other);
+}
+
+std::optional<Duration> ShortestOfKinds(std::span<const NodeOption> options) {
+  const auto [fastest, slowest] = std::ranges::minmax(options, {}, &NodeOption::run);
+  return IsClearlyLonger(slowest.run, fastest.run) ? std::optional(fastest.run) : std::nullopt;
 }
 
 Duration EndAt(const NodeOption& option) {

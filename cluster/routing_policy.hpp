@@ -31,6 +31,8 @@ struct GpuRouting {
 // Whether a run at one node is so much longer than at another that the kinds of their GPUs must differ: by less than a half
 // they differ for their inputs, and for what runs beside them.
 [[nodiscard]] bool IsClearlyLonger(Duration run, Duration other);
+// The shortest run of the options, when the run at another option is clearly longer; else nothing: the nodes count as alike.
+[[nodiscard]] std::optional<Duration> ShortestOfKinds(std::span<const NodeOption> options);
 // How long the request would take at the node: its run, behind what the node's GPUs have been given. `limit` is not 0.
 [[nodiscard]] Duration EndAt(const NodeOption& option);
 
@@ -46,7 +48,7 @@ struct RoutingPolicy {
 
 // `locality` (default): a node with the model on a GPU before one with a host copy, then the smallest share
 //   of used credits. Where runs take clearly longer at some node than at another, the node where the request
-//   ends first; one that has the model on a GPU where it does not end clearly later.
+//   ends first; a node that has the model on a GPU goes before it, unless the request ends clearly later there.
 // `locality-kind-blind`: the same, as if runs took equally long at all nodes.
 // `bounded-locality`: so long as that node has no more than its part of what the options have in flight and a
 //   quarter; else the smallest share. For nodes that grant many more requests than they run in good time.

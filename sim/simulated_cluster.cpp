@@ -1,5 +1,6 @@
 #include "sim/simulated_cluster.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,6 +53,7 @@ std::optional<NetworkOptions> SimulatedCluster::NetworkOf(const SimulationSetup&
 }
 
 void SimulatedCluster::StartNode(const std::string& name) {
+  nodes_.push_back(name);
   const ClusterSpec& cluster = setup_.cluster;
   World::NodePlan plan;
   plan.options.name = name;
@@ -85,7 +87,6 @@ void SimulatedCluster::StartNode(const std::string& name) {
                            std::move(timer));
   };
   world_.StartNode(std::move(plan));
-  nodes_.push_back(name);
 }
 
 // Several runtimes on each GPU.
@@ -107,7 +108,6 @@ void SimulatedCluster::StartSandboxed(const std::string& name, World::NodePlan p
                           UseOf(name, gpu), std::move(timer));
   };
   world_.StartNode(std::move(plan));
-  nodes_.push_back(name);
 }
 
 proto::NodeProfiles SimulatedCluster::Profiles() const {
@@ -134,9 +134,9 @@ proto::NodeProfiles SimulatedCluster::Profiles() const {
   return profiles;
 }
 
-// From 0 on, in the order of their first starts.
-std::uint32_t SimulatedCluster::NumberOf(const std::string& node) {
-  return numbers_.try_emplace(node, static_cast<std::uint32_t>(numbers_.size())).first->second;
+// From 0 on, in the order in which they were started.
+std::uint32_t SimulatedCluster::NumberOf(const std::string& node) const {
+  return static_cast<std::uint32_t>(std::ranges::find(nodes_, node) - nodes_.begin());
 }
 
 GpuMechanism SimulatedCluster::MechanismOf(const std::string& node, std::uint32_t gpu) {

@@ -61,7 +61,7 @@ class SimulatedCluster {
   void StartNode(const std::string& name);
   void StartSandboxed(const std::string& name, World::NodePlan plan);
   [[nodiscard]] proto::NodeProfiles Profiles() const;
-  [[nodiscard]] std::uint32_t NumberOf(const std::string& node);
+  [[nodiscard]] std::uint32_t NumberOf(const std::string& node) const;
   [[nodiscard]] GpuMechanism MechanismOf(const std::string& node, std::uint32_t gpu);
   [[nodiscard]] bool IsElsewhere(const std::string& digest, const std::string& node, std::uint32_t gpu);
   [[nodiscard]] std::shared_ptr<GpuUse> UseOf(const std::string& node, std::uint32_t gpu);
@@ -73,7 +73,6 @@ class SimulatedCluster {
   std::map<std::string, std::size_t> functions_;  // by the key under which workers know their models
   World world_;
   std::vector<std::string> nodes_;
-  std::map<std::string, std::uint32_t> numbers_;  // of the nodes
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
   std::set<std::shared_ptr<HostLink>> links_;
   std::vector<std::shared_ptr<SharedGpu>> sandboxed_;

@@ -13,7 +13,8 @@ namespace troupe::cluster {
 Ownership::Seen Ownership::Look() const {
   return {.functions = parts_.catalogue.functions().revision(),
           .members = parts_.members.table().version(),
-          .copies = parts_.copies.table().copies().changes()};
+          .copies = parts_.copies.table().copies().changes(),
+          .after_start = IsAfterStart()};
 }
 
 void Ownership::Start() {
@@ -66,8 +67,7 @@ void Ownership::Pulse() {
   TellProblems(plan);
   problems_ = std::move(plan.problems);
   advice_ = std::move(plan.advice);
-  planned_ = IsAfterStart() ? std::nullopt
-                            : std::optional(Look());  // what stayed for the grace alone is looked at again
+  planned_ = Look();
   if (plan.commands.empty()) return;
   tidy_at_ = std::min(tidy_at_, parts_.out.now() + kTidyAfter);
   placing_ = true;

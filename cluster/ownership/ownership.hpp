@@ -34,11 +34,12 @@ class Ownership {
   void Answer(const Placing& change, const absl::Status& status);
 
  private:
-  // The revisions of what a plan looks at.
+  // What a plan looks at: the revisions of tables, and whether the cluster has just started.
   struct Seen {
     std::uint64_t functions = 0;
     std::uint64_t members = 0;
     std::uint64_t copies = 0;
+    bool after_start = false;
     bool operator==(const Seen&) const = default;
   };
   [[nodiscard]] Seen Look() const;

@@ -19,7 +19,7 @@ class NodeRuns {
   [[nodiscard]] Duration RunAt(const std::string& model, const std::string& node) const;
   // The nodes that hold the model have changed; null: none holds it.
   void Keep(const std::string& model, const std::set<std::string>* holders);
-  // The node is gone; one that takes its name may have other GPUs.
+  // The node is gone. A node that comes back under its name may have other GPUs.
   void Forget(const std::string& node);
 
  private:

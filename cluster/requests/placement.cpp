@@ -75,16 +75,16 @@ NodeOption Placement::OptionOf(const RequestEntry& entry, const std::string& nam
           .run = routing_.kinds == NodeKinds::kLearned ? runs_.RunAt(model, name) : Duration()};
 }
 
-// Among nodes of different kinds: those where the request is in time. One that is late everywhere goes to the slow ones, so
-// that fast ones are there for others.
+// Where nodes differ in kind, the nodes at which the request would be late are left out. A request that is late everywhere leaves
+// the fast nodes to other requests.
 void Placement::LeaveOutByDeadline(const RequestEntry& entry, Time now,
                                    std::vector<NodeOption>& options) const {
-  const auto [fastest, slowest] = std::ranges::minmax(options, {}, &NodeOption::run);
-  if (entry.deadline == Time::max() || !IsClearlyLonger(slowest.run, fastest.run)) return;
-  const Duration shortest = fastest.run, left = entry.deadline - now;
+  const auto shortest = ShortestOfKinds(options);
+  if (entry.deadline == Time::max() || !shortest) return;
+  const Duration left = entry.deadline - now;
   const auto late = [left](const NodeOption& option) { return EndAt(option) >= left; };
   if (std::ranges::all_of(options, late)) {
-    std::erase_if(options, [&](const NodeOption& option) { return !IsClearlyLonger(option.run, shortest); });
+    std::erase_if(options, [&](const NodeOption& option) { return !IsClearlyLonger(option.run, *shortest); });
   } else {
     std::erase_if(options, late);
   }
