@@ -14,7 +14,7 @@
 namespace troupe::gpu::cuda {
 
 // The communicator of a broadcast that all members have finished is kept for the next one between them,
-// whichever of them sends. One that a member broke, or left, is aborted. Device memory that NCCL takes for
+// whichever of them sends. A communicator that a member broke, or left, is aborted. Device memory that NCCL takes for
 // its buffers comes beside what this process has taken for models.
 class NcclBroadcaster final : public transport::Broadcaster {
  public:

@@ -61,8 +61,8 @@ class NcclCommunicator {
   std::atomic<bool> aborted_ = false;
 };
 
-// Communicators between broadcasts, at most kMost: each has buffers on the GPU. For one more the one that was
-// used longest ago goes. Thread-safe.
+// Communicators between broadcasts, at most kMost: each has buffers on the GPU. Beyond that the communicator that was
+// used longest ago is let go. Thread-safe.
 class NcclCommunicators {
  public:
   static constexpr std::size_t kMost = 4;
@@ -70,7 +70,7 @@ class NcclCommunicators {
   // Null when there is none for these members, or not with this identity; `id` null: with any.
   std::unique_ptr<NcclCommunicator> Take(const Members& members, const NcclUniqueId* id);
   void Put(std::unique_ptr<NcclCommunicator> communicator);
-  // The identity of the one for these members. One that is not sound is let go.
+  // The identity of the communicator for these members; "" when none is kept. A communicator that is not sound is let go.
   [[nodiscard]] std::string IdFor(const Members& members);
 
  private:
