@@ -13,7 +13,7 @@ function(troupe_room name)
   if(NOT ROOM_APART)
     set_target_properties(troupe_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # GCC takes each of the eight for a header, and GCC 12 doubts the bounds of absl's inlined vectors wrongly.
-    target_compile_options(troupe_${name} PRIVATE -Wno-subobject-linkage -Wno-array-bounds)
+    target_compile_options(troupe_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> -Wno-array-bounds)
   endif()
   target_link_libraries(troupe_${name} PUBLIC troupe_settings ${ROOM_DEPS} PRIVATE ${ROOM_PRIVATE_DEPS})
   if(ROOM_PCH)
@@ -35,12 +35,17 @@ endfunction()
 
 # What runs under the sanitizers: the tests of the unit and actor tiers, and the programs that they start.
 add_custom_target(quick_tests)
+# What `make test` runs in the release build: all other tiers, and the tests that want BOTH builds.
+add_custom_target(release_tests)
 
-# troupe_test(NAME TIER tier SOURCES ... [DEPS ...] [TIMEOUT seconds] [PROGRAMS targets ...] [PCH headers ... | PCH_FROM test])
+# troupe_test(NAME [BOTH] TIER tier SOURCES ... [DEPS ...] [TIMEOUT seconds] [PROGRAMS targets ...] [PCH headers ... | PCH_FROM test])
 # Tiers: unit, actors, sim, e2e, gpu, architecture. They are ctest labels: `ctest -L unit`.
+# `make test` runs the unit and actor tiers under the sanitizers alone, since compiling them twice takes as long as all else.
+# BOTH: in the release build, too. Such a test is about what a sanitizer changes: arithmetic of optimised kernels, a jail,
+# the worker's own process, or cases of which a slow program draws only some (tests/draws.hpp).
 # One ctest entry per binary (not per case): starting a process hundreds of times costs more than the cases.
 function(troupe_test name)
-  cmake_parse_arguments(TEST "" "TIER;TIMEOUT;PCH_FROM" "SOURCES;DEPS;PROGRAMS;PCH" ${ARGN})
+  cmake_parse_arguments(TEST "BOTH" "TIER;TIMEOUT;PCH_FROM" "SOURCES;DEPS;PROGRAMS;PCH" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE troupe_settings ${TEST_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD ON)
@@ -59,8 +64,15 @@ function(troupe_test name)
   if(TEST_PROGRAMS)
     add_dependencies(${name} ${TEST_PROGRAMS})
   endif()
+  set(labels ${TEST_TIER})
   if(TEST_TIER MATCHES "^(unit|actors)$")
     add_dependencies(quick_tests ${name})
+    if(NOT TEST_BOTH)
+      list(APPEND labels sanitized)
+    endif()
+  endif()
+  if(NOT sanitized IN_LIST labels)
+    add_dependencies(release_tests ${name})
   endif()
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
@@ -70,6 +82,6 @@ function(troupe_test name)
   set(sanitizers "ASAN_OPTIONS=detect_odr_violation=1;UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/ubsan.supp;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
   add_test(NAME ${TEST_TIER}/${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   # The longest begin first, so that none of them runs alone at the end.
-  set_tests_properties(${TEST_TIER}/${name} PROPERTIES LABELS ${TEST_TIER} TIMEOUT ${TEST_TIMEOUT} COST ${TEST_TIMEOUT}
+  set_tests_properties(${TEST_TIER}/${name} PROPERTIES LABELS "${labels}" TIMEOUT ${TEST_TIMEOUT} COST ${TEST_TIMEOUT}
     ENVIRONMENT "TROUPE_BUILD_DIR=${PROJECT_BINARY_DIR};OMP_WAIT_POLICY=passive;${sanitizers}")
 endfunction()

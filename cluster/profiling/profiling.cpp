@@ -187,11 +187,11 @@ void Profiling::Show(Ask ask, const proto::FunctionKey& key) {
     if (profile.model_digest() == function->model_digest()) *reply.add_profiles() = profile;
   }
   for (const auto& [number, record] : *functions.VersionsOf(function->key().name())) {
-    const bool profiled = std::ranges::any_of(parts_.catalogue.profiles().profiles(), [&](const auto& one) {
-      return one.second.model_digest() == record.model_digest();
-    });
-    if (profiled && record.model_digest() != function->model_digest())
-      others.push_back(record.key().version());
+    const std::string& model = record.model_digest();
+    const bool profiled =
+        std::ranges::any_of(parts_.catalogue.profiles().profiles(),
+                            [&model](const auto& one) { return one.second.model_digest() == model; });
+    if (profiled && model != function->model_digest()) others.push_back(record.key().version());
   }
   if (!others.empty())
     reply.set_message(absl::StrCat("version ", absl::StrJoin(others, ", "),

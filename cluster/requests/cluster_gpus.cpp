@@ -163,7 +163,7 @@ std::string ClusterGpus::Victim(const Gpu& gpu, const std::string& keep) const {
   std::string victim;
   std::uint64_t oldest = ~std::uint64_t{0};
   for (const auto& [model, last] : gpu.models) {
-    const auto needs = [&](const auto& sent) { return sent.second.model == model; };
+    const auto needs = [&model = model](const auto& sent) { return sent.second.model == model; };
     if (last >= oldest || model == keep || std::ranges::any_of(gpu.sent, needs)) continue;
     victim = model;
     oldest = last;

@@ -23,9 +23,8 @@ class Topology {
   // Items with commas between them:
   //   switch:0-1          these GPUs (two or more) share one switch
   //   link:0-1=25GB       a link between two GPUs, bytes per second in each direction
-  //   v100x4              four GPUs as in Torpor's Fig. 5: pairs 0-1 and 2-3 share a switch, NVLinks of 25
-  //   and
-  //                       50 GB/s
+  //   v100x4              four GPUs as in Torpor's Fig. 5: pairs 0-1 and 2-3 share a switch; NVLinks of 25
+  //                       and 50 GB/s
   //   none                the same as no text
   // InvalidArgument says which item is wrong, and how.
   static absl::StatusOr<Topology> Parse(std::string_view text);

@@ -8,6 +8,7 @@
 
 #include "base/random.hpp"
 #include "proto/gpu_place.hpp"
+#include "tests/draws.hpp"
 #include "tests/unit/cluster/records.hpp"
 
 namespace troupe::cluster {
@@ -264,7 +265,7 @@ TEST_F(OwnershipPlanTest, MemoryIsTheThirdDimension) {
 // Whatever comes and goes: no two rectangles overlap, and a second plan of the same world changes nothing.
 TEST_F(OwnershipPlanTest, RandomWorldsAreConsistentAndSettle) {
   Random random(11);
-  for (int step = 0; step < 120; ++step) {
+  for (int step = 0; step < test::Draws(120); ++step) {
     const auto node = "n" + std::to_string(random.Below(4));
     const auto name = "f" + std::to_string(random.Below(8));
     switch (random.Below(4)) {

@@ -9,6 +9,7 @@
 
 #include "base/random.hpp"
 #include "cluster/rectangles/rectangle_table.hpp"
+#include "tests/draws.hpp"
 
 namespace troupe::cluster::rectangle_table_property_test {
 namespace {
@@ -111,7 +112,7 @@ InstanceRequest Draw(InstanceId id, Random& random) {
 // Random sequences: instances come and go; both tables have as many GPUs as they want.
 TEST(RectangleProperty, NothingOverlapsOrIsLostAndNoMoreGpusAreInUseThanWithoutMoves) {
   std::uint64_t fewer = 0;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::Draws(3u); ++seed) {
     Random random(seed);
     auto plain = TableOf("best-area-fit", 24);
     auto ours = TableOf("replan", 24);
@@ -145,7 +146,7 @@ TEST(RectangleProperty, NothingOverlapsOrIsLostAndNoMoreGpusAreInUseThanWithoutM
 // A plan moves instances and nothing else; what found no room has changed nothing.
 TEST(RectangleProperty, FewGpusOfSeveralKindsWithResizesAndLostGpusStaySound) {
   std::uint64_t refused = 0, moved = 0;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::Draws(3u); ++seed) {
     Random random(seed);
     auto table = TableOf("replan", 2);
     ASSERT_TRUE(table.AddGpu({.name = "other", .node = "n", .kind = "t4", .memory = GiB(4)}).ok());

@@ -11,6 +11,7 @@
 #include "base/random.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
 #include "proto/isolation.hpp"
+#include "tests/draws.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 #include "tests/unit/node/numbered.hpp"
 
@@ -522,7 +523,7 @@ TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
       for (int round = 0; round < 2; ++round) {
         SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu);
         RandomWorld world(seed, names);
-        world.Run(1500);
+        world.Run(test::Draws(1500));
         world.Drain();
         served += world.served;
         assigned += world.counts().assigned;
@@ -534,12 +535,12 @@ TEST(RuntimesProperty, EveryRequestEndsOnARuntimeOfItsKey) {
       }
     }
   }
-  EXPECT_GT(served, 10000u);
-  EXPECT_GT(assigned, 200u);
-  EXPECT_GT(taken, 1000u);
-  EXPECT_GT(given_back, 50u);
-  EXPECT_GT(from_peers, 50u);
-  EXPECT_GT(advanced, 1000u);
+  EXPECT_GT(served, test::Draws(10000u));
+  EXPECT_GT(assigned, test::Draws(200u));
+  EXPECT_GT(taken, test::Draws(1000u));
+  EXPECT_GT(given_back, test::Draws(50u));
+  EXPECT_GT(from_peers, test::Draws(50u));
+  EXPECT_GT(advanced, test::Draws(1000u));
 }
 
 }  // namespace

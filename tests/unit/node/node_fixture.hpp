@@ -18,7 +18,7 @@ class NodeTest : public testing::Test {
  protected:
   using Lines = std::vector<std::string>;
 
-  // A node with GPUs of 1 GiB and links between all of them, in which nothing happens by itself.
+  // A node with GPUs of 1 GiB, in which nothing happens by itself.
   static NodeSettings Settings(std::uint32_t gpus) {
     NodeSettings settings;
     settings.name = "node";

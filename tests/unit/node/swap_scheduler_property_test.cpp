@@ -9,6 +9,7 @@
 
 #include "base/random.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
+#include "tests/draws.hpp"
 #include "tests/unit/node/fake_worker.hpp"
 
 namespace troupe::node::swap_scheduler_property_test {
@@ -289,7 +290,7 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
     SCOPED_TRACE("seed " + std::to_string(++seed) + ", " + names.ordering + ", " + names.gpu + ", " +
                  names.eviction + ", " + names.prefetch + ", " + names.binding);
     World world(seed, names);
-    world.Run(600);
+    world.Run(test::Draws(600));
     world.Drain();
     served += world.served;
     advanced += world.advanced;
@@ -303,11 +304,11 @@ TEST(SwapSchedulerProperty, EveryRequestEndsOnceAndMemoryIsNeverBookedTwice) {
     world.Forget();
     if (HasFailure()) return;
   }
-  EXPECT_GT(served, 5000u);
-  EXPECT_GT(from_peers, 100u);
-  EXPECT_GT(advanced, 500u);
-  EXPECT_GT(moved, 100u);
-  EXPECT_GT(ahead, 20u);
+  EXPECT_GT(served, test::Draws(5000u));
+  EXPECT_GT(from_peers, test::Draws(100u));
+  EXPECT_GT(advanced, test::Draws(500u));
+  EXPECT_GT(moved, test::Draws(100u));
+  EXPECT_GT(ahead, test::Draws(20u));
 }
 
 // A late request whose turn comes gets another key while a GPU's turn goes through the keys.
