@@ -9,17 +9,9 @@ from harness.browser import FOUND, Browser
 from harness.client import infer_body
 from harness.networks import scale
 from harness.shell import Shell
+from harness.workflows import chain
 
 X = {"x": np.ones((1, 4), np.float32)}
-WORKFLOW = b"""
-name: twice
-inputs:
-  x: {type: FP32, shape: [-1, 4]}
-steps:
-  - {name: first, function: double, inputs: {x: x}}
-  - {name: second, function: double, inputs: {x: first.y}}
-outputs: {y: second.y}
-"""
 
 
 @unittest.skipUnless(FOUND, "chromium and chromium-driver are not installed: deploy/bootstrap.sh test")
@@ -39,7 +31,7 @@ class Console(E2eTest):
         eventually(lambda: all(word in self.browser.text(selector) for word in words), f"the reader sees {words} in {selector}")
 
     def test_the_cluster(self):
-        self.http.call("POST", "/v2/troupe/workflows", WORKFLOW).good()
+        self.http.call("POST", "/v2/troupe/workflows", chain("twice", ["double", "double"], width=4)).good()
         eventually(lambda: self.http.get("/v2/models/twice/ready").code == 200, "the workflow can be called")
         self.http.call("POST", "/v2/models/twice/infer", infer_body(X)).good()
         self.open()
@@ -47,7 +39,7 @@ class Console(E2eTest):
         self.sees("#tiles", "2 of 2", "nodes alive")
         self.sees("#members", "node-0", "node-1", "gateway", "0 ready")
         self.sees("#functions", "double/1", "us", "served")
-        self.sees("#runs", "twice", "succeeded", "first", "second")
+        self.sees("#runs", "twice", "succeeded", "step-1", "step-2")
         # The front refuses names that could be part of a page; the page would show them as text all the same.
         self.assertEqual(self.browser.run("return element('td', '', '<b>name</b>').children.length"), 0)
         self.browser.type("#filter", "nothing is called so")

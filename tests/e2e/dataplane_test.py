@@ -4,23 +4,13 @@ another host, though workers die in between, and nothing of a run is left behind
 import re
 import threading
 
-import numpy as np
-
 from harness import E2eTest, Load, eventually, main
 from harness.client import infer_binary
 from harness.networks import scale
 from harness.shell import Shell
+from harness.workflows import chain, pattern
 
-CHAIN = b"""
-name: chain
-inputs:
-  x: {type: FP32, shape: [-1, 1024]}
-steps:
-  - {name: first, function: double, inputs: {x: x}}
-  - {name: second, function: triple, inputs: {x: first.y}}
-  - {name: third, function: double, inputs: {x: second.y}}
-outputs: {y: third.y}
-"""
+CHAIN = chain("chain", ["double", "triple", "double"])
 FAN = b"""
 name: fan
 inputs:
@@ -31,10 +21,6 @@ steps:
 outputs: {y: each.y}
 """
 MIB = 1 << 20
-
-
-def pattern(rows, seed=0):
-    return np.random.default_rng(seed).standard_normal((rows, 1024), dtype=np.float32)
 
 
 class DataPlane(E2eTest):

@@ -2,24 +2,14 @@
 """StreamBox and its baselines as presets of the daemon: each serves a workflow rightly, with the workers that it names."""
 import subprocess
 
-import numpy as np
-
 from harness import E2eTest, eventually, main
 from harness.client import infer_binary
 from harness.daemon import BIN
 from harness.networks import scale
 from harness.shell import Shell
+from harness.workflows import chain, pattern
 
-CHAIN = b"""
-name: chain
-inputs:
-  x: {type: FP32, shape: [-1, 1024]}
-steps:
-  - {name: first, function: double, inputs: {x: x}}
-  - {name: second, function: triple, inputs: {x: first.y}}
-outputs: {y: second.y}
-"""
-X = np.random.default_rng(1).standard_normal((256, 1024), dtype=np.float32)  # 1 MiB
+X = pattern(256, seed=1)  # 1 MiB
 
 
 class Presets(E2eTest):
@@ -29,7 +19,7 @@ class Presets(E2eTest):
         http = daemon.http
         for name, factor in (("double", 2), ("triple", 3)):
             http.deploy(name, scale(factor, 1024)).good()
-        http.call("POST", "/v2/troupe/workflows", CHAIN).good()
+        http.call("POST", "/v2/troupe/workflows", chain("chain", ["double", "triple"])).good()
         eventually(lambda: http.get("/v2/models/chain/ready").code == 200, "the workflow can be called")
         for _ in range(2):
             shape, data = infer_binary(http, "chain", {"x": X})["y"]

@@ -5,25 +5,12 @@ import re
 import threading
 import time
 
-import numpy as np
-
 from harness import E2eTest, HttpError, Load, eventually, main, processes
 from harness.client import infer_binary
 from harness.networks import scale
+from harness.workflows import chain, pattern
 
-CHAIN = b"""
-name: chain
-inputs:
-  x: {type: FP32, shape: [-1, 1024]}
-steps:
-  - {name: first, function: double, inputs: {x: x}}
-  - {name: second, function: double, inputs: {x: first.y}}
-outputs: {y: second.y}
-"""
-
-
-def pattern(rows, seed=0):
-    return np.random.default_rng(seed).standard_normal((rows, 1024), dtype=np.float32)
+CHAIN = chain("chain", ["double", "double"])
 
 
 def arena_used(daemon):
