@@ -37,7 +37,7 @@ test_packages=(
   iproute2 nftables util-linux            # networks of the chaos tests
   prometheus                              # promtool: the tests check each page of metrics with it
 )
-fuzz_packages=(clang-14 libclang-rt-14-dev libomp-14-dev llvm-14)  # compiler, libFuzzer and ASan, OpenMP, symbols
+fuzz_packages=(clang-16 libclang-rt-16-dev libomp-16-dev llvm-16)  # compiler, libFuzzer and ASan, OpenMP, symbols
 bench_packages=(python3-torch nginx-light)                         # what `make bench` measures against
 
 deploy_packages=(

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -9,13 +10,26 @@
 namespace troupe::gpu {
 namespace {
 
-// What operators can say of their attributes before any shape is known.
+constexpr std::size_t kMostTold = 20;  // faults
+
+// What operators can say of their attributes before any shape is known: all that is wrong, so that a file is mended once.
 absl::Status JudgeSteps(const Graph& graph) {
+  std::vector<std::string> faults;
+  std::size_t more = 0;
+  absl::Status first;
   for (const proto::Step& step : graph.steps) {
     const Operator* entry = FindOperator(step.op(), graph.opset);
-    if (entry->judge != nullptr) TROUPE_RETURN_IF_ERROR(entry->judge(StepContext{step, graph.opset}));
+    if (entry->judge == nullptr) continue;
+    const absl::Status status = entry->judge(StepContext{step, graph.opset});
+    if (status.ok()) continue;
+    first.Update(status);
+    std::string fault(status.message());
+    if (std::ranges::find(faults, fault) != faults.end()) continue;
+    faults.size() < kMostTold ? faults.push_back(std::move(fault)) : static_cast<void>(++more);
   }
-  return absl::OkStatus();
+  if (faults.size() < 2) return first;
+  if (more > 0) faults.push_back(absl::StrCat("and ", more, " more"));
+  return {first.code(), absl::StrJoin(faults, "; ")};
 }
 
 }  // namespace

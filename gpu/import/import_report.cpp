@@ -120,6 +120,10 @@ std::string ToJson(const ImportReport& report) {
                       {"steps", report.steps}};
   if (!report.packed_digest.empty()) object["packed_digest"] = report.packed_digest;
   if (report.likely_size != 0) object["likely_size"] = report.likely_size;
+  if (!report.operators.empty()) {
+    json::object& operators = object["operators"].emplace_object();
+    for (const auto& [name, count] : report.operators) operators[name] = count;
+  }
   return json::serialize(object);
 }
 

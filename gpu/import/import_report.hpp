@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +23,7 @@ inline constexpr char kPackedFolder[] = "packed";
 inline constexpr std::uint32_t kMostLikelySize = 512;
 
 struct ImportReport {
-  std::string digest;  // of model.pb: the model's name
+  std::string digest;  // of model.pb: the model's name; empty when nothing was written
   std::string name;
   std::vector<proto::TensorSpec> inputs;
   std::vector<proto::TensorSpec> outputs;
@@ -31,6 +32,7 @@ struct ImportReport {
   std::string packed_digest;  // of the packed model beside it; empty without --pack
   // What it was packed for: the size of the inputs' dynamic dimensions, but of the first, which was 1; 0 without --pack.
   std::uint32_t likely_size = 0;
+  std::map<std::string, std::uint64_t> operators;  // how many steps have each; of a file that was only judged
 };
 
 // What an import does where the kernel lacks a part of the jail: refuse, or go on with what there is.

@@ -40,6 +40,7 @@ struct Options {
   std::size_t limit_nodes = 100'000;
   std::string sandbox = "required";
   bool pack = false;
+  bool check = false;  // write nothing
 };
 
 // Everything that an import reads and writes, opened before the jail.
@@ -76,6 +77,7 @@ absl::StatusOr<Files> OpenFiles(const Options& options) {
   Files files;
   TROUPE_ASSIGN_OR_RETURN(files.onnx, Map(options.onnx));
   files.beside = OpenFilesOf(FolderOf(options));
+  if (options.check) return files;
   TROUPE_ASSIGN_OR_RETURN(files.output, OpenCanonical(options.output));
   if (!options.pack) return files;
   const fs::path folder = fs::path(options.output) / kPackedFolder;
@@ -132,7 +134,11 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   Tell(ImportProgress::Stage::kChecking, 0, 0);
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(files.onnx, import));
   ImportReport report;
-  TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(files.output, imported.model, imported.weights));
+  if (options.check) {
+    for (const proto::Step& step : imported.model.steps()) ++report.operators[step.op()];
+  } else {
+    TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(files.output, imported.model, imported.weights));
+  }
   if (options.pack) {
     Tell(ImportProgress::Stage::kPacking, 0, 0);
     TROUPE_RETURN_IF_ERROR(Pack(imported, files.packed, report));
@@ -196,7 +202,9 @@ int Run(const Options& options) {
     return Usage(
         absl::StrCat("--time-limit '", options.time_limit, "' is not a valid time; say for example 60s"));
   std::error_code error;
-  if (!fs::is_directory(options.output, error))
+  if (options.check && (options.pack || !options.output.empty()))
+    return Usage("--check writes nothing; leave --output and --pack away");
+  if (!options.check && !fs::is_directory(options.output, error))
     return Usage(absl::StrCat("--output '", options.output, "' is not a folder; make it first"));
   std::set_new_handler(OnOutOfMemory);
   signal(SIGXCPU, OnOverTime);
@@ -222,7 +230,7 @@ int main(int argc, char** argv) {
                "troupe-import");
   Options options;
   app.add_option("--onnx", options.onnx, "ONNX file; external data may lie in its folder")->required();
-  app.add_option("--output", options.output, "existing folder for model.pb and weights.bin")->required();
+  app.add_option("--output", options.output, "existing folder for model.pb and weights.bin");
   app.add_option("--memory-limit", options.memory_limit, "most memory to use")->capture_default_str();
   app.add_option("--time-limit", options.time_limit, "most processor time to use")->capture_default_str();
   app.add_option("--limit-nodes", options.limit_nodes, "most nodes of a graph")->capture_default_str();
@@ -232,6 +240,7 @@ int main(int argc, char** argv) {
   app.add_flag_callback(
       "--probe-jail", [] { std::exit(ProbeJail()); },
       "enter the jail, print what the kernel lacks, and exit");
+  app.add_flag("--check", options.check, "judge the file and write nothing; the report has its operators");
   app.add_flag("--pack", options.pack, "also write the model packed for this machine, to OUTPUT/packed");
   app.add_flag_callback(
       "--pack-target",

@@ -14,6 +14,7 @@ namespace troupe::shell {
 [[nodiscard]] std::vector<Verb> ChaosVerbs();        // chaos
 [[nodiscard]] std::vector<Verb> DeclarativeVerbs();  // apply, diff, export
 [[nodiscard]] std::vector<Verb> FunctionVerbs();     // function
+[[nodiscard]] std::vector<Verb> CheckVerbs();        // function check
 [[nodiscard]] std::vector<Verb> SplitVerbs();        // function canary, promote, rollback
 [[nodiscard]] std::vector<Verb> UpdateVerbs();       // function update
 [[nodiscard]] std::vector<Verb> InferVerbs();        // infer

@@ -9,9 +9,10 @@ import signal
 import time
 
 import numpy as np
+from onnx import helper
 
 from harness import E2eTest, eventually, main
-from harness.networks import EXAMPLES, digits, ensemble, scale
+from harness.networks import EXAMPLES, digits, ensemble, scale, serialize, value
 from harness.shell import Shell
 
 
@@ -119,6 +120,20 @@ class Functions(ShellTest):
         # The shell does not wait longer than it was told to.
         away = self.shell.error("--manager", "127.0.0.1:1", "--timeout", "300ms", "cluster", "status", code=4)
         self.assertIn("no cluster manager answers at 127.0.0.1:1 within 300 ms: is trouped running there? Name", away)
+
+    def test_a_file_is_judged_without_a_cluster(self):
+        away = ("--manager", "127.0.0.1:1", "function", "check")
+        good = self.file("double.onnx", scale(2))
+        text = self.shell.run(*away, good).stdout
+        for words in ("can be deployed: 1 steps", "inputs     x  FP32 [-1,4]", "outputs    y  FP32 [-1,4]", "operators  Mul 1"):
+            self.assertIn(words, text)
+        self.assertEqual(self.shell.json(*away, good)["operators"], {"Mul": 1})
+        unknown = self.file("unknown.onnx", serialize([helper.make_node("Nonsense", ["x"], ["y"], "here")], [value("x", 1)], [value("y", 1)]))
+        for file, why in ((self.file("not.onnx", b"this is not a model"), "not a valid ONNX file"), ("absent.onnx", "cannot read"),
+                          (unknown, "Nonsense (1 node, 'here')")):
+            refused = self.shell.error(*away, file, code=2)
+            self.assertIn("would be refused: ", refused)
+            self.assertIn(why, refused)
 
     def test_a_script_stops_at_the_first_that_fails(self):
         self.deploy_double()

@@ -154,6 +154,19 @@ TEST(ClassicModels, BadTreesAreRefusedWhateverTheInput) {
   }
 }
 
+// A file is mended once: each of its faults is named, and none twice.
+TEST(ClassicModels, AllBadTreesOfAFileAreNamed) {
+  OnnxBuilder b = Trees(false, -5);
+  onnx::NodeProto& again = *b.graph().add_node();
+  again = b.graph().node(0);
+  again.set_name("more trees");
+  again.set_output(0, "label 2");
+  again.set_output(1, "scores 2");
+  b.Output("scores 2", {-1, 2});
+  const std::string error = ImportError(b);
+  EXPECT_TRUE(absl::StrContains(error, "'trees'") && absl::StrContains(error, "'more trees'")) << error;
+}
+
 TEST(ClassicModels, TextsAreRefusedWhereTheyAreComputed) {
   OnnxBuilder b = Trees(false);
   onnx::NodeProto& node = b.Node("LabelEncoder", {"label"}, {"word"}, "words");

@@ -39,8 +39,9 @@ std::vector<std::string> CompletionsOf(const std::string& line) {
 TEST(Completion, VerbsFirst) {
   EXPECT_THAT(CompletionsOf("fu"), ElementsAre("function"));
   EXPECT_THAT(CompletionsOf(""), Contains("infer"));
-  EXPECT_THAT(CompletionsOf("function "), ElementsAre("canary", "deploy", "follow", "list", "load", "promote",
-                                                      "remove", "rollback", "show", "unload", "update"));
+  EXPECT_THAT(CompletionsOf("function "),
+              ElementsAre("canary", "check", "deploy", "follow", "list", "load", "promote", "remove",
+                          "rollback", "show", "unload", "update"));
   EXPECT_THAT(CompletionsOf("workflow r"), ElementsAre("remove", "run", "runs"));
   EXPECT_THAT(CompletionsOf("help function s"), ElementsAre("show"));
   EXPECT_THAT(CompletionsOf("nonsense "), IsEmpty());
