@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
@@ -38,6 +41,22 @@ absl::StatusOr<proto::Tensor> ParseByName(const std::string& path, const std::st
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> FindOnnxFile(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  std::vector<std::string> found;
+  for (auto entry = std::filesystem::directory_iterator(path, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    if (entry->path().extension() == ".onnx") found.push_back(entry->path().filename().string());
+  if (error) return absl::InvalidArgumentError(Cat("'", path, "' cannot be read: ", error.message()));
+  if (found.size() == 1) return (std::filesystem::path(path) / found[0]).string();
+  if (found.empty()) return absl::InvalidArgumentError(Cat("'", path, "' is a folder without an .onnx file"));
+  std::ranges::sort(found);
+  const auto others = found.size() > 2 ? Cat(" and ", found.size() - 2, " more") : std::string();
+  return absl::InvalidArgumentError(
+      Cat("'", path, "' is a folder with ", found[0], ", ", found[1], others, "; say which of them"));
+}
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most) {
   // Without O_NONBLOCK, a pipe without a writer would hold the shell here.

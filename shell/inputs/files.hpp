@@ -11,6 +11,9 @@
 namespace troupe::shell {
 
 [[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path, Bytes most);
+// The ONNX file that `path` means: itself, or the only one with the ending .onnx in a folder, as exporters leave it
+// beside its weights. InvalidArgument names what the folder has instead.
+[[nodiscard]] absl::StatusOr<std::string> FindOnnxFile(const std::string& path);
 // Whether WriteFile could begin; what is there already stays as it is.
 [[nodiscard]] absl::Status CheckWritable(const std::string& path);
 [[nodiscard]] absl::Status WriteFile(const std::string& path, const std::string& content);

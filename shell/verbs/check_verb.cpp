@@ -9,6 +9,7 @@
 #include "shell/cat.hpp"
 #include "shell/child_program.hpp"
 #include "shell/exit_code.hpp"
+#include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
 #include "shell/verbs/all_verbs.hpp"
 
@@ -50,7 +51,9 @@ std::string ReportText(const std::string& file, const json::value& report) {
 }
 
 absl::Status FunctionCheck(Session& session, const Arguments& arguments) {
-  const auto& file = arguments.Text("FILE");
+  const auto found = FindOnnxFile(arguments.Text("FILE"));
+  if (!found.ok()) return AsUsageError(found.status());
+  const auto& file = *found;
   const auto importer = FindHelper(kImporter);
   if (importer.empty())
     return UsageError(Cat(kImporter,
@@ -81,7 +84,10 @@ std::vector<Verb> CheckVerbs() {
   return {{.group = "function",
            .name = "check",
            .summary = "Judge an ONNX file on this machine, as a deployment would; nothing is sent",
-           .arguments = {{.name = "FILE", .kind = Kind::kFile, .help = "the ONNX file", .required = true}},
+           .arguments = {{.name = "FILE",
+                          .kind = Kind::kFile,
+                          .help = "the ONNX file, or the folder of one",
+                          .required = true}},
            .run = FunctionCheck}};
 }
 

@@ -9,6 +9,7 @@
 #include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/external_weights.hpp"
+#include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
 #include "shell/sharing_options.hpp"
 #include "shell/verbs/all_verbs.hpp"
@@ -115,9 +116,11 @@ std::string ImportLine(actors::AdminClient& client, const std::string& digest) {
 
 absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(auto deploy, DeploymentOf(arguments));
-  auto content = ReadModelWithWeights(arguments.Text("FILE"), kMostModelFile);
+  const auto file = FindOnnxFile(arguments.Text("FILE"));
+  if (!file.ok()) return AsUsageError(file.status());
+  auto content = ReadModelWithWeights(*file, kMostModelFile);
   if (!content.ok()) return AsUsageError(content.status());
-  if (content->empty()) return UsageError(Cat("'", arguments.Text("FILE"), "' is empty"));
+  if (content->empty()) return UsageError(Cat("'", *file, "' is empty"));
   TROUPE_ASSIGN_OR_RETURN(const auto digest, session.Upload(std::move(*content), "uploading"));
   deploy.set_onnx_digest(digest);
   proto::AdminRequest request;
@@ -224,7 +227,7 @@ Argument Version(const char* help) {
 std::vector<Argument> DeployArguments() {
   std::vector<Argument> arguments = {
       kName,
-      {.name = "FILE", .kind = Kind::kFile, .help = "the ONNX file", .required = true},
+      {.name = "FILE", .kind = Kind::kFile, .help = "the ONNX file, or the folder of one", .required = true},
       {.name = "--deadline", .kind = Kind::kDuration, .help = "target for an answer, like 50ms"},
       {.name = "--percentile", .kind = Kind::kNumber, .help = "requests that are to meet it (98)"},
       {.name = "--tenant", .kind = Kind::kText, .help = "whose function it is"},

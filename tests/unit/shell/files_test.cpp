@@ -34,6 +34,18 @@ TEST_F(Files, AreReadWholeAndBounded) {
               HasSubstr("not a regular file"));
 }
 
+TEST_F(Files, AFolderMeansItsOnlyModel) {
+  const auto said = [&] { return std::string(FindOnnxFile(folder_.path()).status().message()); };
+  EXPECT_EQ(*FindOnnxFile(Path("any")), Path("any"));
+  EXPECT_THAT(said(), HasSubstr("without an .onnx file"));
+  ASSERT_TRUE(WriteFile(Path("model.onnx"), "m").ok() && WriteFile(Path("model.onnx.data"), "w").ok());
+  EXPECT_EQ(*FindOnnxFile(folder_.path()), Path("model.onnx"));
+  ASSERT_TRUE(WriteFile(Path("a.onnx"), "m").ok());
+  EXPECT_THAT(said(), HasSubstr("a.onnx, model.onnx; say which"));
+  ASSERT_TRUE(WriteFile(Path("b.onnx"), "m").ok());
+  EXPECT_THAT(said(), HasSubstr("a.onnx, b.onnx and 1 more; say which"));
+}
+
 TEST_F(Files, AFailedWriteLeavesNothingBehind) {
   EXPECT_FALSE(WriteFile(Path("none/a"), "x").ok());
   std::filesystem::create_directory(Path("taken"));
