@@ -78,6 +78,10 @@ check: bootstrap configure ## format, house rules, warnings as errors, clang-tid
 bench: build bench-baselines ## every benchmark; writes build/bench/AREA.json
 	bench/run.sh all
 
+.PHONY: benches
+benches: bootstrap configure ## compile the benchmarks, and run none
+	@$(NINJA) --target benches
+
 .PHONY: bench-baselines
 bench-baselines:
 	@$(BOOTSTRAP) bench

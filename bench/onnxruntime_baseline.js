@@ -1,4 +1,4 @@
-// The baseline of bench/fused.py: ONNX Runtime runs a network as often as standard input says.
+// The baseline of bench/fused.py and bench/networks.py: ONNX Runtime runs a network as often as standard input says.
 //
 // usage: ORACLE_FOLDER=FOLDER node onnxruntime_baseline.js MODEL.onnx THREADS     FOLDER has node_modules/onnxruntime-node
 //

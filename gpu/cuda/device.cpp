@@ -21,7 +21,7 @@
 namespace troupe::gpu::cuda {
 namespace {
 
-// Null: there are no shares.
+// The stream of the smallest share; null where the device has no shares.
 CUstream StreamOfAShare(GreenContexts& shares) {
   const ShareLadder& ladder = shares.ladder();
   if (ladder.units() < 2) return nullptr;

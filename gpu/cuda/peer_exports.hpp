@@ -15,15 +15,15 @@
 
 namespace troupe::gpu::cuda {
 
-// A descriptor for each unit under a range. They go through a socket, whose other end is what is given away: so
-// one descriptor carries them all. It can be read once. A process may have few descriptors, and a model many
-// units: so they are exported in rounds (peers.hpp), the first when the range is shared, the next when the
-// destination asks for it, by a thread that runs from the first export of more than one round on. An export that
-// its destination has closed is forgotten. Thread-safe; ends before the memory.
+// Each unit under a range has a descriptor, and all of them go through one socket: its other end is the one descriptor that
+// the destination is given, and can be read once. A process may open few descriptors, and a model has many units, so they are
+// exported in rounds (peers.hpp). The first round is sent when the range is shared. A thread, which begins with the first
+// export of more than one round, sends the next ones as the destination asks for them, and forgets an export whose
+// destination has closed its end. Thread-safe; ends before the memory.
 class PeerExports {
  public:
-  // That have rounds left; one more is refused with ResourceExhausted. Descriptors on their way count towards a
-  // limit of the user's.
+  // So many exports may have rounds left; one more is refused with ResourceExhausted. The kernel counts descriptors on
+  // their way in a socket towards a limit of the user's.
   static constexpr std::size_t kMost = 8;
   PeerExports(const Context& context, const Memory& memory) : context_(context), memory_(memory) {}
   ~PeerExports();
@@ -46,8 +46,9 @@ class PeerExports {
   const Context& context_;
   const Memory& memory_;
   std::mutex mutex_;
-  std::vector<Waiting> new_;     // guarded by mutex_, as all below: the thread has not seen them yet
-  std::size_t waiting_ = 0;      // those that the thread has seen, too
+  // All below is guarded by mutex_.
+  std::vector<Waiting> new_;     // exports that the thread has not seen yet
+  std::size_t waiting_ = 0;      // exports with rounds left, whether the thread has seen them or not
   transport::UniqueFd changed_;  // an eventfd, from the first wait on
   bool stopping_ = false;
   std::thread thread_;

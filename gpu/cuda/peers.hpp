@@ -35,11 +35,11 @@ class CudaPeerMemory final : public PeerMemory {
   Bytes size_;
 };
 
-// What a destination reads of it, first of all, where the units come from. Descriptors follow, kUnitsInRound at
-// most; for each further round the destination says that it has closed those that it got.
+// The first bytes that a destination reads from the socket of an export. At most kUnitsInRound descriptors follow. For each
+// further round the destination sends kNextRound, when it has closed the descriptors of the round before.
 struct ExportHeader {
-  std::uint64_t unit = 0;  // bytes
-  std::uint64_t count = 0;
+  std::uint64_t unit = 0;   // bytes of each unit
+  std::uint64_t count = 0;  // units
 };
 inline constexpr std::size_t kUnitsInRound = 64;
 inline constexpr std::string_view kNextRound = "next";

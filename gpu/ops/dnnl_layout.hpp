@@ -20,6 +20,9 @@ namespace troupe::gpu {
 [[nodiscard]] dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std::int64_t> dims);
 // True when the elements lie as in a row-major tensor, whatever the descriptor is called.
 [[nodiscard]] bool IsRowMajor(const dnnl::memory::desc& desc);
+// The block of a dense tensor of batch, channels and places that is stored as [batch, blocks, places, channels of a block],
+// with all blocks full; 0 for any other.
+[[nodiscard]] std::int64_t ChannelBlock(const dnnl::memory::desc& desc);
 // True for what a layout can express: dense blocks with nothing extra, FP32.
 [[nodiscard]] bool IsExpressible(const dnnl::memory::desc& desc);
 // The layout of an expressible descriptor; empty when it is row-major.

@@ -240,6 +240,23 @@ bool IsExpressible(const dnnl::memory::desc& desc) {
   return CheckFields(FieldsOf(data)).ok();
 }
 
+std::int64_t ChannelBlock(const dnnl::memory::desc& desc) {
+  const dnnl_memory_desc_t& data = desc.data;
+  const auto& blocking = data.format_desc.blocking;
+  if (!IsExpressible(desc) || data.ndims < 3 || blocking.inner_nblks != 1 || blocking.inner_idxs[0] != 1)
+    return 0;
+  const std::int64_t block = blocking.inner_blks[0];
+  if (data.dims[1] % block != 0) return 0;
+  std::int64_t stride = block;
+  for (int d = data.ndims - 1; d >= 2; --d) {
+    if (blocking.strides[d] != stride) return 0;
+    stride *= data.dims[d];
+  }
+  if (blocking.strides[1] != stride) return 0;
+  const bool whole = data.dims[0] == 1 || blocking.strides[0] == stride * (data.dims[1] / block);
+  return whole ? block : 0;
+}
+
 bool IsRowMajor(const dnnl::memory::desc& desc) {
   if (!IsExpressible(desc)) return false;
   const LayoutFields fields = FieldsOf(desc.data);

@@ -1,15 +1,21 @@
 // Operators that stay in a device layout: what stands between convolutions would otherwise cost a reorder on
 // its way in and one on its way out.
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/ops/activation.hpp"
+#include "gpu/ops/channel_rows.hpp"
 #include "gpu/ops/dnnl_program.hpp"
 #include "gpu/ops/layout.hpp"
 #include "gpu/ops/op_support.hpp"
+#include "gpu/ops/parallel_ranges.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -107,6 +113,71 @@ memory::desc OperandDesc(const ValueInfo& info, const memory::desc& data, const 
   return RowMajorDesc(dims);
 }
 
+// A tensor in blocks of channels, and one number for each channel, or for each channel of each image.
+class ChannelKernel final : public Kernel {
+ public:
+  struct Sizes {
+    std::int64_t images = 0, blocks = 0, block = 0, places = 0;
+    bool of_image = false;  // the numbers are an image's own
+  };
+  ChannelKernel(RowFunction row, const Sizes& sizes, std::size_t data, std::string layout,
+                FusedActivation activation)
+      : row_(row), sizes_(sizes), data_(data), layout_(std::move(layout)), activation_(activation) {}
+  absl::Status Run(In in, Out out, std::byte*) const override {
+    const std::int64_t n = sizes_.places * sizes_.block;
+    const auto* numbers = reinterpret_cast<const float*>(in[1 - data_].data);
+    ParallelRanges(sizes_.images * sizes_.blocks, n, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const std::int64_t channels = (sizes_.of_image ? i : i % sizes_.blocks) * sizes_.block;
+        const std::size_t at = static_cast<std::size_t>(i * n) * sizeof(float);
+        Row row{.n = n, .out = out[0].data + at};
+        row.in = {in[data_].data + at, reinterpret_cast<const std::byte*>(numbers + channels)};
+        row_(row);
+        if (activation_.row == nullptr) continue;
+        row.in = {row.out};
+        row.step = {1};
+        row.parameters = &activation_.parameters;
+        activation_.row(row);
+      }
+    });
+    return absl::OkStatus();
+  }
+  [[nodiscard]] int in_place_input() const override { return static_cast<int>(data_); }
+  [[nodiscard]] std::string input_layout(std::size_t i) const override {
+    return i == data_ ? layout_ : std::string();
+  }
+  [[nodiscard]] std::string output_layout(std::size_t) const override { return layout_; }
+
+ private:
+  RowFunction row_;
+  Sizes sizes_;
+  std::size_t data_;  // which input is the tensor
+  std::string layout_;
+  FusedActivation activation_;
+};
+
+// Null where the inputs look otherwise. `first` is the input that has the output's shape.
+absl::StatusOr<std::unique_ptr<Kernel>> MakeOfChannels(const StepContext& ctx, Infos in, std::size_t first,
+                                                       const memory::desc& data) {
+  if (in.size() != 2) return nullptr;
+  const std::int64_t block = ChannelBlock(data);
+  const RowFunction row = FindChannelRow(ctx.step.op(), block);
+  if (row == nullptr) return nullptr;
+  const Shape& shape = in[first].shape;
+  Shape numbers(shape.size() - in[1 - first].shape.size(), 1);
+  numbers.insert(numbers.end(), in[1 - first].shape.begin(), in[1 - first].shape.end());
+  const bool of_image = numbers[0] == shape[0];
+  if ((!of_image && numbers[0] != 1) || numbers[1] != shape[1] ||
+      std::any_of(numbers.begin() + 2, numbers.end(), [](std::int64_t dim) { return dim != 1; }))
+    return nullptr;
+  TROUPE_ASSIGN_OR_RETURN(const FusedActivation activation, FindFusedActivation(ctx));
+  const std::int64_t places =
+      std::accumulate(shape.begin() + 2, shape.end(), std::int64_t{1}, std::multiplies<>());
+  return std::make_unique<ChannelKernel>(
+      row, ChannelKernel::Sizes{shape[0], shape[1] / block, block, places, of_image}, first, LayoutOf(data),
+      activation);
+}
+
 Made MakeBinary(const StepContext& ctx, Infos in, Infos out) {
   const Shape& shape = out[0].shape;
   if (in.size() < 2) return NotHere();
@@ -115,7 +186,9 @@ Made MakeBinary(const StepContext& ctx, Infos in, Infos out) {
   const bool commutes = function == algorithm::binary_add || function == algorithm::binary_mul;
   std::size_t first = 0;
   while (first < in.size() && in[first].shape != shape) ++first;
-  if (first != 0 && !commutes) return NotHere();
+  if (first == in.size() || (first != 0 && !commutes)) return NotHere();
+  TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> of_channels, MakeOfChannels(ctx, in, first, data));
+  if (of_channels != nullptr) return of_channels;
   auto program = std::make_unique<DnnlProgram>();
   DnnlProgram::Operand left = DnnlProgram::Input(first);
   std::size_t done = 1;

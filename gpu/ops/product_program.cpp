@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "base/status.hpp"
+#include "gpu/ops/row_product.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -64,6 +65,8 @@ Made MakeProduct(const StepContext& ctx, const Multiplication& product, Infos in
     auto parsed = DescOf(in[1].layout, product.b_dims);
     if (!parsed.ok()) return ctx.Error(std::string(parsed.status().message()));
     given = *parsed;
+    TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> of_row, MakeRowProduct(ctx, product, given));
+    if (of_row != nullptr) return of_row;
   }
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, in[1].layout, given));
   auto program = std::make_unique<DnnlProgram>();

@@ -43,9 +43,6 @@ struct Recurrent {
 // Reads and checks X, W, R, B, sequence_lens, initial_h (and for LSTM initial_c, P).
 [[nodiscard]] absl::StatusOr<Recurrent> ReadRecurrent(const StepContext& ctx, Infos in);
 
-// out[r] += the inner product of x with row r of w, for `rows` rows of `n`.
-void AddProducts(const float* x, const float* w, std::int64_t rows, std::int64_t n, float* out);
-
 // Y, Y_h and for LSTM Y_c, as far as the step has them.
 [[nodiscard]] Inferred InferRecurrent(const StepContext& ctx, Infos in);
 

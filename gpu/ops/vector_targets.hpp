@@ -16,6 +16,13 @@ void RunPlain(const Row& row) {
 }
 
 #if defined(__x86_64__)
+[[nodiscard]] inline bool HasAvx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+[[nodiscard]] inline bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 template <class Body>
 [[gnu::target("avx2,fma")]] void RunAvx2(const Row& row) {
   Body::Run(row);
@@ -31,11 +38,8 @@ template <class Body>
 template <class Body>
 [[nodiscard]] RowFunction BestRow() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    return &RunAvx512<Body>;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &RunAvx2<Body>;
+  if (HasAvx512()) return &RunAvx512<Body>;
+  if (HasAvx2()) return &RunAvx2<Body>;
 #endif
   return &RunPlain<Body>;
 }

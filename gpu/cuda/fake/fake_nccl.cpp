@@ -61,7 +61,7 @@ troupe::transport::BroadcastSlot SlotFor(std::string id, std::uint32_t root, std
   return slot;
 }
 
-// Ended by Abort; kernels on streams keep it.
+// Abort ends it; kernels that are still on streams keep it alive.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   Communicator(std::uint32_t rank, std::uint32_t ranks) : rank_(rank), ends_(ranks) {}
@@ -86,7 +86,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     });
     return kNcclSuccess;
   }
-  // The largest of all ranks' bytes.
+  // Gives each rank the largest of all ranks' bytes.
   int Reduce(const void* send, void* receive, CUstream stream) {
     if (state() != kNcclSuccess) return kInvalidArgument;
     fake::QueueOf(stream).Push([self = shared_from_this(), send, receive] {
@@ -101,7 +101,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     });
     return kNcclSuccess;
   }
-  // What waits for others in here stops.
+  // Kernels and joins that wait for other ranks stop waiting.
   void Abort() {
     {
       const std::lock_guard lock(mutex_);

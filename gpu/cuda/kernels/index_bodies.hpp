@@ -6,7 +6,7 @@
 
 namespace troupe::gpu::cuda {
 
-// -1: outside, which is told.
+// The place along the dimension that the index means; -1 for an index outside of it, which sets `trouble`.
 TROUPE_BODY std::int64_t IndexAt(Element type, const void* indices, std::int64_t i, std::int64_t dim,
                                  std::int32_t* trouble) {
   std::int64_t index = LoadInteger(type, indices, i);
@@ -21,7 +21,7 @@ TROUPE_BODY void MoveZero(std::int32_t size, void* to, std::int64_t at) {
   MoveElement(size, to, at, &zero, 0);
 }
 
-// Index: what all numbers of elements fit in, 32 bits where they do.
+// Index is the integer that all numbers of elements fit into: of 32 bits where they do, since a GPU divides those faster.
 template <class Index>
 TROUPE_BODY void GatherOne(const GatherArguments& a, Index i) {
   const auto block = static_cast<Index>(a.block);

@@ -1,0 +1,73 @@
+#!/usr/bin/python3
+"""Time of one inference of networks of many families: this project's engine beside ONNX Runtime at equal threads, in
+alternating rounds.
+
+usage: ORACLE_FOLDER=FOLDER networks.py [--build DIR] [--rounds N] [--networks a,b] [--threads 1,2] [--batches 1,8]
+
+FOLDER has node_modules/onnxruntime-node (npm install --ignore-scripts --prefix FOLDER onnxruntime-node). Networks come from
+bench/network_zoo.py. Both outputs are compared before anything is measured. Needs Debian's python3-onnx and python3-numpy, and
+Node.js.
+
+  NETWORK_ms/threads=N/batch=B       beside ONNX Runtime
+  engine_over_ort/NETWORK/...        the median of the rounds' ratios
+  engine_over_ort/geomean/...        of all networks that were measured
+"""
+import argparse
+import math
+import pathlib
+import statistics
+
+import network_zoo
+from engine import Contender, check
+from report import ROOT, Report
+
+SECONDS_PER_ROUND = 0.5
+
+
+def measure(report, name, model, threads, batch, arguments):
+    """The ratio of our time to the other's."""
+    engine = Contender([str(arguments.build / "bin" / "engine_bench"), str(model), str(threads)], threads)
+    other = Contender(["node", str(ROOT / "bench" / "onnxruntime_baseline.js"), str(model), str(threads)], threads)
+    check(name, engine, other)
+    counts = []
+    for contender in (engine, other):
+        contender.run(2)
+        counts.append(max(2, min(1000, int(SECONDS_PER_ROUND * 1000 / contender.run(2)))))
+    ours, theirs = [], []
+    for _ in range(arguments.rounds):
+        ours.append(engine.run(counts[0]))
+        theirs.append(other.run(counts[1]))
+    engine.close()
+    other.close()
+    case = f"threads={threads}/batch={batch}"
+    report.add(f"{name}_ms/{case}", ours, "ms", "onnxruntime", theirs)
+    ratio = statistics.median(mine / its for mine, its in zip(ours, theirs))
+    report.add(f"engine_over_ort/{name}/{case}", [ratio], "")
+    return ratio
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--networks", default=",".join(network_zoo.all_names()))
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--batches", default="1")
+    arguments = parser.parse_args()
+    report = Report("networks")
+    folder = ROOT / "build" / "bench" / "zoo"
+    folder.mkdir(parents=True, exist_ok=True)
+    for threads in map(int, arguments.threads.split(",")):
+        for batch in map(int, arguments.batches.split(",")):
+            ratios = []
+            for name in arguments.networks.split(","):
+                model = network_zoo.make(name, batch, folder)
+                if model is not None:
+                    ratios.append(measure(report, name, model, threads, batch, arguments))
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            report.add(f"engine_over_ort/geomean/threads={threads}/batch={batch}", [mean], "")
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
