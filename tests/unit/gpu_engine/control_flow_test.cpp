@@ -617,6 +617,51 @@ TEST(If, ReadsWhatAConvolutionMade) {
   }
 }
 
+// y = If(c, Conv(x, w), -Conv(x, w2)), where a second step outside may read w2.
+ModelBuilder Convolutions(bool shared) {
+  ModelBuilder builder;
+  builder.Input("c", {}, proto::BOOL);
+  builder.Input("x", {1, 16, 8, 8});
+  const std::string w = builder.Random({16, 16, 3, 3}), other = builder.Random({16, 16, 3, 3});
+  proto::Step& choose = builder.Step("If", {"c", "x", w, other}, "y");
+  Inside then(*choose.add_subgraphs());
+  then.Capture("a", 1).Capture("inner", 2);
+  then.Step("Conv", {"a", "inner"}, {"r"});
+  then.Output("r");
+  Inside otherwise(*choose.add_subgraphs());
+  otherwise.Capture("a", 1).Capture("inner", 3);
+  otherwise.Step("Conv", {"a", "inner"}, {"p"});
+  otherwise.Step("Neg", {"p"}, {"r"});
+  otherwise.Output("r");
+  builder.Output("y");
+  if (!shared) return builder;
+  builder.Step("Transpose", {other}, "turned");
+  builder.Output("turned");
+  return builder;
+}
+
+TEST(If, WeightsThatOneStepInsideReadsArePacked) {
+  for (const bool shared : {false, true}) {
+    ModelBuilder builder = Convolutions(shared);
+    const auto packed = PackModel(builder.model(), builder.weights(), builder.input_specs());
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    EXPECT_FALSE(packed->model.weights(0).layout().empty());
+    EXPECT_EQ(packed->model.weights(1).layout().empty(), shared);
+    const auto plain = Build(builder);
+    const auto fast = Plan::Build(packed->model, packed->weights, builder.input_specs(), 1);
+    ASSERT_TRUE(plain.ok()) << plain.status();
+    ASSERT_TRUE(fast.ok()) << fast.status();
+    const std::vector<float> x = builder.RandomValues({1, 16, 8, 8});
+    for (const auto* c : {&kYes, &kNo}) {
+      const auto want = RunPlan(**plain, builder.weights(), {BytesOf(*c), BytesOf(x)});
+      const auto have = RunPlan(**fast, packed->weights, {BytesOf(*c), BytesOf(x)});
+      ASSERT_TRUE(want.ok()) << want.status();
+      ASSERT_TRUE(have.ok()) << have.status();
+      EXPECT_THAT(have->As<float>(0), testing::Pointwise(testing::FloatNear(1e-4F), want->As<float>(0)));
+    }
+  }
+}
+
 TEST(InferControlStep, TellsWhatIsMadeWithoutKernels) {
   ModelBuilder builder;
   builder.Input("c", {}, proto::BOOL);
