@@ -10,8 +10,9 @@ namespace troupe::proto {
 // opened.
 inline constexpr int kMetadataFormat = 2;
 inline constexpr int kBackupFormat = 1;
-// Canonical models, on disks and in host regions.
-inline constexpr std::uint32_t kModelFormat = 1;
+// Canonical models, on disks and in host regions; 1: without subgraphs. A model that has none is written as 1, so that
+// its digest stays what it was.
+inline constexpr std::uint32_t kModelFormat = 2;
 // Orders and outcomes between a daemon and a GPU worker that outlives it.
 inline constexpr std::uint32_t kRingFormat = 1;
 // What two hosts say when one fetches a tensor of the other.

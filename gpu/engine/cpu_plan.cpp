@@ -181,22 +181,49 @@ absl::Status CpuPlan::KeepShapes(std::size_t step, Frame& frame) const {
   return absl::OkStatus();
 }
 
+absl::Status CpuPlan::RunSteps(Frame& frame, const PlanBindings& bindings) const {
+  std::size_t at = 0;
+  const Pause pause = [&bindings, &at] {
+    return bindings.before_step ? bindings.before_step(at) : absl::OkStatus();
+  };
+  for (; at < steps_.size(); ++at) {
+    TROUPE_RETURN_IF_ERROR(pause());
+    const Instruction& instruction = program_.instructions[at];
+    Bind(at, frame, bindings);
+    Frame::Views& views = frame.steps[at];
+    std::byte* scratch = bindings.activations + instruction.scratch;
+    const absl::Status status = instruction.kernel->RunInParts(views.in, views.out, scratch, pause);
+    if (!status.ok())
+      return absl::Status(status.code(),
+                          absl::StrCat(instruction.label, ": ", std::string(status.message())));
+    if (steps_[at].shapes_vary) TROUPE_RETURN_IF_ERROR(KeepShapes(at, frame));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuPlan::RunSubgraph(std::span<const TensorView> in, std::span<TensorView> out,
+                                  std::byte* activations, const Pause& pause) const {
+  const auto frame = frames_.Take([this] { return MakeFrame(); });
+  PlanBindings& bindings = frame->subgraph;
+  bindings.activations = activations;
+  bindings.before_step = [&pause](std::size_t) { return pause(); };
+  bindings.inputs.clear();
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    bindings.inputs.push_back(in[i].data);
+    frame->shapes[i] = in[i].shape;
+  }
+  bindings.outputs.clear();
+  for (const TensorView& view : out) bindings.outputs.push_back(view.data);
+  TROUPE_RETURN_IF_ERROR(RunSteps(*frame, bindings));
+  for (std::size_t o = 0; o < out.size(); ++o) out[o].shape = frame->shapes[Index(program_.outputs[o])];
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<proto::TensorSpec>> CpuPlan::Run(const PlanBindings& bindings) const {
   TROUPE_RETURN_IF_ERROR(CheckBindings(bindings));
   const ThreadsScope scope(program_.threads);
   const auto frame = frames_.Take([this] { return MakeFrame(); });
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (bindings.before_step) TROUPE_RETURN_IF_ERROR(bindings.before_step(i));
-    const Instruction& instruction = program_.instructions[i];
-    Bind(i, *frame, bindings);
-    Frame::Views& views = frame->steps[i];
-    std::byte* scratch = bindings.activations + instruction.scratch;
-    if (absl::Status status = instruction.kernel->Run(views.in, views.out, scratch); !status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat(instruction.label, ": ", std::string(status.message())));
-    }
-    if (steps_[i].shapes_vary) TROUPE_RETURN_IF_ERROR(KeepShapes(i, *frame));
-  }
+  TROUPE_RETURN_IF_ERROR(RunSteps(*frame, bindings));
   std::vector<proto::TensorSpec> specs = program_.output_specs;
   for (std::size_t o = 0; o < specs.size(); ++o) {
     const Shape& shape = frame->shapes[Index(program_.outputs[o])];

@@ -28,6 +28,12 @@ class CpuPlan final : public Plan {
   }
   absl::StatusOr<std::vector<proto::TensorSpec>> Run(const PlanBindings& bindings) const override;
 
+  // As a subgraph of a step of another plan, on whose threads it runs. `in` has the shapes of this run, `out` memory as
+  // large as planned; its shapes are told. Asks `pause` before each step.
+  absl::Status RunSubgraph(std::span<const TensorView> in, std::span<TensorView> out, std::byte* activations,
+                           const Pause& pause) const;
+  [[nodiscard]] const ValueInfo& input(std::size_t i) const { return program_.values[i].info; }
+
  private:
   struct Step {
     StepWeights weights;
@@ -43,6 +49,7 @@ class CpuPlan final : public Plan {
     };
     std::vector<Views> steps;
     std::vector<Shape> shapes;  // per value: the shape in this run
+    PlanBindings subgraph;      // of a run as one
   };
 
   void PrepareStep(const Instruction& instruction, Step& step) const;
@@ -51,6 +58,7 @@ class CpuPlan final : public Plan {
   [[nodiscard]] std::byte* Address(const ProgramValue& value, const PlanBindings& bindings) const;
   void Bind(std::size_t step, Frame& frame, const PlanBindings& bindings) const;
   absl::Status KeepShapes(std::size_t step, Frame& frame) const;
+  absl::Status RunSteps(Frame& frame, const PlanBindings& bindings) const;
 
   Program program_;
   std::vector<Step> steps_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "gpu/engine/plan.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
 
 namespace troupe::gpu {
@@ -105,11 +106,25 @@ absl::Status CheckInputSpecs(const proto::Model& model, std::span<const proto::T
   return absl::OkStatus();
 }
 
+namespace {
+
+// Steps at a depth below the limit; what lies deeper is the builder's to refuse.
+void FindUnknown(const google::protobuf::RepeatedPtrField<proto::Step>& steps, int opset, int depth,
+                 std::set<std::string>& unknown) {
+  for (const proto::Step& step : steps) {
+    if (FindOperator(step.op(), opset) == nullptr && FindControlFlow(step.op(), opset) == nullptr)
+      unknown.insert(step.op());
+    if (depth == kMaxSubgraphDepth) continue;
+    for (const proto::Subgraph& subgraph : step.subgraphs())
+      FindUnknown(subgraph.steps(), opset, depth + 1, unknown);
+  }
+}
+
+}  // namespace
+
 absl::Status CheckOperators(const proto::Model& model) {
   std::set<std::string> unknown;
-  for (const proto::Step& step : model.steps()) {
-    if (FindOperator(step.op(), model.opset()) == nullptr) unknown.insert(step.op());
-  }
+  FindUnknown(model.steps(), model.opset(), 0, unknown);
   if (unknown.empty()) return absl::OkStatus();
   return absl::UnimplementedError(
       absl::StrCat("unsupported operators at opset ", model.opset(), ": ", absl::StrJoin(unknown, ", ")));

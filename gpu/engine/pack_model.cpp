@@ -12,6 +12,7 @@
 #include "gpu/engine/plan.hpp"
 #include "gpu/engine/program_builder.hpp"
 #include "gpu/engine/threads.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
 
 namespace troupe::gpu {
@@ -19,23 +20,44 @@ namespace {
 
 using Packed = std::map<std::string, PackedWeight, std::less<>>;
 
-// How often each value is read, as a step's input or as a model output.
-std::map<std::string, int, std::less<>> CountUses(const proto::Model& model) {
-  std::map<std::string, int, std::less<>> uses;
-  for (const proto::Step& step : model.steps()) {
+using Uses = std::map<std::string, int, std::less<>>;
+
+Uses CountUses(const google::protobuf::RepeatedPtrField<proto::Step>& steps);
+
+// What a step with subgraphs reads of a value: the operator itself, and every step inside. The inputs behind the operator's
+// own are there for the steps inside.
+void CountInside(const proto::Step& step, Uses& uses) {
+  const std::size_t own = OwnInputs(step);
+  for (int i = 0; i < step.inputs_size() && static_cast<std::size_t>(i) < own; ++i) ++uses[step.inputs(i)];
+  for (const proto::Subgraph& subgraph : step.subgraphs()) {
+    Uses inside = CountUses(subgraph.steps());
+    for (const std::string& output : subgraph.outputs()) ++inside[output];
+    for (const proto::Subgraph::Capture& capture : subgraph.captures())
+      if (capture.input() < static_cast<std::size_t>(step.inputs_size()))
+        uses[step.inputs(static_cast<int>(capture.input()))] += inside[capture.name()];
+  }
+}
+
+// How often each value is read, as a step's input.
+Uses CountUses(const google::protobuf::RepeatedPtrField<proto::Step>& steps) {
+  Uses uses;
+  for (const proto::Step& step : steps) {
+    if (step.subgraphs_size() > 0) {
+      CountInside(step, uses);
+      continue;
+    }
     for (const std::string& name : step.inputs()) ++uses[name];
   }
-  for (const proto::TensorSpec& output : model.outputs()) ++uses[output.name()];
   return uses;
 }
 
 absl::Status PackInputs(const StepContext& ctx, const Operator& entry, std::span<const ValueInfo> in,
-                        const std::map<std::string, int, std::less<>>& uses,
-                        const std::map<std::string, int, std::less<>>& weights, Packed& packed) {
+                        const std::vector<std::string>& weights, const Uses& uses, Packed& packed) {
   if (entry.pack == nullptr) return absl::OkStatus();
   for (int i = 0; i < ctx.step.inputs_size(); ++i) {
-    const std::string& name = ctx.step.inputs(i);
-    if (!weights.contains(name) || uses.at(name) != 1 || in[static_cast<std::size_t>(i)].constant == nullptr)
+    const std::string& name = weights[static_cast<std::size_t>(i)];
+    if (name.empty() || packed.contains(name) || uses.at(name) != 1 ||
+        in[static_cast<std::size_t>(i)].constant == nullptr)
       continue;
     TROUPE_ASSIGN_OR_RETURN(PackedWeight weight, entry.pack(ctx, in, i));
     if (!weight.layout.empty()) packed.emplace(name, std::move(weight));
@@ -84,15 +106,14 @@ absl::StatusOr<PackedModel> PackModel(const proto::Model& model, std::span<const
   if (!model.packed_for().empty()) {
     return absl::InvalidArgumentError(absl::StrCat("the model is packed already, for ", model.packed_for()));
   }
-  const auto uses = CountUses(model);
-  std::map<std::string, int, std::less<>> names;
-  for (const proto::Weight& weight : model.weights()) names[weight.name()] = 1;
+  Uses uses = CountUses(model.steps());
+  for (const proto::TensorSpec& output : model.outputs()) ++uses[output.name()];
   Packed packed;
   const ThreadsScope scope(1);  // layouts must not depend on how many cores packed them
   ProgramBuilder builder(model, weights);
-  builder.Observe([&](const StepContext& ctx, const Operator& entry, std::span<const ValueInfo> in) {
-    return PackInputs(ctx, entry, in, uses, names, packed);
-  });
+  builder.Observe(
+      [&](const StepContext& ctx, const Operator& entry, std::span<const ValueInfo> in,
+          const std::vector<std::string>& names) { return PackInputs(ctx, entry, in, names, uses, packed); });
   TROUPE_RETURN_IF_ERROR(builder.Build(inputs).status());
   return Assemble(model, weights, std::move(packed));
 }

@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/engine/control_steps.hpp"
 #include "gpu/engine/model_inputs.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
 #include "gpu/ops/step_kernel.hpp"
 
@@ -17,6 +19,8 @@ namespace {
 // weights).
 constexpr std::uint64_t kMaxFoldedValue = 1 << 20;
 constexpr std::uint64_t kMaxFolded = 16 << 20;
+// A file says how often its loops nest, and each may be built several times.
+constexpr std::uint64_t kMaxInnerSteps = 1 << 16;
 constexpr std::size_t kAlignment = 64;
 
 // Operators that read the shape of their input and never its elements.
@@ -29,6 +33,13 @@ absl::Status Named(const absl::Status& status, const std::string& label) {
   if (absl::StartsWith(message, label)) return status;
   return absl::Status(status.code(), absl::StrCat(label, ": ", message));
 }
+
+class InferredKernel final : public Kernel {
+ public:
+  absl::Status Run(std::span<const TensorView>, std::span<TensorView>, std::byte*) const override {
+    return absl::InternalError("a kernel that was made for its shapes only was run");
+  }
+};
 
 // Memory for one kernel's run at build time.
 std::vector<TensorView> ViewsOf(std::span<const ValueInfo> infos) {
@@ -51,7 +62,17 @@ void AlignedBytes::Free::operator()(std::byte* data) const {
 }
 
 ProgramBuilder::ProgramBuilder(const proto::Model& model, std::span<const std::byte> weights)
-    : model_(model), weights_(weights) {}
+    : model_(model),
+      weights_(weights),
+      budget_(std::make_shared<Budget>(Budget{kMaxFolded, kMaxInnerSteps})) {}
+
+void ProgramBuilder::OnlyInfer() {
+  infers_only_ = true;
+  maker_ = [](const Operator&, const StepContext&, std::span<const ValueInfo>,
+              std::span<const ValueInfo>) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    return std::make_unique<InferredKernel>();
+  };
+}
 
 absl::StatusOr<Program> ProgramBuilder::Build(std::span<const proto::TensorSpec> inputs) {
   TROUPE_RETURN_IF_ERROR(CheckOperators(model_));
@@ -60,8 +81,64 @@ absl::StatusOr<Program> ProgramBuilder::Build(std::span<const proto::TensorSpec>
   TROUPE_RETURN_IF_ERROR(AddInputs(inputs));
   TROUPE_RETURN_IF_ERROR(AddWeights());
   for (const proto::Step& step : model_.steps()) TROUPE_RETURN_IF_ERROR(AddStep(step));
-  TROUPE_RETURN_IF_ERROR(AddOutputs());
+  for (const proto::TensorSpec& output : model_.outputs()) TROUPE_RETURN_IF_ERROR(AddOutput(output.name()));
   return std::move(program_);
+}
+
+absl::StatusOr<std::vector<ValueInfo>> ProgramBuilder::InferStep(const StepContext& context,
+                                                                 std::span<const ValueInfo> in) {
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::string& name = context.step.inputs(static_cast<int>(i));
+    if (name.empty() || names_.contains(name)) continue;
+    TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(in[i], Place::kInput, i));
+    TROUPE_RETURN_IF_ERROR(Define(name, id));
+  }
+  TROUPE_RETURN_IF_ERROR(AddStep(context.step));
+  std::vector<ValueInfo> out;
+  for (const std::string& name : context.step.outputs()) {
+    const auto found = names_.find(name);
+    ValueInfo& info = out.emplace_back();
+    if (found != names_.end()) info = program_.values[static_cast<std::size_t>(found->second)].info;
+    info.constant = nullptr;  // it lives as long as this builder
+  }
+  return out;
+}
+
+absl::StatusOr<Program> ProgramBuilder::BuildSubgraph(const Work& work, const proto::Subgraph& subgraph,
+                                                      std::span<const ValueInfo> inputs) {
+  ProgramBuilder inner(model_, weights_);
+  inner.observer_ = observer_;
+  inner.maker_ = maker_;
+  inner.infers_only_ = infers_only_;
+  inner.budget_ = budget_;
+  inner.depth_ = depth_ + 1;
+  inner.input_weights_.resize(static_cast<std::size_t>(subgraph.inputs_size()));  // what changes is no weight
+  for (const proto::Subgraph::Capture& capture : subgraph.captures())
+    inner.input_weights_.push_back(WeightOf(work.inputs[capture.input()]));
+  // The inputs are the first values, in their order: CpuPlan::RunSubgraph relies on it.
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TROUPE_ASSIGN_OR_RETURN(const int id, inner.AddValue(inputs[i], Place::kInput, i));
+    const auto own = static_cast<std::size_t>(subgraph.inputs_size());
+    TROUPE_RETURN_IF_ERROR(inner.Define(
+        i < own ? subgraph.inputs(static_cast<int>(i)) : subgraph.captures(static_cast<int>(i - own)).name(),
+        id));
+  }
+  TROUPE_RETURN_IF_ERROR(inner.AddInnerSteps(subgraph));
+  for (const std::string& output : subgraph.outputs()) TROUPE_RETURN_IF_ERROR(inner.AddOutput(output));
+  return std::move(inner.program_);
+}
+
+absl::Status ProgramBuilder::AddInnerSteps(const proto::Subgraph& subgraph) {
+  for (const proto::Step& step : subgraph.steps()) {
+    if (budget_->inner_steps == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("its subgraphs take more than ", kMaxInnerSteps,
+                                                       " steps to plan; loops inside loops may be planned "
+                                                       "several times"));
+    }
+    --budget_->inner_steps;
+    TROUPE_RETURN_IF_ERROR(AddStep(step));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ProgramBuilder::Define(const std::string& name, int id) {
@@ -100,16 +177,37 @@ absl::Status ProgramBuilder::AddWeights() {
   return absl::OkStatus();
 }
 
+// Weights are the values behind the model's inputs, and inputs the first values of a subgraph; views come later.
+std::string ProgramBuilder::WeightOf(int id) const {
+  if (id == kAbsent) return {};
+  if (program_.values[static_cast<std::size_t>(id)].place == Place::kWeights) {
+    const int weight = id - model_.inputs_size();
+    return weight < model_.weights_size() ? model_.weights(weight).name() : std::string();
+  }
+  return static_cast<std::size_t>(id) < input_weights_.size() ? input_weights_[static_cast<std::size_t>(id)]
+                                                              : std::string();
+}
+
+bool ProgramBuilder::IsPacked(int id) const {
+  const ProgramValue& value = program_.values[static_cast<std::size_t>(id)];
+  return !value.info.layout.empty() && (value.place == Place::kWeights || value.place == Place::kInput);
+}
+
 absl::Status ProgramBuilder::AddStep(const proto::Step& step) {
   Work work{.context = {step, model_.opset()}, .label = absl::StrCat(step.op(), " '", step.name(), "'")};
-  TROUPE_RETURN_IF_ERROR(ReadStep(work));
-  const absl::Status status = Foldable(work) ? Fold(work) : Emit(work);
+  TROUPE_RETURN_IF_ERROR(ReadInputs(work));
+  absl::Status status;
+  if (IsControlFlow(step.op())) {
+    status = AddControlStep(work);
+  } else {
+    TROUPE_RETURN_IF_ERROR(InferOutputs(work));
+    status = Foldable(work) ? Fold(work) : Emit(work);
+  }
   return status.ok() ? status : Named(status, work.label);
 }
 
-absl::Status ProgramBuilder::ReadStep(Work& work) {
-  const proto::Step& step = work.context.step;
-  for (const std::string& name : step.inputs()) {
+absl::Status ProgramBuilder::ReadInputs(Work& work) {
+  for (const std::string& name : work.context.step.inputs()) {
     if (name.empty()) {
       work.inputs.push_back(kAbsent);
       work.infos.emplace_back();
@@ -123,8 +221,14 @@ absl::Status ProgramBuilder::ReadStep(Work& work) {
     work.inputs.push_back(found->second);
     work.infos.push_back(program_.values[static_cast<std::size_t>(found->second)].info);
   }
+  return absl::OkStatus();
+}
+
+absl::Status ProgramBuilder::InferOutputs(Work& work) {
+  const proto::Step& step = work.context.step;
   work.entry = FindOperator(step.op(), model_.opset());
-  auto outputs = InferStep(*work.entry, work.context, work.infos);
+  if (work.entry == nullptr) return work.context.Error("this operator is not supported");
+  auto outputs = gpu::InferStep(*work.entry, work.context, work.infos);
   if (!outputs.ok()) return Named(outputs.status(), work.label);
   work.outputs = *std::move(outputs);
   if (work.outputs.size() < static_cast<std::size_t>(step.outputs_size())) {
@@ -152,7 +256,7 @@ bool ProgramBuilder::Foldable(const Work& work) const {
     if (output.bounded) return false;
     bytes += static_cast<std::uint64_t>(output.elements()) * ElementSize(output.type);
   }
-  return bytes <= kMaxFoldedValue && folded_bytes_ + bytes <= kMaxFolded;
+  return bytes <= kMaxFoldedValue && bytes <= budget_->folded_bytes;
 }
 
 absl::Status ProgramBuilder::Fold(const Work& work) {
@@ -162,7 +266,7 @@ absl::Status ProgramBuilder::Fold(const Work& work) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (work.outputs[i].absent()) continue;
     TROUPE_ASSIGN_OR_RETURN(const Bytes size, ValueBytes(work.outputs[i]));
-    folded_bytes_ += size.count();
+    budget_->folded_bytes -= std::min<std::uint64_t>(budget_->folded_bytes, size.count());
     const auto position = program_.constants.size();
     outputs[i].data = program_.constants.emplace_back(size.count()).data();
     if (i >= static_cast<std::size_t>(work.context.step.outputs_size())) continue;
@@ -176,22 +280,18 @@ absl::Status ProgramBuilder::Fold(const Work& work) {
   return kernel->Run(inputs, outputs, scratch.data());
 }
 
-absl::Status ProgramBuilder::AddOutputs() {
-  for (const proto::TensorSpec& declared : model_.outputs()) {
-    const auto found = names_.find(declared.name());
-    if (found == names_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output '", declared.name(), "' is produced by no step"));
-    }
-    TROUPE_ASSIGN_OR_RETURN(const int id, InLayout(found->second, {}));
-    const ValueInfo& info = program_.values[static_cast<std::size_t>(id)].info;
-    proto::TensorSpec spec;
-    spec.set_name(declared.name());
-    spec.set_type(info.type);
-    for (std::int64_t dim : info.shape) spec.add_shape(dim);
-    program_.outputs.push_back(id);
-    program_.output_specs.push_back(std::move(spec));
-  }
+absl::Status ProgramBuilder::AddOutput(const std::string& name) {
+  const auto found = names_.find(name);
+  if (found == names_.end())
+    return absl::InvalidArgumentError(absl::StrCat("output '", name, "' is produced by no step"));
+  TROUPE_ASSIGN_OR_RETURN(const int id, InLayout(found->second, {}));
+  const ValueInfo& info = program_.values[static_cast<std::size_t>(id)].info;
+  proto::TensorSpec spec;
+  spec.set_name(name);
+  spec.set_type(info.type);
+  for (std::int64_t dim : info.shape) spec.add_shape(dim);
+  program_.outputs.push_back(id);
+  program_.output_specs.push_back(std::move(spec));
   return absl::OkStatus();
 }
 

@@ -1,10 +1,14 @@
 // PROGRAM BUILDER: goes through a model's steps once, in order: infers shapes, folds what is known, makes
-// kernels, and puts a reorder wherever a value stands in another layout than its reader wants. Used once, by
-// one thread. For gpu/engine, and for devices that make kernels of their own.
+// kernels, and puts a reorder wherever a value stands in another layout than its reader wants. A branch whose
+// condition is known becomes steps of the program, and so do the trips of a loop that cannot be planned as one
+// (its values grow, or the device has no loops) where they are known and few. Every other subgraph becomes a
+// program of its own, made by a builder inside this one (control_steps). Used once, by one thread. For gpu/engine, and for devices that
+// make kernels of their own.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,9 +21,10 @@ namespace troupe::gpu {
 
 class ProgramBuilder {
  public:
-  // Called for each step that is not folded, before its kernel is made (packing looks at the inputs here).
-  using Observer =
-      std::function<absl::Status(const StepContext&, const Operator&, std::span<const ValueInfo>)>;
+  // Called for each step that is not folded, before its kernel is made, with the names of the model's weights that its
+  // inputs are, and "" for those that are none (packing looks at the inputs here).
+  using Observer = std::function<absl::Status(const StepContext&, const Operator&, std::span<const ValueInfo>,
+                                              const std::vector<std::string>& weights)>;
 
   // Makes a step's kernel for another device than the CPU. Every value stands row-major then.
   using Maker = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(
@@ -27,10 +32,20 @@ class ProgramBuilder {
 
   ProgramBuilder(const proto::Model& model, std::span<const std::byte> weights);
   void MakeWith(Maker maker) { maker_ = std::move(maker); }
+  // Makes kernels that cannot run: for what a step's outputs are like.
+  void OnlyInfer();
   void Observe(Observer observer) { observer_ = std::move(observer); }
   absl::StatusOr<Program> Build(std::span<const proto::TensorSpec> inputs);
+  // Instead of Build: what one step makes of inputs of which this is known.
+  absl::StatusOr<std::vector<ValueInfo>> InferStep(const StepContext& context, std::span<const ValueInfo> in);
 
  private:
+  // What all builders of one plan may still do together.
+  struct Budget {
+    std::uint64_t folded_bytes;
+    std::uint64_t inner_steps;  // in subgraphs, which loops may build several times
+  };
+
   // One step on its way: its context, and its inputs as ids and as what is known of them.
   struct Work {
     StepContext context;
@@ -46,7 +61,22 @@ class ProgramBuilder {
   absl::Status AddInputs(std::span<const proto::TensorSpec> inputs);
   absl::Status AddWeights();
   absl::Status AddStep(const proto::Step& step);
-  absl::Status ReadStep(Work& work);
+  absl::Status AddInnerSteps(const proto::Subgraph& subgraph);
+  absl::Status AddControlStep(Work& work);
+  absl::StatusOr<std::vector<int>> Inline(const Work& work, const proto::Subgraph& subgraph,
+                                          std::span<const int> given);
+  absl::Status DefineOutputs(const Work& work, std::span<const int> ids);
+  absl::Status Unroll(const Work& work);
+  absl::StatusOr<int> Stack(const std::vector<int>& parts);
+  absl::StatusOr<int> AddConstant(proto::DataType type, Shape shape, const std::string& bytes);
+  absl::StatusOr<Program> BuildSubgraph(const Work& work, const proto::Subgraph& subgraph,
+                                        std::span<const ValueInfo> inputs);
+  // The name of the model's weight that a value is; "" for another.
+  [[nodiscard]] std::string WeightOf(int id) const;
+  // Whether it is a weight in a layout that only its operator reads.
+  [[nodiscard]] bool IsPacked(int id) const;
+  absl::Status ReadInputs(Work& work);
+  absl::Status InferOutputs(Work& work);
   [[nodiscard]] bool Foldable(const Work& work) const;
   absl::Status Fold(const Work& work);
   absl::Status Emit(Work& work);
@@ -57,16 +87,19 @@ class ProgramBuilder {
   absl::StatusOr<int> InLayout(int id, const std::string& layout);
   absl::Status AddInstruction(Work& work, std::unique_ptr<Kernel> kernel);
   absl::StatusOr<bool> AddView(const Work& work, const Kernel& kernel);
-  absl::Status AddOutputs();
+  absl::Status AddOutput(const std::string& name);
 
   const proto::Model& model_;
   std::span<const std::byte> weights_;
   Observer observer_;
   Maker maker_;  // none: the entries' own
+  bool infers_only_ = false;
   Program program_;
   std::map<std::string, int, std::less<>> names_;
   std::map<std::pair<int, std::string>, int> reordered_;  // value, layout -> its copy in that layout
-  std::uint64_t folded_bytes_ = 0;
+  std::shared_ptr<Budget> budget_;
+  std::vector<std::string> input_weights_;  // of a subgraph: WeightOf each input
+  int depth_ = 0;                           // of the subgraph that the steps stand in
 };
 
 }  // namespace troupe::gpu

@@ -6,46 +6,66 @@
 #include "base/status.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/passes.hpp"
+#include "gpu/ops/control_flow.hpp"
 
 namespace troupe::gpu {
 namespace {
 
-constexpr std::size_t kMostTold = 20;  // faults
-
-// What operators can say of their attributes before any shape is known: all that is wrong, so that a file is mended once.
-absl::Status JudgeSteps(const Graph& graph) {
-  std::vector<std::string> faults;
-  std::size_t more = 0;
-  absl::Status first;
-  for (const proto::Step& step : graph.steps) {
-    const Operator* entry = FindOperator(step.op(), graph.opset);
-    if (entry->judge == nullptr) continue;
-    const absl::Status status = entry->judge(StepContext{step, graph.opset});
-    if (status.ok()) continue;
-    first.Update(status);
+// What operators say of the attributes of a file's steps before any shape is known: all that is wrong, so that a file is
+// mended once.
+class Faults {
+ public:
+  explicit Faults(int opset) : opset_(opset) {}
+  void Judge(const proto::Step& step) {
+    for (const proto::Subgraph& subgraph : step.subgraphs())
+      for (const proto::Step& inner : subgraph.steps()) Judge(inner);
+    const Operator* entry = FindOperator(step.op(), opset_);
+    if (entry == nullptr || entry->judge == nullptr) return;
+    const absl::Status status = entry->judge(StepContext{step, opset_});
+    if (status.ok()) return;
+    first_.Update(status);
     std::string fault(status.message());
-    if (std::ranges::find(faults, fault) != faults.end()) continue;
-    faults.size() < kMostTold ? faults.push_back(std::move(fault)) : static_cast<void>(++more);
+    if (std::ranges::find(told_, fault) != told_.end()) return;
+    told_.size() < kMost ? told_.push_back(std::move(fault)) : static_cast<void>(++more_);
   }
-  if (faults.size() < 2) return first;
-  if (more > 0) faults.push_back(absl::StrCat("and ", more, " more"));
-  return {first.code(), absl::StrJoin(faults, "; ")};
+  [[nodiscard]] absl::Status ToStatus() const {
+    if (told_.size() < 2) return first_;
+    const std::string rest = more_ > 0 ? absl::StrCat("; and ", more_, " more") : std::string();
+    return {first_.code(), absl::StrCat(absl::StrJoin(told_, "; "), rest)};
+  }
+
+ private:
+  static constexpr std::size_t kMost = 20;
+  const int opset_;
+  std::vector<std::string> told_;
+  std::size_t more_ = 0;
+  absl::Status first_;
+};
+
+struct Missing {
+  int count = 0;
+  const proto::Step* first = nullptr;
+};
+using MissingOperators = std::map<std::string, Missing>;  // sorted: the same file gets the same message
+
+void FindMissing(const proto::Step& step, int opset, MissingOperators& missing) {
+  for (const proto::Subgraph& subgraph : step.subgraphs())
+    for (const proto::Step& inner : subgraph.steps()) FindMissing(inner, opset, missing);
+  if (FindOperator(step.op(), opset) != nullptr || FindControlFlow(step.op(), opset) != nullptr) return;
+  Missing& entry = missing[step.op()];
+  if (entry.count++ == 0) entry.first = &step;
 }
 
 }  // namespace
 
 absl::Status CheckOperators(const Graph& graph) {
-  struct Missing {
-    int count = 0;
-    const proto::Step* first = nullptr;
-  };
-  std::map<std::string, Missing> missing;  // sorted: the same file gets the same message
-  for (const proto::Step& step : graph.steps) {
-    if (FindOperator(step.op(), graph.opset) != nullptr) continue;
-    Missing& entry = missing[step.op()];
-    if (entry.count++ == 0) entry.first = &step;
+  MissingOperators missing;
+  for (const proto::Step& step : graph.steps) FindMissing(step, graph.opset, missing);
+  if (missing.empty()) {
+    Faults faults(graph.opset);
+    for (const proto::Step& step : graph.steps) faults.Judge(step);
+    return faults.ToStatus();
   }
-  if (missing.empty()) return JudgeSteps(graph);
   std::vector<std::string> lines;
   for (const auto& [op, entry] : missing)
     lines.push_back(absl::StrCat(op, " (", entry.count, entry.count == 1 ? " node, '" : " nodes, first '",

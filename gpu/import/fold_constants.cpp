@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/engine/control_steps.hpp"
 #include "gpu/import/evaluate.hpp"
 #include "gpu/import/fold_budget.hpp"
 #include "gpu/import/onnx_node.hpp"
@@ -56,9 +57,12 @@ class Walk {
       in.push_back(known->second);
       constant &= known->second.constant != nullptr;
     }
-    if (FindOperator(step.op(), graph_.opset) == nullptr) return false;
-    TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> out, Infer(context, in));
-    if ((constant || ReadsShapeOnly(step.op())) && SmallEnough(out) && budget_.Spend(context, in, out)) {
+    const bool control = step.subgraphs_size() > 0;
+    if (!control && FindOperator(step.op(), graph_.opset) == nullptr) return false;
+    TROUPE_ASSIGN_OR_RETURN(std::vector<ValueInfo> out,
+                            control ? InferControlStep(context, in) : Infer(context, in));
+    if (!control && (constant || ReadsShapeOnly(step.op())) && SmallEnough(out) &&
+        budget_.Spend(context, in, out)) {
       auto results = Evaluate(context, in, out);
       if (results.ok()) return Keep(step, *std::move(results));
       // What infer accepts and make refuses is an operator's limit; it is told when the model is prepared.
@@ -87,6 +91,7 @@ class Walk {
  private:
   void AddInput(const proto::TensorSpec& spec) {
     if (dynamic_ == 0 && Dynamic(spec)) return;
+    if (spec.type() == proto::DATA_TYPE_UNSPECIFIED) return;  // of a subgraph: its step gives it a type
     ValueInfo info;
     info.type = spec.type();
     for (std::int64_t size : spec.shape()) info.shape.push_back(size < 0 ? dynamic_ : size);

@@ -25,6 +25,8 @@ struct Constant {
   std::shared_ptr<const std::string> data;  // little-endian; BYTES: 4-byte length and bytes per element
 };
 
+inline constexpr char kSubgraphPlaces[] = "subgraph places";
+
 struct Graph {
   std::string name;
   std::string onnx_digest;
@@ -37,11 +39,11 @@ struct Graph {
   int dynamic_symbols = 0;
   std::vector<proto::Step> steps;
   absl::flat_hash_map<std::string, Constant> constants;  // by value name
-  // Branches of If steps. Such a step reads its condition and then every outer value that a branch reads;
-  // attribute "captures" has their names as the branches know them, "then_branch" and "else_branch" are
-  // places in this list. A branch has no inputs, its outputs have names only, and its steps are as the file
-  // has them.
-  std::vector<std::shared_ptr<const Graph>> bodies;
+  // Of steps with subgraphs, until SealSubgraphs writes them into the steps. Such a step's attribute kSubgraphPlaces says
+  // which of this list are its own.
+  std::vector<std::shared_ptr<Graph>> subgraphs;
+  // Of a subgraph: what it reads of the graph around it. Its inputs and outputs have names only.
+  std::vector<proto::Subgraph::Capture> captures;
 };
 
 }  // namespace troupe::gpu

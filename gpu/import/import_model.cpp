@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
-#include "gpu/import/branches.hpp"
 #include "gpu/import/model_check.hpp"
 #include "gpu/import/passes.hpp"
+#include "gpu/import/subgraphs.hpp"
 #include "gpu/import/weight_layout.hpp"
 
 namespace troupe::gpu {
@@ -18,11 +18,9 @@ absl::StatusOr<ImportedModel> ImportWithin(FoldBudget& budget, std::span<const s
   EliminateDeadSteps(graph);
   // Identities first: they would hide constants from the patterns below.
   EliminateIdentities(graph);
-  // A branch that is chosen may compute the condition of the next.
-  for (bool inlined = true; inlined;) {
-    TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options, budget));
-    TROUPE_ASSIGN_OR_RETURN(inlined, InlineBranches(graph));
-  }
+  TROUPE_RETURN_IF_ERROR(FoldAndInline(graph, options, budget));
+  TROUPE_RETURN_IF_ERROR(SimplifySubgraphs(graph, options, budget));
+  TROUPE_RETURN_IF_ERROR(SealSubgraphs(graph));
   EliminateIdentities(graph);
   EliminateDeadSteps(graph);
   TROUPE_RETURN_IF_ERROR(CheckOperators(graph));

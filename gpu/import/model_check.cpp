@@ -10,12 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/operator.hpp"
 
 namespace troupe::gpu {
 namespace {
 
 constexpr std::uint64_t kWeightAlignment = 64;
+constexpr std::uint32_t kPlainFormat = 1;  // of a model without subgraphs
 constexpr std::array<std::string_view, 7> kActivations = {"",     "Relu",      "Clip",     "Sigmoid",
                                                           "Tanh", "LeakyRelu", "HardSwish"};
 
@@ -45,9 +47,11 @@ class Checker {
 
  private:
   absl::Status CheckHeader() const {
-    if (model_.format_version() != kModelFormat)
-      return Bad(absl::StrCat("format ", model_.format_version(), ", but this program reads ", kModelFormat,
-                              "; import the model again"));
+    if (model_.format_version() != FormatOf(model_))
+      return Bad(absl::StrCat("format ", model_.format_version(), ", but this program reads ", kPlainFormat,
+                              ", and ", kModelFormat,
+                              " for a model with control flow; import the model again, or run a program "
+                              "that is as new as the one that imported it"));
     if (model_.weights_bytes() != weights_bytes_)
       return Bad(absl::StrCat("it describes ", model_.weights_bytes(), " bytes of weights, but there are ",
                               weights_bytes_));
@@ -69,6 +73,7 @@ class Checker {
     return absl::OkStatus();
   }
 
+  // In the graph or subgraph that is looked at.
   absl::Status Define(const std::string& name, const std::string& who) {
     if (name.empty()) return Bad(absl::StrCat(who, " has no name"));
     if (!defined_.insert(name).second) return Bad(absl::StrCat(who, " defines '", name, "' a second time"));
@@ -110,11 +115,32 @@ class Checker {
     for (const std::string& input : step.inputs())
       if (!input.empty() && !defined_.contains(input))
         return Bad(absl::StrCat(where, " reads '", input, "' before anything produces it"));
+    if (const absl::Status status = CheckSubgraphs(step); !status.ok())
+      return Bad(std::string(status.message()));
+    for (const proto::Subgraph& subgraph : step.subgraphs())
+      TROUPE_RETURN_IF_ERROR(CheckInside(subgraph, where));
     for (const std::string& output : step.outputs()) {
       if (output.empty()) continue;
       TROUPE_RETURN_IF_ERROR(Define(output, where));
       produced_.insert(output);
     }
+    return absl::OkStatus();
+  }
+
+  // A subgraph knows its own names only.
+  absl::Status CheckInside(const proto::Subgraph& subgraph, const std::string& where) {
+    if (depth_ == kMaxSubgraphDepth)
+      return Bad(absl::StrCat(where, " has a subgraph more than ", kMaxSubgraphDepth, " deep"));
+    Checker inside(model_, weights_bytes_);
+    inside.depth_ = depth_ + 1;
+    for (const std::string& input : subgraph.inputs())
+      TROUPE_RETURN_IF_ERROR(inside.Define(input, "an input of a subgraph"));
+    for (const proto::Subgraph::Capture& capture : subgraph.captures())
+      TROUPE_RETURN_IF_ERROR(inside.Define(capture.name(), "a capture of a subgraph"));
+    for (const proto::Step& step : subgraph.steps()) TROUPE_RETURN_IF_ERROR(inside.CheckStep(step));
+    for (const std::string& output : subgraph.outputs())
+      if (!inside.defined_.contains(output))
+        return Bad(absl::StrCat(where, " has a subgraph whose output '", output, "' nothing produces"));
     return absl::OkStatus();
   }
 
@@ -148,9 +174,16 @@ class Checker {
   std::uint64_t weights_bytes_;
   absl::flat_hash_set<std::string> defined_;
   absl::flat_hash_set<std::string> produced_;  // by steps
+  int depth_ = 0;
 };
 
 }  // namespace
+
+std::uint32_t FormatOf(const proto::Model& model) {
+  const bool inside =
+      absl::c_any_of(model.steps(), [](const proto::Step& step) { return step.subgraphs_size() > 0; });
+  return inside ? kModelFormat : kPlainFormat;
+}
 
 absl::Status CheckModel(const proto::Model& model, std::uint64_t weights_bytes) {
   return Checker(model, weights_bytes).Run();

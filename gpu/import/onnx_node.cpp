@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/import/onnx_tensor.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "onnx/onnx_pb.h"
 
 namespace troupe::gpu {
@@ -63,8 +64,8 @@ absl::Status TakeAttribute(AttributeProto& from, const ImportOptions& options, c
       return absl::UnimplementedError(absl::StrCat(where, " is a sparse tensor, which is not supported"));
     case AttributeProto::GRAPH:
     case AttributeProto::GRAPHS:
-      return absl::UnimplementedError(absl::StrCat(
-          where, " is a graph: control flow is supported only where its condition is a constant"));
+      return absl::UnimplementedError(
+          absl::StrCat(where, " is a graph; of standard operators only If, Loop and Scan may have one"));
     default:
       return absl::UnimplementedError(absl::StrCat(where, " is of a kind that is not supported"));
   }
@@ -87,11 +88,19 @@ Constant PackStrings(std::vector<std::int64_t> shape,
   return {proto::BYTES, std::move(shape), std::make_shared<const std::string>(std::move(bytes))};
 }
 
+bool IsStandard(const onnx::NodeProto& node) {
+  return node.domain().empty() || node.domain() == "ai.onnx";
+}
+
+// Operators that are not supported, and named as such by CheckOperators.
+bool IgnoresGraphs(const onnx::NodeProto& node) {
+  return !IsStandard(node) || node.op_type() == "SequenceMap";
+}
+
 }  // namespace
 
-bool IsRefusedControlFlow(const onnx::NodeProto& node) {
-  const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-  return !standard || node.op_type() == "Loop" || node.op_type() == "Scan" || node.op_type() == "SequenceMap";
+bool HasSubgraphs(const onnx::NodeProto& node) {
+  return IsStandard(node) && IsControlFlow(node.op_type());
 }
 
 std::string StepLabel(const proto::Step& step) {
@@ -101,8 +110,7 @@ std::string StepLabel(const proto::Step& step) {
 
 absl::StatusOr<proto::Step> TakeNode(onnx::NodeProto& node, const ImportOptions& options) {
   proto::Step step;
-  const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
-  step.set_op(standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type()));
+  step.set_op(IsStandard(node) ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type()));
   step.mutable_inputs()->Swap(node.mutable_input());
   step.mutable_outputs()->Swap(node.mutable_output());
   // Optional inputs and outputs at the end may be left out or named ""; one form is easier to compare.
@@ -122,7 +130,7 @@ absl::StatusOr<proto::Step> TakeNode(onnx::NodeProto& node, const ImportOptions&
                                                      "' refers to a function's attribute outside one"));
     const bool graph =
         attribute.type() == AttributeProto::GRAPH || attribute.type() == AttributeProto::GRAPHS;
-    if (graph && IsRefusedControlFlow(node)) continue;
+    if (graph && IgnoresGraphs(node)) continue;
     TROUPE_RETURN_IF_ERROR(TakeAttribute(attribute, options, label, *step.add_attributes()));
   }
   return step;

@@ -15,11 +15,11 @@ namespace troupe::gpu {
 // "Conv 'conv1'": how errors name a step; a node without a name is called by its first output.
 [[nodiscard]] std::string StepLabel(const proto::Step& step);
 
-// Whether errors about graphs inside this node are left to CheckOperators, which refuses the operator as
-// such.
-[[nodiscard]] bool IsRefusedControlFlow(const onnx::NodeProto& node);
+// Whether the node is an If, Loop or Scan, whose graphs are read.
+[[nodiscard]] bool HasSubgraphs(const onnx::NodeProto& node);
 
-// Graphs inside the node are not taken. An operator of another domain than ONNX's becomes "domain.Operator",
+// Graphs inside the node are not taken: of an operator that may have some, CheckOperators says that it is not supported.
+// An operator of another domain than ONNX's becomes "domain.Operator",
 // which no operator table knows.
 [[nodiscard]] absl::StatusOr<proto::Step> TakeNode(onnx::NodeProto& node, const ImportOptions& options);
 

@@ -1,5 +1,6 @@
 #include "gpu/import/onnx_reader.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -8,14 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
-#include "gpu/import/branches.hpp"
 #include "gpu/import/classic_models.hpp"
 #include "gpu/import/functions.hpp"
 #include "gpu/import/fused_nodes.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/onnx_tensor.hpp"
 #include "gpu/import/step_order.hpp"
+#include "gpu/import/subgraphs.hpp"
 #include "gpu/import/weight_layout.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/op_support.hpp"
 #include "gpu/ops/operator.hpp"
 #include "onnx/onnx_pb.h"
@@ -74,13 +76,37 @@ absl::StatusOr<proto::TensorSpec> SpecOf(const onnx::ValueInfoProto& value, cons
   return spec;
 }
 
+// The number of a trip and its condition are scalars here; a body may declare them as vectors of one element.
+void GiveAsVector(const onnx::ValueInfoProto& declared, std::size_t input, Graph& body) {
+  if (declared.type().tensor_type().shape().dim_size() != 1) return;
+  const std::string name = declared.name();
+  const std::int64_t one = 1;
+  body.inputs[input].set_name(name + "/scalar");
+  body.constants[name + "/shape"] = {
+      proto::INT64,
+      {1},
+      std::make_shared<const std::string>(reinterpret_cast<const char*>(&one), sizeof(one))};
+  proto::Step& step = body.steps.emplace_back();
+  step.set_op("Reshape");
+  step.set_name(name);
+  step.add_inputs(name + "/scalar");
+  step.add_inputs(name + "/shape");
+  step.add_outputs(name);
+}
+
+// What was read of the whole model, graphs inside graphs included.
+struct Totals {
+  std::size_t nodes = 0;
+  Bytes weights{};
+};
+
 // What is read of a graph before its steps: initialisers, then the inputs that no initialiser stands for,
 // outputs.
 class GraphReader {
  public:
-  // `nodes` counts those of the whole model, graphs inside graphs included.
-  GraphReader(onnx::GraphProto& from, const ImportOptions& options, std::size_t& nodes, Graph& to)
-      : from_(from), options_(options), nodes_(nodes), to_(to) {}
+  // `depth`: how many graphs this one lies in.
+  GraphReader(onnx::GraphProto& from, const ImportOptions& options, int depth, Totals& totals, Graph& to)
+      : from_(from), options_(options), depth_(depth), totals_(totals), to_(to) {}
 
   absl::Status Run() {
     TROUPE_RETURN_IF_ERROR(CountNodes());
@@ -93,12 +119,19 @@ class GraphReader {
     return ProduceOutputsBySteps();
   }
 
-  // A graph inside a node: its outer values are not known here, so nothing is sorted or judged before it is
-  // inlined.
-  absl::Status RunBranch() {
+  // A graph inside a node: which of the values that it does not make exist is for the graph around it to say.
+  absl::Status RunSubgraph() {
     TROUPE_RETURN_IF_ERROR(CountNodes());
-    if (from_.input_size() > 0) return absl::InvalidArgumentError("a branch of an If has inputs");
+    if (from_.sparse_initializer_size() > 0)
+      return absl::UnimplementedError("a subgraph has sparse initialisers, which are not supported");
     TROUPE_RETURN_IF_ERROR(ReadInitialisers());
+    for (const onnx::ValueInfoProto& input : from_.input()) {
+      if (input.name().empty()) return absl::InvalidArgumentError("an input of a subgraph has no name");
+      if (to_.constants.contains(input.name()))
+        return absl::UnimplementedError(
+            absl::StrCat("a subgraph has an initialiser for its input '", input.name(), "'"));
+      to_.inputs.emplace_back().set_name(input.name());
+    }
     for (const onnx::ValueInfoProto& output : from_.output())
       to_.outputs.emplace_back().set_name(output.name());
     return ReadNodes();
@@ -106,10 +139,10 @@ class GraphReader {
 
  private:
   absl::Status CountNodes() {
-    nodes_ += static_cast<std::size_t>(from_.node_size());
-    if (nodes_ <= options_.max_nodes) return absl::OkStatus();
+    totals_.nodes += static_cast<std::size_t>(from_.node_size());
+    if (totals_.nodes <= options_.max_nodes) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat("the graph has ", nodes_, " nodes; the limit is ", options_.max_nodes));
+        absl::StrCat("the graph has ", totals_.nodes, " nodes; the limit is ", options_.max_nodes));
   }
 
   absl::Status ReadInitialisers() {
@@ -123,8 +156,8 @@ class GraphReader {
   }
 
   absl::Status AddConstant(const std::string& name, Constant constant) {
-    weights_ += Bytes(constant.data->size());
-    if (weights_ > options_.max_weights)
+    totals_.weights += Bytes(constant.data->size());
+    if (totals_.weights > options_.max_weights)
       return absl::ResourceExhaustedError(absl::StrCat("the model's weights exceed the limit of ",
                                                        FormatBytes(options_.max_weights), " at tensor '",
                                                        name, "'"));
@@ -167,8 +200,8 @@ class GraphReader {
 
   absl::Status ReadNodes() {
     for (onnx::NodeProto& node : *from_.mutable_node()) {
-      if (node.op_type() == "If" && !IsRefusedControlFlow(node)) {
-        TROUPE_RETURN_IF_ERROR(ReadIf(node));
+      if (HasSubgraphs(node)) {
+        TROUPE_RETURN_IF_ERROR(ReadControlStep(node));
         continue;
       }
       TROUPE_ASSIGN_OR_RETURN(proto::Step step, TakeNode(node, options_));
@@ -182,19 +215,29 @@ class GraphReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadIf(onnx::NodeProto& node) {
-    std::vector<std::shared_ptr<const Graph>> branches;
-    std::vector<std::string> names;
+  absl::Status ReadControlStep(onnx::NodeProto& node) {
+    if (depth_ == kMaxSubgraphDepth)
+      return absl::ResourceExhaustedError(
+          absl::StrCat(node.op_type(), " '", node.name(), "' lies ", depth_,
+                       " graphs deep, and its own would be deeper than the limit of ", kMaxSubgraphDepth));
+    NamedSubgraphs subgraphs;
+    onnx::NodeProto bare = node;
+    bare.clear_attribute();
     for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      if (attribute.type() != onnx::AttributeProto::GRAPH) continue;
-      auto branch = std::make_shared<Graph>();
-      TROUPE_RETURN_IF_ERROR(GraphReader(*attribute.mutable_g(), options_, nodes_, *branch).RunBranch());
-      branches.push_back(std::move(branch));
-      names.push_back(attribute.name());
+      if (attribute.type() != onnx::AttributeProto::GRAPH) {
+        *bare.add_attribute() = std::move(attribute);
+        continue;
+      }
+      auto subgraph = std::make_shared<Graph>();
+      subgraph->opset = to_.opset;
+      TROUPE_RETURN_IF_ERROR(
+          GraphReader(*attribute.mutable_g(), options_, depth_ + 1, totals_, *subgraph).RunSubgraph());
+      for (int i = 0; node.op_type() == "Loop" && i < std::min(attribute.g().input_size(), 2); ++i)
+        GiveAsVector(attribute.g().input(i), static_cast<std::size_t>(i), *subgraph);
+      subgraphs.emplace_back(attribute.name(), std::move(subgraph));
     }
-    node.clear_attribute();
-    TROUPE_ASSIGN_OR_RETURN(proto::Step step, TakeNode(node, options_));
-    return AddIf(std::move(step), branches, names, to_);
+    TROUPE_ASSIGN_OR_RETURN(proto::Step step, TakeNode(bare, options_));
+    return AddControlStep(std::move(step), std::move(subgraphs), to_);
   }
 
   // A model may hand out a constant; a plan only knows outputs of steps.
@@ -230,9 +273,9 @@ class GraphReader {
 
   onnx::GraphProto& from_;
   const ImportOptions& options_;
-  std::size_t& nodes_;
+  int depth_;
+  Totals& totals_;
   Graph& to_;
-  Bytes weights_;
 };
 
 }  // namespace
@@ -248,13 +291,14 @@ absl::StatusOr<Graph> ReadGraph(std::span<const std::byte> file, const ImportOpt
   TROUPE_RETURN_IF_ERROR(InlineFunctions(model, graph.opset, options.max_nodes));
   TROUPE_RETURN_IF_ERROR(AdaptClassicModel(model));
   graph.name = model.graph().name();
-  std::size_t nodes = 0;
-  TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, nodes, graph).Run());
+  Totals totals;
+  TROUPE_RETURN_IF_ERROR(GraphReader(*model.mutable_graph(), options, 0, totals, graph).Run());
   return graph;
 }
 
 absl::StatusOr<ImportedModel> ReadOnnx(std::span<const std::byte> file, const ImportOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(Graph graph, ReadGraph(file, options));
+  TROUPE_RETURN_IF_ERROR(SealSubgraphs(graph));
   return LayOut(std::move(graph), options);
 }
 

@@ -50,6 +50,8 @@ class Sorter {
   absl::Status FindProducers() {
     for (const proto::TensorSpec& input : graph_.inputs)
       TROUPE_RETURN_IF_ERROR(Produce(input.name(), kGiven, "an input"));
+    for (const proto::Subgraph::Capture& capture : graph_.captures)
+      TROUPE_RETURN_IF_ERROR(Produce(capture.name(), kGiven, "the graph around it"));
     for (const auto& [name, constant] : graph_.constants)
       TROUPE_RETURN_IF_ERROR(Produce(name, kGiven, "an initialiser"));
     for (std::size_t i = 0; i < graph_.steps.size(); ++i)
@@ -57,8 +59,7 @@ class Sorter {
         if (!output.empty()) TROUPE_RETURN_IF_ERROR(Produce(output, i, StepLabel(graph_.steps[i])));
     for (const proto::TensorSpec& output : graph_.outputs)
       if (!producers_.contains(output.name()))
-        return absl::InvalidArgumentError(
-            absl::StrCat("nothing produces the model's output '", output.name(), "'"));
+        return absl::InvalidArgumentError(absl::StrCat("nothing produces the output '", output.name(), "'"));
     return absl::OkStatus();
   }
 

@@ -64,7 +64,6 @@ class Layout {
 absl::StatusOr<ImportedModel> LayOut(Graph graph, const ImportOptions& options) {
   ImportedModel imported;
   proto::Model& model = imported.model;
-  model.set_format_version(kModelFormat);
   model.set_name(std::move(graph.name));
   model.set_onnx_digest(std::move(graph.onnx_digest));
   model.set_opset(graph.opset);
@@ -80,6 +79,7 @@ absl::StatusOr<ImportedModel> LayOut(Graph graph, const ImportOptions& options) 
     }
     *model.add_steps() = std::move(step);
   }
+  model.set_format_version(FormatOf(model));
   graph.constants.clear();
   imported.weights = layout.Write();
   model.set_weights_bytes(imported.weights.size());

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
@@ -55,6 +56,10 @@ struct TensorView {
   std::byte* data = nullptr;
 };
 
+// Called before each step that a kernel runs inside itself: waits for what the launch has to wait for. An error ends
+// the run with it.
+using Pause = std::function<absl::Status()>;
+
 // One step made ready for concrete shapes. Not thread-safe; reused for every run of its plan.
 class Kernel {
  public:
@@ -65,6 +70,12 @@ class Kernel {
   // may be in it at a time, each with its own tensors and scratch memory.
   virtual absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out,
                            std::byte* scratch) const = 0;
+  // The same. A kernel that runs steps of its own (control flow) asks `pause` before each of them, so that its run can
+  // be cut within it.
+  virtual absl::Status RunInParts(std::span<const TensorView> in, std::span<TensorView> out,
+                                  std::byte* scratch, const Pause& /*pause*/) const {
+    return Run(in, out, scratch);
+  }
   // The output may share memory with input `i` (element-wise in place). -1: none.
   [[nodiscard]] virtual int in_place_input() const { return -1; }
   // Output 0 has the very bytes of input `i` (Reshape, Identity): the plan may alias the two and skip Run.

@@ -10,6 +10,7 @@
 #include "gpu/import/fused_nodes.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "gpu/import/onnx_tensor.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/convert.hpp"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
@@ -89,11 +90,28 @@ bool Trains(const OnnxCase& test, const onnx::NodeProto& node) {
   return node.input(1).empty() || OneNumber(test, node.input(1)) != 0.0;
 }
 
+using ValueTypesByName = std::map<std::string, proto::DataType>;
+
 std::string WhyNotNode(const OnnxCase& test, const onnx::NodeProto& node, int opset,
-                       const std::map<std::string, proto::DataType>& types) {
+                       const ValueTypesByName& types);
+
+// The types of what stands in a subgraph are known only where the file tells them.
+std::string WhyNotSubgraphs(const OnnxCase& test, const onnx::NodeProto& node, int opset,
+                            const ValueTypesByName& types) {
+  if (FindControlFlow(node.op_type(), opset) == nullptr)
+    return absl::StrCat("operator ", node.op_type(), " at opset ", opset);
+  for (const auto& attribute : node.attribute())
+    for (const auto& inner : attribute.g().node())
+      if (std::string why = WhyNotNode(test, inner, opset, types); !why.empty()) return why;
+  return "";
+}
+
+std::string WhyNotNode(const OnnxCase& test, const onnx::NodeProto& node, int opset,
+                       const ValueTypesByName& types) {
   const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
   const std::string op = standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
   if (IsFusedNode(op)) return "";  // the importer makes standard operators of it
+  if (IsControlFlow(op)) return WhyNotSubgraphs(test, node, opset, types);
   for (const auto& attribute : node.attribute()) {
     if (attribute.has_g() || attribute.graphs_size() > 0)
       return absl::StrCat("control flow (", node.op_type(), ")");

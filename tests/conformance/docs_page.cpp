@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "gpu/engine/control_steps.hpp"
 #include "gpu/import/onnx_reader.hpp"
+#include "gpu/ops/control_flow.hpp"
 #include "tests/conformance/declared.hpp"
 #include "tests/conformance/docs_classic.hpp"
 #include "tests/conformance/docs_fused.hpp"
@@ -25,6 +27,36 @@ std::string OperatorTable() {
                     entry->max_opset, " | ", FormatTypes(entry->types), " |\n");
   }
   return table;
+}
+
+std::string ControlFlow() {
+  std::string table = "## Control flow\n\n| operator | opset |\n|---|---|\n";
+  for (const Operator& entry : ControlFlowOperators())
+    absl::StrAppend(&table, "| ", std::string(entry.name), " | ", entry.min_opset, "-", entry.max_opset,
+                    " |\n");
+  return absl::StrCat(
+      table,
+      "\nA condition that is a constant, or follows from the shapes of a request, chooses its branch before the run: "
+      "the other one is\nnot even planned. What only the run knows is decided by the run, with these rules:\n\n"
+      "- **If**: both branches are planned. Their outputs have one type and as many dimensions; where sizes differ, the "
+      "output is\n  planned for the larger one and the run tells its shape.\n"
+      "- **Loop**: what it carries has one type and number of dimensions, and a largest shape: it may become smaller, or "
+      "take its\n  final shape in the first trips. It may grow in each trip where the trips are known before the run and few (4096 steps "
+      "together).\n  Where outputs gather a part of each trip, the trip "
+      "count is a constant or\n  follows from shapes; the condition may end the loop earlier. Without them the trip count may "
+      "be data, or absent. The parts of\n  one output have one shape. An absent condition is true; what the body says of it is "
+      "heard even so, as onnxruntime does.\n"
+      "- **Scan**: of opset 9 and above, along any axis and in both directions.\n"
+      "- A loop goes round at most ",
+      kMaxTrips,
+      " times: a run that would go on ends with an error, and a model that always would is refused.\n"
+      "  A run limit cuts a run inside a loop, too, before its next step.\n"
+      "- Subgraphs lie at most ",
+      kMaxSubgraphDepth,
+      " deep in each other. What a subgraph reads from outside is an input of its step.\n"
+      "- Sequences and optionals are refused, in subgraphs as elsewhere.\n"
+      "- Real GPUs run branches and few trips that are known before the run, and refuse other control flow by the step's "
+      "name when they\n  prepare the model; the virtual GPU runs all.\n");
 }
 
 std::string Group(const std::string& name) {
@@ -77,9 +109,8 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "date.\n\n"
       "Models of opset ",
       kMinOpset, " to ", kMaxOpset,
-      " are imported. An operator that is neither in the table nor among the [fused ones](#fused-operators) is "
-      "refused\n"
-      "at import, with a list of all that are missing. The types are those of the first input (of the output, where there is none); "
+      " are imported. An operator that is neither in the table nor [control flow](#control-flow) nor among the\n"
+      "[fused ones](#fused-operators) is refused at import, with a list of all that are missing. The types are those of the first input (of the output, where there is none); "
       "FP16, BF16\n"
       "and short integers are computed in a wider type and rounded at the end.\n\n"
       "Inputs that decide a shape (Reshape's shape, Slice's bounds, axes, k) may be constants, may be "
@@ -90,7 +121,7 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "made; the\n"
       "conformance run gives them as constants there.\n\n"
       "## Operators\n\n",
-      OperatorTable(), "\n", NewerOpsets(cases), "\n", FusedOperators(cases), "\n",
+      OperatorTable(), "\n", ControlFlow(), "\n", NewerOpsets(cases), "\n", FusedOperators(cases), "\n",
       ClassicModels(LoadClassicCases()),
       "\n## Conformance\n\n"
       "The data is Debian's `libonnx-testdata`. Every case within the declarations above runs and must pass "

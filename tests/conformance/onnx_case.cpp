@@ -79,7 +79,7 @@ std::filesystem::path OwnCases() {
 }  // namespace
 
 std::vector<OnnxCase> LoadOpsetCases() {
-  static constexpr const char* kGroups[] = {"opsets", "networks", "fused", "fused_networks"};
+  static constexpr const char* kGroups[] = {"opsets", "networks", "fused", "fused_networks", "control"};
   return LoadCases(OwnCases(), kGroups);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/conformance/run_case.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -147,9 +148,14 @@ absl::Status RunSet(const ImportedModel& model, DataSet set, const RunOptions& o
   return absl::OkStatus();
 }
 
-// Operators whose first input is a number that decides the shape, and not what they work on.
-bool IsMadeFromNumbers(const std::string& op) {
-  return op == "ConstantOfShape" || op == "Range" || op == "MelWeightMatrix" || absl::EndsWith(op, "Window");
+// Whether the first operator's first input is a number that decides the shape, and not what it works on. Where a Loop
+// gathers, all numbers may decide how often.
+bool IsMadeFromNumbers(const onnx::GraphProto& graph) {
+  const std::string& op = graph.node(0).op_type();
+  return op == "ConstantOfShape" || op == "Range" || op == "MelWeightMatrix" ||
+         absl::EndsWith(op, "Window") ||
+         std::any_of(graph.node().begin(), graph.node().end(),
+                     [](const onnx::NodeProto& node) { return node.op_type() == "Loop"; });
 }
 
 // Turns the inputs that may decide a shape (short lists, and not what the first operator works on) into
@@ -161,8 +167,7 @@ void MakeConstant(onnx::ModelProto& model, DataSet& set, const std::filesystem::
     const Constant& input = set.inputs[i];
     const bool first = model.graph().node_size() > 0 && model.graph().node(0).input_size() > 0 &&
                        model.graph().node(0).input(0) == names[i];
-    const std::string& op = model.graph().node(0).op_type();
-    if (input.shape.size() > 1 || (first && !IsMadeFromNumbers(op))) {
+    if (input.shape.size() > 1 || (first && !IsMadeFromNumbers(model.graph()))) {
       kept.push_back(input);
       continue;
     }

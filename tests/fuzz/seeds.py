@@ -133,10 +133,10 @@ def onnx():
             continue
         operators.add(operator)
         yield file.read_bytes()
-    # Opsets 18 to 23, which came after ONNX's packaged tests, and classic models: the first small case of each operator and
-    # opset, or of each operator and kind of case.
+    # Opsets 18 to 23, which came after ONNX's packaged tests, classic models and control flow: the first small case of each
+    # operator and opset, or of each operator and kind of case.
     opsets = pathlib.Path(__file__).resolve().parents[1] / "conformance" / "opsets"
-    for archive, most in (("operators", 2048), ("classic", 8192)):
+    for archive, most in (("operators", 2048), ("classic", 8192), ("control", 4096)):
         with tarfile.open(opsets / f"{archive}.tar.gz") as cases:
             for member in sorted(cases.getmembers(), key=lambda member: member.name):
                 name = member.name.split("/")[1]

@@ -8,6 +8,7 @@ import argparse
 
 import attention_cases
 import classic_cases
+import control_cases
 import elementwise_cases
 import fused_cases
 import fused_networks
@@ -36,6 +37,8 @@ def main():
         write_archive(HERE / "fused.tar.gz", "fused", cases.list)
     if only in (None, "fused_networks"):
         write_archive(HERE / "fused_networks.tar.gz", "fused_networks", fused_networks.all_networks())
+    if only in (None, "control"):
+        write_archive(HERE / "control.tar.gz", "control", control_cases.all_cases())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "base/random.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
+#include "gpu/import/model_check.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
@@ -191,14 +192,26 @@ TEST(EqualResults, ConstantConditionsChooseABranch) {
   }
 }
 
-TEST(EqualResults, OtherConditionsAreRefused) {
+TEST(EqualResults, OtherConditionsChooseWhenTheyAreKnown) {
   OnnxBuilder b = Conditional(true);
   b.Input("asked", {}, onnx::TensorProto::BOOL);
   b.graph().mutable_node(1)->set_input(0, "asked");
   const std::string file = b.File();
-  const absl::Status status = ImportOnnx(AsBytes(file), {}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(status.message(), testing::HasSubstr("If (1 node, 'choose')"));
+  for (const bool simplify : {false, true}) {
+    const auto imported = simplify ? ImportOnnx(AsBytes(file), {}) : ReadOnnx(AsBytes(file), {});
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    EXPECT_EQ(imported->model.format_version(), 2U);
+    ASSERT_TRUE(CheckModel(imported->model, imported->weights.size()).ok());
+    const float x[] = {3, -4};
+    for (const char asked : {char{1}, char{0}}) {
+      const auto have =
+          RunOnce(*imported, {{imported->model.inputs(0), {reinterpret_cast<const char*>(x), sizeof(x)}},
+                              {imported->model.inputs(1), std::string(1, asked)}});
+      ASSERT_TRUE(have.ok()) << have.status();
+      EXPECT_EQ(AsFloats((*have)[0]),
+                asked != 0 ? std::vector<float>({13, 20}) : std::vector<float>({-3, 4}));
+    }
+  }
 }
 
 TEST(EqualResults, ShapeArithmetic) {

@@ -92,13 +92,16 @@ onnx::AttributeProto& SetInts(onnx::NodeProto& node, const std::string& name,
   return attribute;
 }
 
+void AddGraph(onnx::NodeProto& node, const std::string& name, const OnnxBuilder& graph) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::GRAPH);
+  *attribute.mutable_g() = graph.model.graph();
+}
+
 void AddBranches(onnx::NodeProto& node, const OnnxBuilder& then, const OnnxBuilder& otherwise) {
-  for (const OnnxBuilder* branch : {&then, &otherwise}) {
-    onnx::AttributeProto& attribute = *node.add_attribute();
-    attribute.set_name(branch == &then ? "then_branch" : "else_branch");
-    attribute.set_type(onnx::AttributeProto::GRAPH);
-    *attribute.mutable_g() = branch->model.graph();
-  }
+  AddGraph(node, "then_branch", then);
+  AddGraph(node, "else_branch", otherwise);
 }
 
 std::string ReadError(const OnnxBuilder& builder, const ImportOptions& options) {

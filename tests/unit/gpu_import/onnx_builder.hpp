@@ -42,6 +42,8 @@ onnx::AttributeProto& SetFloat(onnx::NodeProto& node, const std::string& name, f
 onnx::AttributeProto& SetInts(onnx::NodeProto& node, const std::string& name,
                               std::initializer_list<std::int64_t> values);
 
+// Gives `node` a graph as an attribute.
+void AddGraph(onnx::NodeProto& node, const std::string& name, const OnnxBuilder& graph);
 // Makes `node` an If with these branches.
 void AddBranches(onnx::NodeProto& node, const OnnxBuilder& then, const OnnxBuilder& otherwise);
 
