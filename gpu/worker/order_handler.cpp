@@ -255,14 +255,19 @@ void OrderHandler::Run(const std::shared_ptr<Session>& session, proto::RunOrder 
 void OrderHandler::Export(const proto::ExportOrder& order, Reply reply) {
   const proto::KeptTensor& tensor = order.tensor();
   auto answer = std::make_shared<Reply>(std::move(reply));
+  // A part that is in the arena already, or on its way there, is not copied for this reader.
+  const auto copied = std::make_shared<Bytes>();
+  const Bytes before = device_.tensors.bytes_out();
   device_.tensors.Export(
       {.number = tensor.number(), .offset = Bytes(tensor.offset()), .length = Bytes(tensor.length())},
-      [answer](const absl::StatusOr<proto::ArenaRef>& place) {
+      [answer, copied](const absl::StatusOr<proto::ArenaRef>& place) {
         proto::WorkerOutcome outcome;
         if (!place.ok()) return answer->Fail(place.status());
         *outcome.mutable_exported()->mutable_place() = *place;
+        outcome.set_bytes(copied->count());
         answer->Done(std::move(outcome));
       });
+  *copied = device_.tensors.bytes_out() - before;
 }
 
 void OrderHandler::Fault(const proto::FaultOrder& order, Reply reply) {

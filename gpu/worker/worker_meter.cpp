@@ -7,6 +7,8 @@ namespace troupe::gpu {
 WorkerMeter::Payer WorkerMeter::PayerOf(const proto::WorkerOrder& order, const ShareLadder& ladder) const {
   if (page_ == nullptr) return {};
   if (order.has_swap_in()) return {.key = order.swap_in().meter()};
+  if (order.has_export_tensor()) return {.key = order.export_tensor().meter()};
+  if (order.has_pull()) return {.key = order.pull().meter()};
   if (!order.has_run() || order.run().meter().empty()) return {};
   return {.key = order.run().meter(),
           .share = ladder.For(order.run().sharing().sm_partition()),

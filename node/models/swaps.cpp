@@ -17,10 +17,7 @@ void Swaps::Order(const HeldStart& start, const SwapWay& way) {
   auto order = SwapInOrderFor(dispatch, copy, parts_.out.now());
   auto& swap = *order.mutable_swap_in();
   swap.set_address(parts_.models.AddressOf(dispatch.model));
-  // What the node brings for a trial of its own is not the user's.
-  if (!request->trial)
-    swap.set_meter(parts_.metering.PayerOf(parts_.models.FunctionOf(request->message),
-                                           request->message.function().name()));
+  swap.set_meter(parts_.metering.PayerOf(*request));
   ImagePtr image;
   if (dispatch.bring_state) image = parts_.states.AddTo(dispatch.state, swap);
   if (way.pinned != nullptr) {

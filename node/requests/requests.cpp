@@ -280,7 +280,7 @@ void Requests::Answer(const Finished& ended, HeldRequest& held) {
     reply.mutable_served()->set_gpu(parts_.settings.DeviceOf(finished.gpu));  // what people call a GPU
   if (finished.gpu != kNoGpu) ReleaseSlices(finished.gpu, UnsentSlices(held.run, reply.served()));
   if (reply.has_served() && finished.gpu != kNoGpu)
-    parts_.kept_tensors.Enter(finished.gpu, *reply.mutable_served());
+    parts_.kept_tensors.Enter(finished.gpu, parts_.metering.PayerOf(held), *reply.mutable_served());
   if (auto slices = SentSlices(reply.served()); slices.slices_size() + slices.kept_size() > 0) {
     reply.mutable_served()->set_release(1);
     KeepUnread(finished, held, {finished.gpu, std::move(slices)});

@@ -94,8 +94,7 @@ void Dispatches::OrderRun(const HeldStart& start) {
     held->sm_percent = proto::SmPercentOf(function->sharing());
     held->scaled = proto::IsScaled(function->sharing());
   }
-  if (!held->trial)
-    order.mutable_run()->set_meter(parts_.metering.PayerOf(function, held->message.function().name()));
+  order.mutable_run()->set_meter(parts_.metering.PayerOf(*held));
   held->limit = RunLimitFor(Duration(function == nullptr ? 0 : function->run_limit_ns()),
                             parts_.scheduler.RunsOf(dispatch.model, dispatch.gpu),
                             order.run().sharing().sm_partition());

@@ -19,13 +19,13 @@ void KeptTensors::Number(const proto::SubmitRequest& request, proto::RunOrder& o
   }
 }
 
-void KeptTensors::Enter(GpuIndex gpu, proto::InferReply& reply) {
+void KeptTensors::Enter(GpuIndex gpu, const std::string& payer, proto::InferReply& reply) {
   for (auto& output : *reply.mutable_outputs()) {
     if (!output.data().has_kept()) continue;
     auto& kept = *output.mutable_data()->mutable_kept();
     kept.set_node(parts_.settings.name);
     kept.set_daemon(parts_.settings.incarnation);
-    tensors_[kept.number()] = gpu;
+    tensors_[kept.number()] = {gpu, payer};
   }
 }
 
@@ -36,7 +36,12 @@ void KeptTensors::Forget(const proto::ReleaseOrder& released) {
   }
 }
 
-const GpuIndex* KeptTensors::Find(const proto::KeptTensor& tensor) const {
+std::string KeptTensors::PayerOf(std::uint64_t number) const {
+  const auto it = tensors_.find(number);
+  return it == tensors_.end() ? std::string() : it->second.payer;
+}
+
+const KeptTensors::Kept* KeptTensors::Find(const proto::KeptTensor& tensor) const {
   if (tensor.node() != parts_.settings.name || tensor.daemon() != parts_.settings.incarnation) return nullptr;
   const auto it = tensors_.find(tensor.number());
   return it == tensors_.end() ? nullptr : &it->second;
@@ -74,7 +79,7 @@ void KeptTensors::AddInput(const proto::KeptTensor& input, double nanos_per_byte
                            std::vector<InputOffer>& offers) const {
   const auto* holder = Find(input);
   if (holder == nullptr) return;
-  const auto from = parts_.settings.DeviceOf(*holder);
+  const auto from = parts_.settings.DeviceOf(holder->gpu);
   const auto bytes = static_cast<double>(input.length());
   for (auto& offer : offers) {
     if (offer.device == from || parts_.tensor_copies.Find(input, offer.device)) {
@@ -115,15 +120,16 @@ std::vector<InputOffer> KeptTensors::Offers(const Tensors& inputs, const NodeReq
 
 bool KeptTensors::IsOn(const proto::KeptTensor& tensor, std::optional<std::uint32_t> device) const {
   const auto* holder = Find(tensor);
-  return device && holder != nullptr && parts_.settings.DeviceOf(*holder) == *device;
+  return device && holder != nullptr && parts_.settings.DeviceOf(holder->gpu) == *device;
 }
 
 // --- exports ---
 
-void KeptTensors::Order(const proto::KeptTensor& tensor, GpuIndex gpu, TensorExported purpose) {
+void KeptTensors::Order(const proto::KeptTensor& tensor, const Kept& kept, TensorExported purpose) {
   proto::WorkerOrder order;
   *order.mutable_export_tensor()->mutable_tensor() = tensor;
-  parts_.orders.Give(gpu, std::move(order), OrderPurpose(purpose));
+  order.mutable_export_tensor()->set_meter(kept.payer);
+  parts_.orders.Give(kept.gpu, std::move(order), OrderPurpose(purpose));
 }
 
 void KeptTensors::UseCopies(Tensors& inputs, std::uint32_t device) const {
@@ -142,8 +148,8 @@ std::size_t KeptTensors::BringInputs(const RequestId& id, const Tensors& inputs,
     const auto* holder = Find(inputs[i].data().kept());
     if (holder == nullptr) continue;
     const TensorExported reader{.request = id, .index = i};
-    if (device && parts_.tensor_copies.Link(parts_.settings.DeviceOf(*holder), *device)) {
-      parts_.tensor_copies.Bring(inputs[i].data().kept(), *holder, *device, reader);
+    if (device && parts_.tensor_copies.Link(parts_.settings.DeviceOf(holder->gpu), *device)) {
+      parts_.tensor_copies.Bring(inputs[i].data().kept(), holder->gpu, *device, reader);
     } else {
       Order(inputs[i].data().kept(), *holder, reader);
     }

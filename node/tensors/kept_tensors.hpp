@@ -37,7 +37,8 @@ class KeptTensors {
   // What a run is to keep gets its numbers.
   void Number(const proto::SubmitRequest& request, proto::RunOrder& order);
   // The outputs of this reply that its worker keeps: they are known from now on, and named for readers.
-  void Enter(GpuIndex gpu, proto::InferReply& reply);
+  // `payer` pays for copies of them: the function that computed them, as in ExportOrder.meter.
+  void Enter(GpuIndex gpu, const std::string& payer, proto::InferReply& reply);
   void Forget(const proto::ReleaseOrder& released);
   [[nodiscard]] std::size_t size() const { return tensors_.size(); }
 
@@ -45,8 +46,12 @@ class KeptTensors {
   [[nodiscard]] std::uint64_t NextNumber() { return next_number_++; }
   [[nodiscard]] bool Keeps(std::uint64_t number) const { return tensors_.contains(number); }
   // Of copies on other GPUs (TensorCopies).
-  void EnterCopy(std::uint64_t number, GpuIndex gpu) { tensors_[number] = gpu; }
+  void EnterCopy(std::uint64_t number, GpuIndex gpu, const std::string& payer) {
+    tensors_[number] = {gpu, payer};
+  }
   void ForgetCopy(std::uint64_t number) { tensors_.erase(number); }
+  // Who pays for copies of it; empty when it is not here.
+  [[nodiscard]] std::string PayerOf(std::uint64_t number) const;
 
   // --- inputs of requests ---
   [[nodiscard]] static bool Some(const Tensors& inputs);
@@ -70,16 +75,20 @@ class KeptTensors {
   void AddInput(const proto::KeptTensor& input, double nanos_per_byte, std::vector<InputOffer>& offers) const;
   // Of the model's own link to the host, as far as it is known.
   [[nodiscard]] double NanosPerByte(const ModelNumber& model) const;
+  struct Kept {
+    GpuIndex gpu = 0;   // the runtime whose worker has it
+    std::string payer;  // as in ExportOrder.meter
+  };
   // Null: it is not here.
-  [[nodiscard]] const GpuIndex* Find(const proto::KeptTensor& tensor) const;
-  void Order(const proto::KeptTensor& tensor, GpuIndex gpu, TensorExported purpose);
+  [[nodiscard]] const Kept* Find(const proto::KeptTensor& tensor) const;
+  void Order(const proto::KeptTensor& tensor, const Kept& kept, TensorExported purpose);
   void ForgetOf(GpuIndex gpu) {
-    std::erase_if(tensors_, [gpu](const auto& tensor) { return tensor.second == gpu; });
+    std::erase_if(tensors_, [gpu](const auto& tensor) { return tensor.second.gpu == gpu; });
   }
   void Close(std::uint64_t question);
 
   Parts& parts_;
-  std::map<std::uint64_t, GpuIndex> tensors_;  // by number: the runtime whose worker has it
+  std::map<std::uint64_t, Kept> tensors_;  // by number
   // Questions of routers whose exports are under way.
   struct Question {
     Ask ask = 0;

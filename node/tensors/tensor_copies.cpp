@@ -69,6 +69,7 @@ void TensorCopies::On(const TensorPinned& purpose, const proto::WorkerOutcome& o
   pull.set_length(copy.part.length());
   pull.set_from_gpu(parts_.settings.DeviceOf(copy.from));
   *pull.mutable_pinned() = outcome.pin().memory();
+  pull.set_meter(parts_.kept_tensors.PayerOf(copy.part.number()));
   parts_.orders.Give(purpose.key.gpu, std::move(order),
                      TensorPulled{.key = purpose.key, .pin = pin, .number = number});
 }
@@ -82,7 +83,8 @@ void TensorCopies::On(const TensorPulled& purpose, const proto::WorkerOutcome& o
     parts_.orders.Give(purpose.key.gpu, ReleaseOf(purpose.number));
   if (!there || !parts_.kept_tensors.Keeps(purpose.key.tensor)) return ExportInstead(purpose.key);
   copy.number = purpose.number;
-  parts_.kept_tensors.EnterCopy(copy.number, purpose.key.gpu);
+  parts_.kept_tensors.EnterCopy(copy.number, purpose.key.gpu,
+                                parts_.kept_tensors.PayerOf(purpose.key.tensor));
   proto::TensorRef place;
   *place.mutable_kept() = PlaceOf(copy);
   // What they lead to may ask for copies.

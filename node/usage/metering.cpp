@@ -107,6 +107,11 @@ void Metering::Describe(proto::NodeDescription& node) const {
   for (const auto& [name, total] : ledger_->totals()) *node.add_usage() = total;
 }
 
+std::string Metering::PayerOf(const HeldRequest& request) const {
+  if (request.trial) return {};
+  return PayerOf(parts_.models.FunctionOf(request.message), request.message.function().name());
+}
+
 std::string Metering::PayerOf(const proto::FunctionRecord* function, const std::string& name) const {
   if (!ledger_) return {};
   return proto::UsageKey(function == nullptr ? std::string() : function->tenant(), name);

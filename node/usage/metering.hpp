@@ -11,6 +11,7 @@
 
 namespace troupe::node {
 
+struct HeldRequest;
 struct NodeSettings;
 struct Parts;
 
@@ -26,6 +27,8 @@ class Metering {
   // What the next heartbeat says; `stored` is the last statement that the manager has stored.
   void Report(std::uint64_t stored, proto::MemberReport& report);
   void Describe(proto::NodeDescription& node) const;
+  // The payer of a request's orders; empty for what the node runs for a trial of its own, which is not the user's.
+  [[nodiscard]] std::string PayerOf(const HeldRequest& request) const;
   // The payer of a function's orders; empty when this node does not meter.
   [[nodiscard]] std::string PayerOf(const proto::FunctionRecord* function, const std::string& name) const;
 

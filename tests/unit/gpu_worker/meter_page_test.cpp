@@ -138,6 +138,19 @@ TEST_F(MeterPageTest, ARunPaysForItsShareOfTheMultiprocessors) {
               ElementsAre(absl::StrCat("t/f: ", payer.share.sms * 1000, " ns, 1 runs, 7 bytes")));
 }
 
+TEST_F(MeterPageTest, CopiesOfATensorArePaidByItsFunction) {
+  const std::shared_ptr<MeterWriter> writer = Make();
+  const WorkerMeter meter(writer);
+  proto::WorkerOrder exported, pulled;
+  exported.mutable_export_tensor()->set_meter("t/f");
+  pulled.mutable_pull()->set_meter("t/f");
+  proto::WorkerOutcome outcome;
+  outcome.set_bytes(100);
+  meter.Count(meter.PayerOf(exported, ShareLadder()), outcome);
+  meter.Count(meter.PayerOf(pulled, ShareLadder()), outcome);
+  EXPECT_THAT(Lines(Read()), ElementsAre("t/f: 0 ns, 0 runs, 200 bytes"));
+}
+
 TEST_F(MeterPageTest, ARunThatDidNotComputePaysNothing) {
   const std::shared_ptr<MeterWriter> writer = Make();
   const WorkerMeter meter(writer);

@@ -1,5 +1,6 @@
 // A node whose workers keep outputs of runs for later runs.
 #include "node/tensors/input_placement.hpp"
+#include "proto/usage_key.hpp"
 #include "tests/unit/node/node_fixture.hpp"
 
 namespace troupe::node::kept_tensors_test {
@@ -18,6 +19,7 @@ class KeptTensorsTest : public NodeTest {
   static NodeSettings OfDaemon(std::uint64_t incarnation) {
     auto settings = Settings(2);
     settings.incarnation = incarnation;
+    settings.meters = true;
     return settings;
   }
   explicit KeptTensorsTest(const NodeSettings& settings = OfDaemon(3)) : NodeTest(settings) {
@@ -209,6 +211,7 @@ TEST_F(KeptTensorsTest, RoutersHaveThemExportedForOthers) {
   *asked.wish.add_tensors() = b;
   *asked.wish.add_tensors() = a;
   EXPECT_THAT(Seen(asked), ElementsAre("order 1 export", "order 0 export"));
+  EXPECT_EQ(OrderOf(1, "export").export_tensor().meter(), proto::UsageKey("", "f"));
   EXPECT_THAT(See(0, "export", ExportedTo(10)), IsEmpty());
   EXPECT_THAT(See(1, "export", ExportedTo(11)), ElementsAre("exported 50 OK"));
   EXPECT_EQ(exported_.places(0).arena().slice(), 11u);
@@ -282,6 +285,7 @@ TEST_F(LinkedGpusTest, ATensorComesOverTheLinkAndItsReadersShareTheCopy) {
   const auto pull = OrderOf(0, "pull").pull();
   EXPECT_EQ(pull.length(), kTensor / 2);
   EXPECT_EQ(pull.from_gpu(), 1u);
+  EXPECT_EQ(pull.meter(), proto::UsageKey("", "f")) << "the function that computed it pays for the copy";
   EXPECT_EQ(pull.pinned().memory().arena(), 77u);
   EXPECT_THAT(See(0, "pull"), ElementsAre("order 1 return", "order 0 swap-in packed-g",
                                           "order 0 run packed-g", "order 0 run packed-g"));
