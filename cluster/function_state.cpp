@@ -75,6 +75,15 @@ std::string StateKey(const proto::FunctionRecord& record) {
   return absl::StrCat(record.key().name(), "/", record.key().version(), "@", record.deployed_unix_ns());
 }
 
+// Names and versions have no '#'.
+std::string SequencePrefix(const std::string& state_key) {
+  return absl::StrCat(state_key, "#");
+}
+
+std::string SequenceKey(const std::string& state_key, const std::string& sequence) {
+  return absl::StrCat(SequencePrefix(state_key), sequence);
+}
+
 std::vector<proto::TensorSpec> StateSpecs(const proto::FunctionRecord& record) {
   std::vector<proto::TensorSpec> specs;
   for (const proto::StateTensor& tensor : record.state()) {

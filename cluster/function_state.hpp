@@ -18,6 +18,12 @@ namespace troupe::cluster {
 // its old name and version begins anew.
 [[nodiscard]] std::string StateKey(const proto::FunctionRecord& record);
 
+// The state of one sequence of the function's requests; `state_key` is the function's, which is also the name of its one
+// state for requests that belong to no sequence.
+[[nodiscard]] std::string SequenceKey(const std::string& state_key, const std::string& sequence);
+// What the keys of all of the function's sequences begin with, and no other key.
+[[nodiscard]] std::string SequencePrefix(const std::string& state_key);
+
 // The specs of the state's tensors, named as the inputs; the record has been validated.
 [[nodiscard]] std::vector<proto::TensorSpec> StateSpecs(const proto::FunctionRecord& record);
 // Of one copy of the state.

@@ -72,6 +72,7 @@ struct FreeZeros {
 struct LoadImage {
   std::string function{};
   std::vector<proto::TensorSpec> specs{};
+  bool with_sequences = false;  // and the names of its sequences that have one
 };
 struct SaveImage {  // copies it out of the worker's arena and writes its file
   std::uint64_t batch = 0;
@@ -81,6 +82,9 @@ struct KeepImage {  // a saved image is now the image of its function
   ImagePtr image{};
 };
 struct RestoreImage {  // the file becomes again what the image is
+  std::string function{};
+};
+struct UnloadImage {  // it stays in its file only
   std::string function{};
 };
 struct ForgetImage {
@@ -118,8 +122,8 @@ using Effect =
                  Answer<proto::MemberReport>, Answer<proto::DrainReply>, Answer<proto::TrialEnded>,
                  Answer<proto::ExportedTensors>, Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime,
                  AssignRuntime, FetchCopy, PlaceCopy, DropCopy, BringInputs, ForgetInputs, PlaceZeros,
-                 FreeZeros, LoadImage, SaveImage, KeepImage, RestoreImage, ForgetImage, SaveProfiles,
-                 SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log, WakeMe, AskSince>;
+                 FreeZeros, LoadImage, SaveImage, KeepImage, RestoreImage, UnloadImage, ForgetImage,
+                 SaveProfiles, SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log, WakeMe, AskSince>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::node

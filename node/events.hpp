@@ -41,7 +41,8 @@ enum class Timer : std::uint32_t {
   kSaveAdopted,
   kBroadcasts,
   kMeters,
-  kRefill
+  kRefill,
+  kSequences
 };
 
 // --- the process ---
@@ -124,6 +125,7 @@ struct RuntimeReassigned {
 struct ImageLoaded {  // the answer to LoadImage. NotFound: there is none
   std::string function{};
   absl::StatusOr<ImagePtr> image = absl::UnknownError("");
+  std::vector<std::string> sequences{};  // of a function: those that have an image
 };
 struct ImageSaved {  // the answer to SaveImage
   std::uint64_t batch = 0;

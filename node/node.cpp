@@ -47,6 +47,8 @@ struct Router {
         return parts.metering.OnTimer();
       case Timer::kRefill:
         return parts.decisions.Decide();
+      case Timer::kSequences:
+        return parts.sequences.OnTimer();
     }
   }
   void operator()(const RouterSaidHello& event) const {
@@ -91,6 +93,7 @@ void Parts::Hear(const RuntimeLost& event) {
   peer_copies.On(event);
   preparation.On(event);
   decisions.On(event);
+  sequences.On(event);
 }
 
 void Parts::Hear(const RuntimeReassigned& event) {

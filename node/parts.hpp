@@ -30,6 +30,7 @@
 #include "node/scheduling/dispatches.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
 #include "node/settings.hpp"
+#include "node/state/sequences.hpp"
 #include "node/state/states.hpp"
 #include "node/state/write_backs.hpp"
 #include "node/tensors/kept_tensors.hpp"
@@ -88,6 +89,7 @@ struct Parts {
   ProfileTrials profile_trials{*this};
   // state/
   States states{*this, runtimes.size(), settings.state_memory};
+  Sequences sequences{*this};
   WriteBacks write_backs{*this};
   // tensors/
   KeptTensors kept_tensors{*this};

@@ -49,8 +49,9 @@ struct NodeRequest {
   Time deadline = Time::max();  // target: only orders
   Time expiry = Time::max();    // timeout: drops
   double percentile = 0;        // of the function's SLO; 0: the default
-  bool trial = false;   // of the node itself, to learn what its model costs: not counted among requests
-  StateNumber state{};  // the device state that its run reads and advances; none: it has no state
+  bool trial = false;         // of the node itself, to learn what its model costs: not counted among requests
+  StateNumber state{};        // the device state that its run reads and advances; none: it has no state
+  bool begins_state = false;  // with zeros, whatever is there
   std::uint32_t sm_percent = 100;  // of a GPU's SMs that its run takes
   // Runs of its function that one GPU is given at a time, at most; 0: as many as it has places for.
   std::uint32_t most_on_gpu = 0;
@@ -85,13 +86,14 @@ struct Dispatch {
   SwapSource source = SwapSource::kResident;
   GpuIndex peer = kNoGpu;  // with kPeer, kBroadcast: the GPU that it comes from
   std::vector<ModelNumber> victims{};
-  std::uint32_t attempt = 1;    // 1: the first worker that is given this request
-  Duration queued{};            // time it waited at this node
-  Time deadline = Time::max();  // when its run has to begin: orders what shares a link, and runs
-  Time expiry = Time::max();    // for RunOrder.timeout_ns
-  StateNumber state{};          // of the request
-  bool ahead = false;           // a prefetch: there is none, and no run; it yields on the link
-  bool bring_state = false;     // it goes to the worker before the run, with the swap-in if there is one
+  std::vector<StateNumber> leaving{};  // states of other sequences of the model, that make room for its own
+  std::uint32_t attempt = 1;           // 1: the first worker that is given this request
+  Duration queued{};                   // time it waited at this node
+  Time deadline = Time::max();         // when its run has to begin: orders what shares a link, and runs
+  Time expiry = Time::max();           // for RunOrder.timeout_ns
+  StateNumber state{};                 // of the request
+  bool ahead = false;                  // a prefetch: there is none, and no run; it yields on the link
+  bool bring_state = false;  // it goes to the worker before the run, with the swap-in if there is one
 };
 
 struct EvictDone {

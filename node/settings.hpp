@@ -54,12 +54,20 @@ enum class KeepWeights {
   kOn,   // they may be there for the next worker: nothing of them is brought elsewhere before it is up
 };
 
+// How many sequences of requests have a state here.
+struct SequenceLimits {
+  std::uint64_t most = 10'000;
+  std::uint64_t of_function = 5'000;
+  Duration idle = std::chrono::hours(1);  // one that is unused for so long ends
+};
+
 // What an operator sets once for a node: the daemon's configuration holds one of these.
 struct NodeTuning {
   IsolationOptions isolation{};  // with several runtimes, or another mode than shared: scheduler.isolated
   SchedulerLimits scheduler{};
   StateWriteBack state_write_back = StateWriteBack::kRun;
   Bytes state_memory = MiB(256);  // of all images of states
+  SequenceLimits sequences{};
   MeasureRule measure = MeasureRule::kRequests;
   RefillRule refill = RefillRule::kOnDemand;
   KeepWeights keep_weights = KeepWeights::kOff;

@@ -77,6 +77,7 @@ proto::NodeDescription View::Describe(Time now) const {
     AddRuntime(gpu, now, status);
   }
   parts_.metering.Describe(node);
+  parts_.sequences.Describe(node);
   parts_.membership.DescribeOwned(node);
   return node;
 }

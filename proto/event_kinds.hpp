@@ -60,6 +60,7 @@ inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "run-taken-over",
     "runtime-assigned",
     "runtime-reclaimed",
+    "sequences-ended",
     "state-damaged",
     "state-lost",
     "state-not-saved",

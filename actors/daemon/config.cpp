@@ -1,81 +1,27 @@
 #include "actors/daemon/config.hpp"
 
-#include <set>
-
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "actors/daemon/option_setters.hpp"
-#include "actors/daemon/system_presets.hpp"
-#include "base/status.hpp"
+#include "actors/daemon/option_values.hpp"
 #include "cluster/autoscaling/demand_forecast.hpp"
 #include "cluster/autoscaling/scaling_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
-#include "gateway/cors.hpp"
 #include "gpu/memory/memory_policy.hpp"
 #include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
 #include "node/scheduling/policies/gpu_policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
-#include "node/scheduling/topology.hpp"
 #include "proto/isolation.hpp"
 #include "scheduling/ordering_policy.hpp"
 
 namespace troupe::actors {
-
-namespace {
-
-absl::Status SetRoles(const std::string& value, DaemonConfig& config) {
-  static const std::set<std::string> kKnown = {"manager", "gateway", "node", "all"};
-  config.member.roles.clear();
-  config.member.embedded = false;
-  for (const auto piece : absl::StrSplit(value, absl::ByAnyChar(", |"), absl::SkipEmpty())) {
-    const std::string role(piece);
-    if (!kKnown.contains(role)) return Wrong(role, "manager, gateway, node (several with commas) or all");
-    if (role == "all") {
-      config.member.roles = {"manager", "gateway", "node"};
-      config.member.embedded = true;
-    } else {
-      config.member.roles.insert(role);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetLink(const std::string& value, DaemonConfig& config) {
-  Bytes rate;
-  if (!ParseBytes(value, rate)) return Wrong(value, "bytes per second such as 6GB, or 0 for no limit");
-  config.gpus.link = BytesPerSecond{static_cast<double>(rate.count())};
-  return absl::OkStatus();
-}
-
-absl::Status SetCorsOrigins(const std::string& value, DaemonConfig& config) {
-  const std::vector<std::string> origins = absl::StrSplit(value, ',', absl::SkipWhitespace());
-  return gateway::CheckCorsOrigins(config.http.cors_origins = origins);
-}
-
-std::string ShowLink(const DaemonConfig& config) {
-  return absl::StrCat(config.gpus.link.value / 1e9, "GB");
-}
-
-absl::Status SetPreset(const std::string& value, DaemonConfig& config) {
-  config.policies.preset = value;
-  return FindSystemPreset(value).status();
-}
-
-absl::Status SetTopology(const std::string& value, DaemonConfig& config) {
-  config.gpus.topology = value;
-  if (value == "auto") return absl::OkStatus();
-  return node::Topology::Parse(value).status();
-}
-
-}  // namespace
 
 const std::vector<ConfigOption>& ConfigOptions() {
   using C = DaemonConfig;
   using W = gpu::WorkerSettings;
   using N = node::NodeTuning;
   using I = node::IsolationOptions;
+  using Q = node::SequenceLimits;
   using S = node::SchedulerLimits;
   using M = cluster::MembershipLimits;
   using L = cluster::ProvisioningLimits;
@@ -311,6 +257,12 @@ const std::vector<ConfigOption>& ConfigOptions() {
        Number({&C::node, &N::credits_per_gpu}, 1, 1024)},
       {OptionGroup::kAdvanced, "state-memory", "the most host memory for functions' device states", false,
        Size({&C::node, &N::state_memory})},
+      {OptionGroup::kAdvanced, "sequences", "sequences of requests that have a state on a node, at most",
+       false, Number({&C::node, &N::sequences, &Q::most}, 1, 1'000'000)},
+      {OptionGroup::kAdvanced, "function-sequences", "the same of one function", false,
+       Number({&C::node, &N::sequences, &Q::of_function}, 1, 1'000'000)},
+      {OptionGroup::kAdvanced, "sequence-idle", "a sequence that has no request for this long ends", false,
+       Time({&C::node, &N::sequences, &Q::idle}, std::chrono::seconds(1), std::chrono::hours(24 * 365))},
       {OptionGroup::kAdvanced, "swap-ahead",
        "requests that a GPU is given at a time: one runs, the models of the others come meanwhile; 1: "
        "nothing "

@@ -43,11 +43,28 @@ void NodeGauges::Show(const proto::NodeDescription& node, const HostRegion& host
               host.huge_pages);
   gauges_.Set("troupe_host_region_used_bytes", "Bytes of models in the host region.", mine,
               static_cast<double>(host.usage.used.count()));
+  ShowSequences(node);
   ShowGpus(node);
   ShowSwaps(node, gauges_);
   ShowUsage(node, gauges_);
   refusals.Show(mine, gauges_);
   if (isolated) ShowRuntimes(node);
+}
+
+void NodeGauges::ShowSequences(const proto::NodeDescription& node) {
+  std::uint64_t all = 0, in_memory = 0, on_gpus = 0;
+  for (const auto& of : node.sequences()) {
+    all += of.count();
+    in_memory += of.in_memory();
+    on_gpus += of.on_gpus();
+  }
+  const Gauges::Labels mine = {{"node", node.node()}};
+  gauges_.Set("troupe_sequences", "Sequences of requests whose state the node has.", mine,
+              static_cast<double>(all));
+  gauges_.Set("troupe_sequences_in_memory", "Those whose state is in the host's memory, or on a GPU.", mine,
+              static_cast<double>(in_memory));
+  gauges_.Set("troupe_sequences_on_gpus", "Those whose state is on a GPU.", mine,
+              static_cast<double>(on_gpus));
 }
 
 void NodeGauges::ShowPulls(const std::string& node, const PullCounts& counts) {

@@ -39,6 +39,7 @@ class NodeGauges {
 
  private:
   void ShowRuntimes(const proto::NodeDescription& node);
+  void ShowSequences(const proto::NodeDescription& node);
   void ShowGpus(const proto::NodeDescription& node);
 
   Gauges gauges_;

@@ -282,10 +282,14 @@ class NodeController : public ControllerSelf::base {
   }
 
   void Do(node::LoadImage& load) {
+    const auto loaded = [this, function = load.function](absl::StatusOr<node::ImagePtr> image,
+                                                         std::vector<std::string> sequences) {
+      On(node::ImageLoaded{function, std::move(image), std::move(sequences)});
+    };
+    if (load.with_sequences)
+      return store_.LoadWithSequences(this, load.function, std::move(load.specs), loaded);
     store_.Load(this, load.function, std::move(load.specs),
-                [this, function = load.function](absl::StatusOr<node::ImagePtr> image) {
-                  On(node::ImageLoaded{function, std::move(image)});
-                });
+                [loaded](absl::StatusOr<node::ImagePtr> image) { loaded(std::move(image), {}); });
   }
   void Do(node::SaveImage& save) {
     store_.Save(this, std::move(save.image),
@@ -295,6 +299,7 @@ class NodeController : public ControllerSelf::base {
   }
   void Do(node::KeepImage& keep) { store_.Keep(std::move(keep.image)); }
   void Do(node::RestoreImage& restore) { store_.Restore(this, restore.function); }
+  void Do(node::UnloadImage& unload) { store_.Unload(unload.function); }
   void Do(node::ForgetImage& forget) { store_.Forget(this, forget.function); }
 
   void Do(node::SaveProfiles& save) { options_.save_profiles(std::move(save.profiles)); }

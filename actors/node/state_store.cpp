@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "actors/node/message_file.hpp"
 #include "base/status.hpp"
+#include "cluster/function_state.hpp"
+#include "proto/sequence_id.hpp"
 #include "storage/durable_file.hpp"
 
 namespace troupe::actors {
@@ -137,14 +140,39 @@ absl::StatusOr<node::ImagePtr> ReadFile(const std::string& path, const Channel& 
   return Kept(std::move(image), channel);
 }
 
-}  // namespace
+constexpr char kExtension[] = ".state";
 
 // Names of functions have no '+'.
-std::string StateFile(const std::string& directory, const std::string& function) {
+std::string NameOf(const std::string& function) {
   std::string name = function;
   for (char& c : name)
     if (c == '/' || c == '@') c = '+';
-  return absl::StrCat(directory, "/", name, ".state");
+  return name;
+}
+
+// By name. Other files are none of ours, or were set aside.
+absl::StatusOr<std::vector<std::string>> SequencesIn(const std::string& directory,
+                                                     const std::string& function) {
+  const std::string prefix = NameOf(cluster::SequencePrefix(function));
+  std::vector<std::string> sequences;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(directory, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(kExtension)) continue;
+    const auto id = name.substr(prefix.size(), name.size() - prefix.size() - std::strlen(kExtension));
+    if (proto::IsSequenceId(id)) sequences.push_back(id);
+  }
+  if (failed)
+    return absl::UnavailableError(absl::StrCat("cannot list '", directory, "': ", failed.message()));
+  std::sort(sequences.begin(), sequences.end());
+  return sequences;
+}
+
+}  // namespace
+
+std::string StateFile(const std::string& directory, const std::string& function) {
+  return absl::StrCat(directory, "/", NameOf(function), kExtension);
 }
 
 void StateStore::Do(caf::local_actor* self, const std::string& function, Job job, Done done) {
@@ -187,12 +215,36 @@ void StateStore::Save(caf::local_actor* self, proto::StateImage image, Done done
 
 void StateStore::Load(caf::local_actor* self, const std::string& function,
                       std::vector<proto::TensorSpec> specs, Done done) {
-  if (options_.directory.empty()) return done(absl::NotFoundError("nothing is kept on disk"));
+  if (options_.directory.empty()) {
+    auto image = Find(function);  // that was unloaded
+    if (image == nullptr) return done(absl::NotFoundError("nothing is kept on disk"));
+    return done(std::move(image));
+  }
   Do(
       self, function,
       [channel = options_.channel, path = StateFile(options_.directory, function), function,
        specs = std::move(specs)] { return ReadFile(path, channel, function, specs); },
       std::move(done));
+}
+
+void StateStore::LoadWithSequences(caf::local_actor* self, const std::string& function,
+                                   std::vector<proto::TensorSpec> specs, const Listed& done) {
+  if (options_.directory.empty())
+    return Load(self, function, std::move(specs),
+                [done](absl::StatusOr<node::ImagePtr> image) { done(std::move(image), {}); });
+  auto found = std::make_shared<std::vector<std::string>>();
+  Do(
+      self, function,
+      [channel = options_.channel, directory = options_.directory, function, specs = std::move(specs),
+       found]() -> absl::StatusOr<node::ImagePtr> {
+        TROUPE_ASSIGN_OR_RETURN(*found, SequencesIn(directory, function));
+        return ReadFile(StateFile(directory, function), channel, function, specs);
+      },
+      [done, found](absl::StatusOr<node::ImagePtr> image) { done(std::move(image), *found); });
+}
+
+void StateStore::Unload(const std::string& function) {
+  if (!options_.directory.empty()) images_.erase(function);
 }
 
 void StateStore::Keep(node::ImagePtr image) {

@@ -1,7 +1,9 @@
-// STATE STORE: the images of functions' device states at this node's host: in memory while the state is on no
-// GPU (and as its safe copy while it is), and one file each in the node's data directory.
+// STATE STORE: the images of device states at this node's host, of functions and of their sequences ("function" is either
+// here): in memory while the state is on no GPU (and as its safe copy while it is), and one file each in the node's data
+// directory.
 //
 //   a worker's answer -(Save: copied, then written)-> an image -(Keep)-> the image of its function -> Forget
+//                                                                      -(Unload)-> in its file only -(Load)->
 //
 // What the directory holds is trusted only when its digest, its function and its shapes are right. Owned by
 // the node controller, in whose thread everything happens but the copying and the writing, which the pool
@@ -49,10 +51,16 @@ class StateStore {
   // What the directory has. NotFound: nothing. DataLoss: something that cannot be it; it is set aside.
   void Load(caf::local_actor* self, const std::string& function, std::vector<proto::TensorSpec> specs,
             Done done);
-  // Null: there is none.
+  // The same of a function, and which of its sequences the directory has something of.
+  using Listed = std::function<void(absl::StatusOr<node::ImagePtr>, std::vector<std::string> sequences)>;
+  void LoadWithSequences(caf::local_actor* self, const std::string& function,
+                         std::vector<proto::TensorSpec> specs, const Listed& done);
+  // Null: there is none in memory.
   [[nodiscard]] node::ImagePtr Find(const std::string& function) const;
   // What was saved last is not kept: the file becomes THE image again, or goes when there is none.
   void Restore(caf::local_actor* self, const std::string& function);
+  // Its file has the image, which is not needed in memory now. Without a directory it stays there.
+  void Unload(const std::string& function);
   // The function is gone: its image and its file go.
   void Forget(caf::local_actor* self, const std::string& function);
 

@@ -4,6 +4,15 @@
 
 namespace troupe::actors {
 
+namespace {
+
+bool Names(const proto::WriteBackOrder& order, const std::string& function, const std::string& digest) {
+  const bool named = order.prefix() ? function.starts_with(order.function()) : function == order.function();
+  return named && digest == order.digest();
+}
+
+}  // namespace
+
 void TakeStates(const proto::SwapInOrder& order, FakeStates& states, bool by_model) {
   for (const auto& image : order.states()) {
     const auto known = states.find(image.function());
@@ -25,6 +34,17 @@ proto::WorkerOutcome TakeChangedStates(FakeStates& states, const std::string& di
 
 std::optional<proto::WorkerOutcome> TakeStatesFor(FakeStates& states, const proto::WriteBackOrder& order,
                                                   bool by_model) {
+  if (order.drop()) {
+    std::erase_if(states, [&](const auto& state) { return Names(order, state.first, state.second.digest); });
+    return proto::WorkerOutcome();
+  }
+  if (order.prefix()) {
+    FakeStates named;
+    for (const auto& [function, state] : states)
+      if (Names(order, function, state.digest)) named[function] = state;
+    for (const auto& [function, state] : named) states[function].changed = false;
+    return TakeChangedStates(named, order.digest());
+  }
   if (by_model || order.function().empty()) return TakeChangedStates(states, order.digest());
   const auto it = states.find(order.function());
   if (it == states.end() || it->second.digest != order.digest()) return std::nullopt;

@@ -291,6 +291,7 @@ class Worker : public caf::event_based_actor {
 
   void WriteBack(const proto::WorkerOrder& order) {
     const auto begin = Now(this);
+    if (order.write_back().drop()) return AnswerNow(order, *TakeStatesFor(States(), order.write_back()));
     if (shared_->control->refuse_write_back)
       return Answer(order.sequence(), absl::ResourceExhaustedError("no room for it"), {}, begin);
     InTime(begin + shared_->profile.write_back, [this, order, begin] {

@@ -193,6 +193,11 @@ void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) 
       for (auto& function : *reply.mutable_functions())
         if (function.record().model_digest() == resident.digest())
           function.add_resident_on(absl::StrCat(node.node(), "/", gpu.gpu().index()));
+  for (const auto& sequences : node.sequences())
+    for (auto& function : *reply.mutable_functions())
+      if (function.record().key().name() == sequences.function().name() &&
+          function.record().key().version() == sequences.function().version())
+        function.set_sequences(function.sequences() + sequences.count());
 }
 
 void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {

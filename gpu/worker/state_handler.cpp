@@ -161,13 +161,20 @@ void StateHandler::Close(const ArrivalPtr& arrival) {
 }
 
 void StateHandler::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order, Reply reply) {
-  const StatePtr named = residency_.states().Find(order.function());
+  if (order.drop()) {
+    DropNamed(order);
+    return reply.Done({});
+  }
+  const StatePtr named = order.prefix() ? nullptr : residency_.states().Find(order.function());
   const bool here = named != nullptr && !named->coming && named->digest == order.digest();
-  if (!order.function().empty() && !here) {
+  if (!order.prefix() && !order.function().empty() && !here) {
     return reply.Fail(absl::NotFoundError(absl::StrCat("the state of '", order.function(),
                                                        "' is not on this device: nothing is written back")));
   }
-  const auto states = here ? std::vector<StatePtr>{named} : ChangedOf(order.digest());
+  // Without a function and a prefix all of the model's names begin so.
+  const std::string prefix = order.prefix() ? order.function() : "";
+  const auto states =
+      here ? std::vector<StatePtr>{named} : Changed(residency_.states().Of(order.digest(), prefix));
   auto answer = std::make_shared<Reply>(std::move(reply));
   Write(std::move(channel), states, here, [answer](const absl::Status& status, proto::StateOutcome written) {
     proto::WorkerOutcome outcome;
@@ -176,9 +183,19 @@ void StateHandler::WriteBack(ChannelPtr channel, const proto::WriteBackOrder& or
   });
 }
 
+// What is on its way in stays: its bytes are still being copied there.
+void StateHandler::DropNamed(const proto::WriteBackOrder& order) {
+  StateTable& table = residency_.states();
+  std::vector<StatePtr> states = table.Of(order.digest(), order.function());
+  std::erase_if(states, [&](const StatePtr& state) {
+    return state->coming || (!order.prefix() && state->function != order.function());
+  });
+  for (const StatePtr& state : states) table.DropInTurn(state);
+  changed_();
+}
+
 // A state that a run waits for may change before the run gets it.
-std::vector<StateHandler::StatePtr> StateHandler::ChangedOf(const std::string& digest) const {
-  std::vector<StatePtr> states = residency_.states().Of(digest);
+std::vector<StateHandler::StatePtr> StateHandler::Changed(std::vector<StatePtr> states) {
   std::erase_if(states, [](const StatePtr& state) {
     return state->coming || (!state->changed && state->line.empty());
   });
@@ -190,7 +207,7 @@ void StateHandler::Evict(ChannelPtr channel, const std::string& digest, Reply re
   if (const absl::Status may = residency_.MayEvict(digest); !may.ok()) return reply.Fail(may);
   auto answer = std::make_shared<Reply>(std::move(reply));
   Write(
-      std::move(channel), ChangedOf(digest), false,
+      std::move(channel), Changed(residency_.states().Of(digest)), false,
       [this, answer, digest](const absl::Status& status, proto::StateOutcome states) {
         proto::WorkerOutcome outcome;
         *outcome.mutable_state() = std::move(states);

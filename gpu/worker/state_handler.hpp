@@ -38,7 +38,8 @@ class StateHandler {
   // Writes back what has changed, then evicts. A model whose states cannot be written stays.
   void Evict(ChannelPtr channel, const std::string& digest, Reply reply);
   // Answers with the state of the function that the order names (NotFound when it is not here), or with all
-  // states of the model that have changed; ResourceExhausted when the channel's arena has no room for them.
+  // states of the model, or of those with the prefix, that have changed; ResourceExhausted when the channel's arena has
+  // no room for them. Or drops them instead.
   void WriteBack(ChannelPtr channel, const proto::WriteBackOrder& order, Reply reply);
   // The daemon is gone: the next one asks anew for all that it may not have got.
   void Abandon();
@@ -78,8 +79,9 @@ class StateHandler {
   void Landed(const StatePtr& state, const absl::Status& status, const ArrivalPtr& arrival);
   void FailAll(const std::vector<StatePtr>& states, const absl::Status& why);
   void Close(const ArrivalPtr& arrival);
-  // States of this model that have changed, or may change before their turn comes.
-  [[nodiscard]] std::vector<StatePtr> ChangedOf(const std::string& digest) const;
+  // Those of these states that have changed, or may change before their turn comes.
+  [[nodiscard]] static std::vector<StatePtr> Changed(std::vector<StatePtr> states);
+  void DropNamed(const proto::WriteBackOrder& order);
   void Write(ChannelPtr channel, const std::vector<StatePtr>& states, bool unchanged,
              std::function<void(absl::Status, proto::StateOutcome)> then);
   void CopyOut(const StatePtr& state, std::uint64_t ticket, const WritingPtr& writing);

@@ -47,10 +47,10 @@ StateTable::StatePtr StateTable::Find(const std::string& function) const {
   return found == states_.end() ? nullptr : found->second;
 }
 
-std::vector<StateTable::StatePtr> StateTable::Of(const std::string& digest) const {
+std::vector<StateTable::StatePtr> StateTable::Of(const std::string& digest, const std::string& prefix) const {
   std::vector<StatePtr> of;
-  for (const auto& [function, state] : states_) {
-    if (state->digest == digest) of.push_back(state);
+  for (auto at = states_.lower_bound(prefix); at != states_.end() && at->first.starts_with(prefix); ++at) {
+    if (at->second->digest == digest) of.push_back(at->second);
   }
   return of;
 }
@@ -106,6 +106,15 @@ void StateTable::Fail(const StatePtr& state, const absl::Status& why) {
   state->failed = why;
   states_.erase(state->function);
   if (state->line.empty()) Free(*state);
+}
+
+void StateTable::DropInTurn(const StatePtr& state) {
+  const std::uint64_t ticket = TicketOfOurs();
+  Join(*state, {ticket, [this, state, ticket] {
+                  Leave(*state, ticket);
+                  if (state->line.empty() && state->failed.ok())
+                    Fail(state, absl::CancelledError("it was dropped"));
+                }});
 }
 
 void StateTable::Drop(const std::string& digest) {

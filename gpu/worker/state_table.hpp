@@ -1,4 +1,5 @@
-// STATE TABLE: what functions keep on the device from one of their runs to the next (a KV cache).
+// STATE TABLE: what functions keep on the device from one of their runs to the next (a KV cache), or what each of their
+// sequences of requests does.
 //
 //   absent -(Begin)-> coming -(Arrived)-> here -(Drop)-> absent
 //   coming -(Fail)-> absent: the runs that wait for it learn why
@@ -37,8 +38,8 @@ struct DeviceState {
     std::uint64_t ticket = 0;
     std::function<void()> ready;
   };
-  std::string function;
-  std::string digest;  // of the model
+  std::string function;  // as in StateImage
+  std::string digest;    // of the model
   std::vector<Tensor> tensors;
   std::uint64_t runs = 0;  // that made it
   bool coming = true;      // its bytes are on their way in
@@ -62,7 +63,8 @@ class StateTable {
 
   // Null: no state of this function is here or on its way.
   [[nodiscard]] StatePtr Find(const std::string& function) const;
-  [[nodiscard]] std::vector<StatePtr> Of(const std::string& digest) const;
+  // Those of the model whose names begin so.
+  [[nodiscard]] std::vector<StatePtr> Of(const std::string& digest, const std::string& prefix = "") const;
 
   // Takes device memory for it, all or nothing: ResourceExhausted. An older state is replaced;
   // FailedPrecondition while a run uses that.
@@ -71,6 +73,8 @@ class StateTable {
   // It will not come, or is not to be used any more: it is absent from now on, those in its line have to
   // leave it, and its memory is free when they have. Nothing is copied to or from it.
   void Fail(const StatePtr& state, const absl::Status& why);
+  // Behind those that wait for it now, if none has come behind them by then: it is absent, and its memory free.
+  void DropInTurn(const StatePtr& state);
   // Frees the states of a model, which must be unused.
   void Drop(const std::string& digest);
 

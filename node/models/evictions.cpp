@@ -54,6 +54,41 @@ void Evictions::StatesSaved(const EvictionWrittenBack& purpose, const absl::Stat
   parts_.decisions.CarryOut(parts_.scheduler.Apply(EvictDone{gpu, purpose.model, status}, parts_.out.now()));
 }
 
+void Evictions::OrderLeave(GpuIndex gpu, const ModelNumber& model, const StateNumber& key) {
+  if (parts_.settings.state_write_back == StateWriteBack::kRun) return Drop(gpu, model, key);
+  ++waits_[gpu].writing;
+  parts_.models.BeginUse(model, false);
+  parts_.write_backs.Order(gpu, model, key, StateLeaving{gpu, model, key, parts_.runtimes.Life(gpu)});
+}
+
+// Its model may have been evicted meanwhile, and have stayed: then a run may use the state again.
+void Evictions::StateWritten(const StateLeaving& purpose, const absl::Status& status,
+                             const std::vector<ImagePtr>& images) {
+  const auto& [gpu, model, key, life] = purpose;
+  const bool same = parts_.runtimes.Lives(gpu, life);
+  same ? parts_.states.Keep(images) : parts_.write_backs.Restore(images);
+  const auto* state = parts_.scheduler.states().Find(key);
+  const bool leaves = state == nullptr || state->leaving;
+  const bool saved = status.ok() || absl::IsNotFound(status);
+  if (same && leaves && saved) Drop(gpu, model, key);
+  if (same && !saved)
+    parts_.out.Note("state-not-saved", absl::StrCat(parts_.settings.Label(gpu), ": ", status.message(),
+                                                    "; the state stays there"));
+  if (leaves && !saved) parts_.scheduler.EndLeave(key, false);
+  parts_.models.EndUse(model, false);
+  // After a failure it is not tried again at once.
+  if (saved) parts_.sequences.Left();
+  if (same) Written(gpu);
+  parts_.decisions.Decide();
+}
+
+void Evictions::Drop(GpuIndex gpu, const ModelNumber& model, const StateNumber& key) {
+  if (parts_.models.Find(model) != nullptr && parts_.runtimes.Up(gpu))
+    parts_.orders.GiveFor(model, gpu, DropOrderFor(parts_.models.PackedDigest(model), key.text()),
+                          NoPurpose{});
+  parts_.scheduler.EndLeave(key, true);
+}
+
 bool Evictions::Writing(GpuIndex gpu) const {
   const auto it = waits_.find(gpu);
   return it != waits_.end() && it->second.writing > 0;

@@ -1,4 +1,4 @@
-// EVICTIONS: orders models off a GPU. A model with states has them written back first and is evicted then, in
+// EVICTIONS: orders models off a GPU, and states of sequences whose models stay. A model with states has them written back first and is evicted then, in
 // two orders: whatever dies between them, the states are safe. Dispatches for the GPU that were decided
 // meanwhile wait, because their room is not free yet.
 #pragma once
@@ -27,6 +27,14 @@ class Evictions {
   void StatesSaved(const EvictionWrittenBack& purpose, const absl::Status& status,
                    const std::vector<ImagePtr>& images);
 
+  // The state of a sequence is on its way off the GPU (SwapScheduler::SendAway): it is written back first, unless the host
+  // has each run of it.
+  void OrderLeave(GpuIndex gpu, const ModelNumber& model, const StateNumber& key);
+  void StateWritten(const StateLeaving& purpose, const absl::Status& status,
+                    const std::vector<ImagePtr>& images);
+  // What the GPU has of such a state goes as it is.
+  void Drop(GpuIndex gpu, const ModelNumber& model, const StateNumber& key);
+
   // True while states are being written back on this GPU.
   [[nodiscard]] bool Writing(GpuIndex gpu) const;
   // Starts the dispatch when these write-backs have ended; its model is in use until then.
@@ -40,7 +48,7 @@ class Evictions {
     bool ahead = false;  // no request waits for the model
   };
   struct Waits {
-    std::size_t writing = 0;  // evictions that write states back
+    std::size_t writing = 0;  // evictions, and states that leave, that are being written back
     std::vector<Behind> behind{};
   };
   void Evict(GpuIndex gpu, const ModelNumber& model, bool with_states);

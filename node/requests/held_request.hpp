@@ -18,6 +18,7 @@ namespace troupe::node {
 struct HeldRequest {
   proto::SubmitRequest message{};
   Ask ask = 0;
+  StateNumber sequence{};  // whose state it uses; none: it belongs to no sequence
   Time expiry{};
   bool awaits_inputs =
       false;                // they come from another host or GPU; the scheduler does not know the request yet

@@ -100,6 +100,12 @@ void Requests::On(RequestArrived& event) {
   held.expiry = request.expiry;
   if (state != nullptr && !state->failed.ok())
     return Finish({.id = id, .kind = FinishKind::kFailed, .status = state->failed});
+  if (held.message.has_sequence()) {
+    const auto opened = parts_.sequences.Open(state, held.message);
+    if (!opened.ok()) return Finish({.id = id, .kind = FinishKind::kFailed, .status = opened.status()});
+    held.sequence = request.state = *opened;
+    request.begins_state = held.message.sequence().start();
+  }
   held.elsewhere = event.inputs_elsewhere;
   Enter(held, std::move(request));
 }
@@ -198,6 +204,7 @@ void Requests::Schedule(const NodeRequest& request) {
   requests_.at(request.id).from_disk = known && !parts_.copies.Usable(request.model);
   auto submitted = parts_.scheduler.Submit(request, parts_.out.now());
   if (!submitted.accepted) Finish(submitted.finished);
+  if (submitted.accepted) parts_.sequences.Look(request.state);
   for (const auto& [gpu, model] : submitted.evictions) parts_.evictions.Order(gpu, model);
   parts_.decisions.Decide();
   parts_.routers.StandingChanged();
@@ -221,6 +228,7 @@ void Requests::Finish(const Finished& finished) {
   requests_.erase(it);
   if (held.profiled) return parts_.profile_trials.Ended(finished, held);
   held.trial ? parts_.trials.Ended(finished, held) : Answer(finished, held);
+  if (held.sequence) parts_.sequences.Ended(held.sequence, held.message.sequence(), finished);
 }
 
 void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::RunStory& story) const {

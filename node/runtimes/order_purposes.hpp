@@ -78,6 +78,18 @@ struct RecoveryOrdered {  // of a state that a worker has since before this daem
   GpuIndex gpu = 0;
   StateNumber key{};
 };
+struct SequencesRecovered {  // the same of a function's sequences
+  GpuIndex gpu = 0;
+  ModelNumber model{};
+  StateNumber function{};
+  std::uint64_t life = 0;
+};
+struct StateLeaving {  // of a sequence, for the room that it has on the GPU or in memory
+  GpuIndex gpu = 0;
+  ModelNumber model{};
+  StateNumber key{};
+  std::uint64_t life = 0;
+};
 struct OrphanWrittenBack {
   GpuIndex gpu = 0;
   proto::ResidentModel orphan{};
@@ -92,8 +104,8 @@ struct RunWrittenBack {
   HeldStart start{};
   std::shared_ptr<proto::WorkerOutcome> run{};
 };
-using WriteBackPurpose =
-    std::variant<RecoveryOrdered, OrphanWrittenBack, EvictionWrittenBack, RunWrittenBack>;
+using WriteBackPurpose = std::variant<RecoveryOrdered, SequencesRecovered, StateLeaving, OrphanWrittenBack,
+                                      EvictionWrittenBack, RunWrittenBack>;
 
 using OrderPurpose =
     std::variant<NoPurpose, RunOrdered, SwapInOrdered, PinOrdered, EvictionOrdered, PrepareOrdered,

@@ -63,6 +63,13 @@ proto::WorkerOrder WriteBackOrderFor(const std::string& digest, const std::strin
   return order;
 }
 
+proto::WorkerOrder DropOrderFor(const std::string& digest, const std::string& function, bool prefix) {
+  auto order = WriteBackOrderFor(digest, function);
+  order.mutable_write_back()->set_prefix(prefix);
+  order.mutable_write_back()->set_drop(true);
+  return order;
+}
+
 proto::WorkerOrder EvictOrderFor(const std::string& digest) {
   proto::WorkerOrder order;
   order.mutable_evict()->set_digest(digest);

@@ -18,6 +18,9 @@ namespace troupe::node {
 [[nodiscard]] proto::WorkerOrder EvictOrderFor(const std::string& digest);
 // `function`: whose state; "": of all functions of the model.
 [[nodiscard]] proto::WorkerOrder WriteBackOrderFor(const std::string& digest, const std::string& function);
+// The state leaves the device as it is, or (`prefix`) all of the model whose names begin so.
+[[nodiscard]] proto::WorkerOrder DropOrderFor(const std::string& digest, const std::string& function,
+                                              bool prefix = false);
 [[nodiscard]] proto::WorkerOrder PinOrderFor(const std::string& digest);
 [[nodiscard]] proto::WorkerOrder UnpinOrderFor(std::uint64_t pin);
 // From where the dispatch says; the host copy is what the model is, wherever its weights come from.

@@ -26,6 +26,8 @@ void Dispatches::CarryOut(const Dispatch& dispatch) {
     TROUPE_CHECK(member != nullptr, "dispatched a request that this node does not hold");
     Begin(dispatch, dispatch.request, *member);
   }
+  if (request.message.sequence().start()) parts_.sequences.Begin(dispatch.state);
+  for (const auto& state : dispatch.leaving) parts_.evictions.OrderLeave(dispatch.gpu, dispatch.model, state);
   for (const auto& victim : dispatch.victims) parts_.evictions.Order(dispatch.gpu, victim);
   const HeldStart start{dispatch, request.serial};
   if (!parts_.evictions.Writing(dispatch.gpu)) return Start(start);
@@ -159,7 +161,9 @@ void Dispatches::Ran(const HeldStart& start, proto::WorkerOutcome outcome) {
   // It ran on what lay there before, and not on the state that it was to bring.
   if (advanced && dispatch.bring_state && held->swap.code() != 0)
     return EndUnkept(dispatch, *held, std::move(outcome), held->swap.message());
-  if (advanced && parts_.settings.state_write_back == StateWriteBack::kRun)
+  // What ends with this run is not kept.
+  const bool ends = held->message.sequence().end();
+  if (advanced && !ends && parts_.settings.state_write_back == StateWriteBack::kRun)
     return parts_.write_backs.SaveRun(start, std::move(outcome));
   if (advanced) parts_.states.declared().CountRun(dispatch.state);
   End(dispatch, *held, std::move(outcome));

@@ -28,11 +28,11 @@ struct Resident {
   Duration load{};            // while loading from the host: what it was thought to take of the link
   Duration occupies{};        // while loading: for how long it was thought to keep the GPU from all runs
   GpuIndex source = kNoGpu;   // while loading: the GPU it comes from; kNoGpu: the host, or that GPU is gone
-  absl::flat_hash_map<StateNumber, Bytes>
-      states{};  // of its functions, that are there or on their way; they leave with it
+  // Of its functions, that are there or on their way; they leave with it, and those of sequences also before.
+  absl::flat_hash_map<StateNumber, Bytes> states{};
+  Bytes state_bytes{};  // of them all
 
-  [[nodiscard]] Bytes WithStates() const { return states.empty() ? bytes : WithEachState(); }
-  [[nodiscard]] Bytes WithEachState() const;
+  [[nodiscard]] Bytes WithStates() const { return bytes + state_bytes; }
 
   [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
 };

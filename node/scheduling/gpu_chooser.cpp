@@ -244,8 +244,7 @@ bool GpuChooser::AddOption(const RequestLook& look, const Gpu& gpu, Time now, Op
                 .evicts = need > free,
                 .backlog = gpu.work.Left(now)});
   if (resident != nullptr) return true;
-  if (tables_.policies.gpu.weighs_victims)
-    option.victim = victims_.WorstVictim(look.entry.model, need, gpu, now);
+  if (tables_.policies.gpu.weighs_victims) option.victim = victims_.WorstVictim(look.entry, need, gpu, now);
   option.load = tables_.KindsDiffer() ? tables_.LoadTimeOn(look.model, gpu.kind) : look.load;
   option.switch_load = LoadOfSwitch(gpu);
   option.before = gpu.bringing.Left(now);

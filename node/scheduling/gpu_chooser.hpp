@@ -23,6 +23,8 @@ class GpuChooser {
   // True when a GPU that the request looks at has its model and could take it; else the request cannot be a
   // hit, and the other GPUs need not be looked at.
   [[nodiscard]] bool MayHit(const RequestLook& look, std::uint64_t draw) const;
+  // The GPU has a place for it. `resident`: its model there, or null.
+  [[nodiscard]] bool HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const;
   // The GPU could run it now. `resident`: its model there, or null.
   [[nodiscard]] bool CanTake(const RequestLook& look, const Gpu& gpu, const Resident* resident) const;
 
@@ -46,7 +48,6 @@ class GpuChooser {
   [[nodiscard]] bool IsOwner(const RequestEntry& entry) const;
   [[nodiscard]] std::uint32_t MostRuns(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] bool HasAllItsRuns(const RequestEntry& entry, const Gpu& gpu) const;
-  [[nodiscard]] bool HasSlot(const RequestEntry& entry, const Gpu& gpu, const Resident* resident) const;
   [[nodiscard]] bool MayChoose(const RequestEntry& entry, const Gpu& gpu) const;
   [[nodiscard]] GpuList SomeHolders(ModelId model, std::uint64_t draw) const;
   [[nodiscard]] GpuList LeastBusy(std::uint32_t below) const;

@@ -36,12 +36,6 @@ const char* Name(ResidentState state) {
   return "unknown";
 }
 
-Bytes Resident::WithEachState() const {
-  Bytes sum = bytes;
-  for (const auto& [state, size] : states) sum += size;
-  return sum;
-}
-
 void GpuTable::Add(GpuIndex index, Bytes memory, std::uint32_t device, bool assigned, KindId kind) {
   Gpu gpu;
   gpu.index = index;
@@ -293,8 +287,25 @@ void GpuTable::AddState(GpuIndex index, ModelId model, const StateNumber& state,
   TROUPE_CHECK(it != gpu.residents.end(), "a state was planned where its model is not");
   if (it->second.states.contains(state)) return;
   TROUPE_CHECK(bytes <= gpu.Free(), "a state was planned that does not fit");
-  ChangeResident(gpu, it->second, [&](Resident& resident) { resident.states.emplace(state, bytes); });
+  ChangeResident(gpu, it->second, [&](Resident& resident) {
+    resident.states.emplace(state, bytes);
+    resident.state_bytes += bytes;
+  });
   gpu.staying += bytes;
+}
+
+void GpuTable::RemoveState(GpuIndex index, ModelId model, const StateNumber& state) {
+  Gpu& gpu = Changing(index);
+  const auto it = gpu.residents.find(model);
+  if (it == gpu.residents.end()) return;
+  const auto there = it->second.states.find(state);
+  if (there == it->second.states.end()) return;
+  const Bytes bytes = there->second;
+  ChangeResident(gpu, it->second, [&](Resident& resident) {
+    resident.states.erase(there);
+    resident.state_bytes -= bytes;
+  });
+  gpu.staying -= bytes;
 }
 
 void GpuTable::Missing(GpuIndex index, ModelId model) {

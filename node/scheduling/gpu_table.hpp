@@ -90,6 +90,8 @@ class GpuTable {
   // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
   // changes.
   void AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes);
+  // It has gone from there, or is about to; nothing happens when it is not there.
+  void RemoveState(GpuIndex index, ModelId model, const StateNumber& state);
   // The worker says that the model is not there. As long as dispatches use it, it is kept as missing.
   void Missing(GpuIndex index, ModelId model);
   // The worker had less room than the plan said.

@@ -61,6 +61,9 @@ void CheckMemory(const Gpu& gpu) {
   std::uint32_t coming = 0;
   std::uint32_t pins = 0;
   for (const auto& [model, resident] : gpu.residents) {
+    Bytes states;
+    for (const auto& [state, bytes] : resident.states) states += bytes;
+    TROUPE_CHECK(states == resident.state_bytes, "the bytes of a model's states are counted wrong");
     staying += resident.WithStates();
     if (resident.Idle()) idle += resident.WithStates();
     pins += resident.pins;

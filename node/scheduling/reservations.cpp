@@ -55,7 +55,7 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
   } else {
     parts_.counts.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
-  parts_.states.Place(entry, choice.gpu);
+  parts_.states.Place(entry, choice.gpu, now);
   Claim(entry, look.model.activation + company.room, work);
   tables_.gpus.Pin(choice.gpu, entry.model, entry.claim, now);
   entry.pinned = true;
@@ -65,6 +65,8 @@ Dispatch Reservations::Reserve(RequestEntry& entry, GpuChoice choice, Time now) 
   const GpuIndex index = choice.gpu;
   const RequestLook look = tables_.LookFor(entry);
   const Bytes need = tables_.Need(look, tables_.gpus.at(index).Find(entry.model));
+  const std::vector<StateNumber> leaving = parts_.victims.PlanStates(entry, need, tables_.gpus.at(index));
+  for (const StateNumber& state : leaving) parts_.states.SendAway(state);
   std::vector<ModelId> victims = parts_.victims.Plan(entry.model, need, tables_.gpus.at(index), now);
   entry.alone = tables_.gpus.at(index).in_flight == 0;
   entry.brings_state = false;
@@ -86,7 +88,9 @@ Dispatch Reservations::Reserve(RequestEntry& entry, GpuChoice choice, Time now) 
     parts_.counts.hits += entry.hit ? 1 : 0;
   }
   parts_.counts.joined += company.members.size();
-  return Order(entry, choice, victims, company);
+  Dispatch dispatch = Order(entry, choice, victims, company);
+  dispatch.leaving = leaving;
+  return dispatch;
 }
 
 void Reservations::Leave(RequestEntry& entry, GpuIndex gpu, Time now) {

@@ -60,10 +60,14 @@ std::uint32_t SchedulerTables::Home(ModelId model) const {
 RequestLook SchedulerTables::LookFor(const RequestEntry& entry) const {
   const ModelEntry& model = models[entry.model];
   const bool any_states = !states.all().empty();
-  const Bytes of_states = any_states ? states.BytesOf(entry.model) : Bytes();
+  const FunctionStates::State* const state = any_states ? states.Find(entry.request.state) : nullptr;
+  // Of sequences' states the others can leave.
+  Bytes of_states;
+  if (any_states)
+    of_states = state != nullptr && state->sequence ? state->bytes : states.BytesOf(entry.model);
   return {.entry = entry,
           .model = model,
-          .state = any_states ? states.Find(entry.request.state) : nullptr,
+          .state = state,
           .whole = model.weights + model.activation + of_states,
           .load = LoadTimeOf(model)};
 }

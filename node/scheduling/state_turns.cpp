@@ -20,12 +20,25 @@ void StateTurns::EndLine(const StateNumber& state, FinishKind kind, const absl::
   }
 }
 
+Finished StateTurns::EndFirst(const StateNumber& state, const absl::Status& why) {
+  RequestEntry& first = parts_.requests.At(tables_.states.Find(state)->line.front());
+  TROUPE_CHECK(first.gpu == kNoGpu, "a request that is on a GPU ends with its outcome");
+  return parts_.requests.End(first, FinishKind::kFailed, why);
+}
+
+bool StateTurns::Waits(const RequestEntry& entry, const FunctionStates::State& state) const {
+  if (!state.sequence || state.gpu == kNoGpu) return false;
+  const Gpu& gpu = tables_.gpus.at(state.gpu);
+  return !parts_.chooser.HasSlot(entry, gpu, gpu.Find(entry.model));
+}
+
 // The first whose function may run: functions that share a model do not wait for each other.
 RequestEntry* StateTurns::NextOf(ModelId model) {
   const auto& waiting = *tables_.queue.Find(model);
   const bool has_states = !tables_.states.all().empty() && !tables_.states.Of(model).empty();
   if (has_states && tables_.states.Blocked(model) == waiting.size()) return nullptr;
   absl::InlinedVector<FunctionNumber, 4> barred;
+  RequestEntry* waits = nullptr;
   for (const auto& [key, entry] : waiting) {
     if (entry->request.named != kNoGpu) continue;
     if (std::ranges::find(barred, entry->request.function) != barred.end()) continue;
@@ -37,18 +50,28 @@ RequestEntry* StateTurns::NextOf(ModelId model) {
     if (state == nullptr) return entry;
     if (!state->MayRun()) continue;
     RequestEntry& first = parts_.requests.At(state->line.front());
-    if (first.request.named == kNoGpu) return &first;
+    if (first.request.named != kNoGpu) continue;
+    if (!Waits(first, *state)) return &first;
+    if (waits == nullptr) waits = &first;
   }
-  return nullptr;
+  return waits;
 }
 
-void StateTurns::Place(RequestEntry& entry, GpuIndex gpu) {
+void StateTurns::SendAway(const StateNumber& key) {
+  const FunctionStates::State& state = *tables_.states.Find(key);
+  tables_.gpus.RemoveState(state.gpu, state.model, key);
+  tables_.states.BeginLeave(key);
+}
+
+void StateTurns::Place(RequestEntry& entry, GpuIndex gpu, Time now) {
   FunctionStates::State* state = tables_.states.Find(entry.request.state);
   if (state == nullptr) return;
   TROUPE_CHECK(state->MayRun() && state->line.front() == entry.request.id, "a state was used out of turn");
   TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == gpu, "a state would be on two GPUs");
   tables_.gpus.AddState(gpu, entry.model, entry.request.state, state->bytes);
-  entry.brings_state = !state->CurrentAt(gpu);
+  // What begins anew takes the place of what is there.
+  entry.brings_state = !state->CurrentAt(gpu) || entry.request.begins_state;
+  state->used = now;
   state->gpu = gpu;
   state->running = true;
 }

@@ -1,5 +1,4 @@
-// STATE TURNS: functions that keep state on the device: which of a function's requests is next, and on which
-// GPU its state is.
+// STATE TURNS: functions that keep state on the device: which of a state's requests is next, and on which GPU the state is.
 #pragma once
 
 #include "node/scheduling/scheduler_tables.hpp"
@@ -12,20 +11,28 @@ class StateTurns {
  public:
   StateTurns(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
 
-  // The request of this model that goes next: the most urgent, but each function with state in the order in
-  // which its requests were accepted, one at a time. Null: none may go now.
+  // The request of this model that goes next: the most urgent, but the requests of each state in the order in
+  // which they were accepted, one at a time. A sequence whose GPU is busy does not keep others from other GPUs. Null: none
+  // may go now.
   [[nodiscard]] RequestEntry* NextOf(ModelId model);
   // The turn of the request's function, on the GPU that the request goes to.
-  void Place(RequestEntry& entry, GpuIndex gpu);
+  void Place(RequestEntry& entry, GpuIndex gpu, Time now);
+  // This state leaves the GPU where it is, and its model stays: its room is free for what is ordered next.
+  void SendAway(const StateNumber& state);
   void EndTurn(const RequestEntry& entry);
   // Where the state of a run that has ended is now.
   void Note(const RequestEntry& entry, const RunDone& done);
   // Ends the requests that wait; a request that is on a GPU ends with its outcome.
   void EndLine(const StateNumber& state, FinishKind kind, const absl::Status& why, proto::BounceReason bounce,
                Consequences& effects);
+  // Ends the first request that waits, and that is on no GPU.
+  [[nodiscard]] Finished EndFirst(const StateNumber& state, const absl::Status& why);
   void Check() const;
 
  private:
+  // The request's state is on a GPU that takes no run now.
+  [[nodiscard]] bool Waits(const RequestEntry& entry, const FunctionStates::State& state) const;
+
   SchedulerParts& parts_;
   SchedulerTables& tables_;
 };

@@ -135,8 +135,9 @@ std::vector<ModelNumber> SwapScheduler::WaitingForRegion() const {
   return models;
 }
 
-void SwapScheduler::DeclareState(const StateNumber& state, const ModelNumber& model, Bytes bytes) {
-  parts_.tables.states.Declare(state, parts_.names.Intern(model), bytes);
+void SwapScheduler::DeclareState(const StateNumber& state, const ModelNumber& model, Bytes bytes,
+                                 bool sequence) {
+  parts_.tables.states.Declare(state, parts_.names.Intern(model), bytes, sequence);
 }
 
 Consequences SwapScheduler::ForgetState(const StateNumber& state) {
@@ -153,6 +154,12 @@ Consequences SwapScheduler::FailState(const StateNumber& state, const absl::Stat
   Consequences effects;
   parts_.states.EndLine(state, FinishKind::kFailed, why, proto::BOUNCE_UNSPECIFIED, effects);
   return effects;
+}
+
+// The requests of its model may find places now.
+void SwapScheduler::EndLeave(const StateNumber& state, bool gone) {
+  parts_.tables.states.EndLeave(state, gone);
+  if (const auto* found = parts_.tables.states.Find(state)) parts_.waiting.Activate(found->model);
 }
 
 void SwapScheduler::HoldState(const StateNumber& state, bool held) {

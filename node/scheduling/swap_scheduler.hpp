@@ -87,12 +87,19 @@ class SwapScheduler : public SchedulerView {
   // Functions that keep state on the device. A request that names one runs where the state is; its dispatch
   // says when the state has to be brought. `bytes`: what it takes on a device. Forgetting one bounces its
   // waiting requests.
-  void DeclareState(const StateNumber& state, const ModelNumber& model, Bytes bytes);
+  void DeclareState(const StateNumber& state, const ModelNumber& model, Bytes bytes, bool sequence = false);
   Consequences ForgetState(const StateNumber& state);
   // Its image is not known yet: its requests wait.
   void HoldState(const StateNumber& state, bool held);
   // Its image is lost: its waiting requests end with `why`, and more are not to come.
   Consequences FailState(const StateNumber& state, const absl::Status& why);
+  // The first of its requests, which waits, ends with `why`.
+  Finished FailFirst(const StateNumber& state, const absl::Status& why) {
+    return parts_.states.EndFirst(state, why);
+  }
+  // The state of a sequence is to leave the GPU where it is (as those that a dispatch names), and has left it, or stays.
+  void SendAway(const StateNumber& state) { parts_.states.SendAway(state); }
+  void EndLeave(const StateNumber& state, bool gone);
 
   // Nothing new enters, what is here finishes.
   void SetDraining(bool draining) { parts_.tables.draining = draining; }

@@ -1,6 +1,8 @@
 #include "node/scheduling/victim_planner.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 
 #include "base/check.hpp"
 
@@ -66,13 +68,48 @@ bool VictimPlanner::CanMakeRoom(const RequestLook& look, const Gpu& gpu, const R
   const Bytes target = Target(look.entry.model, gpu, need);
   const Bytes free = gpu.Free();
   if (free >= target) return true;
-  const Bytes others = own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
+  const Bytes models = own != nullptr && own->Idle() ? gpu.idle - own->WithStates() : gpu.idle;
+  const Bytes others = models + RoomOfStates(look.entry, gpu);
   return free + others >= target || FitsAlone(gpu, own, need, free + others);
 }
 
-VictimPlanner::Victims VictimPlanner::Choose(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
-  const Bytes target = Target(model, gpu, need);
+std::vector<StateNumber> VictimPlanner::StatesToGo(const RequestEntry& entry, const Gpu& gpu) const {
+  std::vector<StateNumber> states;
+  const Resident* const own = gpu.Find(entry.model);
+  if (own == nullptr || own->states.empty()) return states;
+  for (const auto& [key, bytes] : own->states) {
+    const FunctionStates::State* const state = tables_.states.Find(key);
+    if (state != nullptr && state->MayLeave(gpu.index) && !(key == entry.request.state))
+      states.push_back(key);
+  }
+  return states;
+}
+
+Bytes VictimPlanner::RoomOfStates(const RequestEntry& entry, const Gpu& gpu) const {
+  Bytes room;
+  for (const StateNumber& key : StatesToGo(entry, gpu)) room += gpu.Find(entry.model)->states.at(key);
+  return room;
+}
+
+std::vector<StateNumber> VictimPlanner::PlanStates(const RequestEntry& entry, Bytes need,
+                                                   const Gpu& gpu) const {
+  const Bytes target = Target(entry.model, gpu, need);
   Bytes room = gpu.Free();
+  if (room >= target) return {};
+  std::vector<StateNumber> states = StatesToGo(entry, gpu);
+  std::ranges::sort(states, {}, [&](const StateNumber& key) {
+    const FunctionStates::State& state = *tables_.states.Find(key);
+    return std::tuple(!state.line.empty(), state.used, std::string_view(key.text()));
+  });
+  std::size_t count = 0;
+  while (count < states.size() && room < target) room += gpu.Find(entry.model)->states.at(states[count++]);
+  states.resize(count);
+  return states;
+}
+
+VictimPlanner::Victims VictimPlanner::Choose(ModelId model, Bytes need, Bytes room, const Gpu& gpu,
+                                             Time now) const {
+  const Bytes target = Target(model, gpu, need);
   if (room >= target) return {};
   std::vector<Victim> candidates = MayGo(model, gpu, now);
   const auto later = [&](const Victim& a, const Victim& b) {
@@ -107,13 +144,15 @@ VictimPlanner::Victims VictimPlanner::Choose(ModelId model, Bytes need, const Gp
 
 std::vector<ModelId> VictimPlanner::Plan(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
   std::vector<ModelId> victims;
-  for (const Victim& victim : Choose(model, need, gpu, now)) victims.push_back(victim.model);
+  for (const Victim& victim : Choose(model, need, gpu.Free(), gpu, now)) victims.push_back(victim.model);
   return victims;
 }
 
-EvictionRank VictimPlanner::WorstVictim(ModelId model, Bytes need, const Gpu& gpu, Time now) const {
+EvictionRank VictimPlanner::WorstVictim(const RequestEntry& entry, Bytes need, const Gpu& gpu,
+                                        Time now) const {
   EvictionRank worst = kNothingGoes;
-  for (const Victim& victim : Choose(model, need, gpu, now)) worst = std::max(worst, victim.rank);
+  const Bytes room = gpu.Free() + RoomOfStates(entry, gpu);
+  for (const Victim& victim : Choose(entry.model, need, room, gpu, now)) worst = std::max(worst, victim.rank);
   return worst;
 }
 

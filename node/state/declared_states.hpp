@@ -1,4 +1,5 @@
-// DECLARED STATES: the functions of this node that keep state on the device, by what requests call them.
+// DECLARED STATES: the functions of this node that keep state on the device, by what requests call them, and their sequences
+// whose states are in memory here.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +20,21 @@ namespace troupe::node {
 
 struct DeclaredState {
   StateNumber key;
+  StateNumber owner;  // of a sequence: the state of its function; none: it is that
   FunctionNumber function;
   std::string version;
   std::string name;  // for people
   ModelNumber model;
   std::vector<proto::StateTensor> tensors;
   std::vector<proto::TensorSpec> specs;
+  Bytes bytes{};               // of its image
   bool loading = true;         // its file is being read
   std::size_t recovering = 0;  // living workers of an earlier daemon that are asked for it
   absl::Status failed;         // why the function cannot run here
   std::uint64_t runs = 0;      // that were answered well, as this daemon knows
 
+  // Each tensor is there twice, and rounded up.
+  [[nodiscard]] Bytes OnDevice() const { return bytes * 2 + Bytes(512 * specs.size()); }
   // What the first run finds: no data stands for zeros.
   [[nodiscard]] proto::StateImage Zeros() const {
     proto::StateImage image;
@@ -62,11 +67,30 @@ class DeclaredStates {
     state.name = "function '" + record.key().name() + "' version " + record.key().version();
     state.tensors = {record.state().begin(), record.state().end()};
     state.specs = cluster::StateSpecs(record);
+    state.bytes = cluster::StateBytes(record);
     by_key_[state.key] = &state;
     return state;
   }
   void CountRun(const StateNumber& key) {
     if (auto* state = ByKey(key)) ++state->runs;
+  }
+  // A sequence of a function that is there; its state is to be loaded.
+  DeclaredState& AddSequence(const DeclaredState& function, const std::string& id, StateNumber key) {
+    auto& entry = sequences_[key];
+    entry = std::make_unique<DeclaredState>(function);
+    auto& state = *entry;
+    state.key = std::move(key);
+    state.owner = function.key;
+    state.name = "sequence '" + id + "' of " + function.name;
+    state.loading = true;
+    state.recovering = 0;
+    state.runs = 0;
+    by_key_[state.key] = &state;
+    return state;
+  }
+  void RemoveSequence(const StateNumber& key) {
+    by_key_.erase(key);
+    sequences_.erase(key);
   }
   // Of a function that is there; its key.
   StateNumber Remove(const FunctionNumber& function, const std::string& version) {
@@ -74,7 +98,15 @@ class DeclaredStates {
     by_key_.erase(key);
     return key;
   }
-  // By name and version.
+  // Sequences, by key.
+  [[nodiscard]] std::vector<DeclaredState*> SequencesInOrder() {
+    std::vector<DeclaredState*> states;
+    for (const auto& [key, state] : sequences_) states.push_back(state.get());
+    std::ranges::sort(states, {},
+                      [](const DeclaredState* state) -> const std::string& { return state->key.text(); });
+    return states;
+  }
+  // Functions, by name and version.
   [[nodiscard]] std::vector<DeclaredState*> InOrder() { return Sorted<DeclaredState>(); }
   [[nodiscard]] std::vector<const DeclaredState*> InOrder() const { return Sorted<const DeclaredState>(); }
 
@@ -90,7 +122,8 @@ class DeclaredStates {
   }
 
   absl::flat_hash_map<std::pair<FunctionNumber, std::string>, std::unique_ptr<DeclaredState>> states_;
-  absl::flat_hash_map<StateNumber, DeclaredState*> by_key_;  // of states_
+  absl::flat_hash_map<StateNumber, std::unique_ptr<DeclaredState>> sequences_;
+  absl::flat_hash_map<StateNumber, DeclaredState*> by_key_;  // of both
 };
 
 }  // namespace troupe::node

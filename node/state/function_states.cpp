@@ -4,20 +4,28 @@
 
 namespace troupe::node {
 
-void FunctionStates::Declare(const StateNumber& key, ModelId model, Bytes bytes) {
+void FunctionStates::Declare(const StateNumber& key, ModelId model, Bytes bytes, bool sequence) {
   const auto [it, is_new] = states_.try_emplace(key);
-  it->second.bytes = bytes;
-  if (!is_new) return;
-  it->second.model = model;
-  by_model_[model].push_back(key);
+  State& state = it->second;
+  OfModel& of = by_model_[is_new ? model : state.model];
+  if (!state.sequence) of.bytes -= state.bytes;
+  state.bytes = bytes;
+  if (is_new) {
+    state.model = model;
+    state.sequence = sequence;
+    of.states.push_back(key);
+  }
+  if (!state.sequence) of.bytes += bytes;
 }
 
 void FunctionStates::Forget(const StateNumber& key) {
   const auto it = states_.find(key);
   if (it == states_.end()) return;
   const auto of = by_model_.find(it->second.model);
-  std::erase(of->second, key);
-  if (of->second.empty()) by_model_.erase(of);
+  std::erase(of->second.states, key);
+  std::erase(of->second.waited_for, key);
+  if (!it->second.sequence) of->second.bytes -= it->second.bytes;
+  if (of->second.states.empty()) by_model_.erase(of);
   states_.erase(it);
 }
 
@@ -37,23 +45,26 @@ const std::vector<StateNumber>& FunctionStates::Of(ModelId model) const {
   static const std::vector<StateNumber> none;
   if (by_model_.empty()) return none;
   const auto it = by_model_.find(model);
-  return it == by_model_.end() ? none : it->second;
+  return it == by_model_.end() ? none : it->second.states;
 }
 
 Bytes FunctionStates::BytesOf(ModelId model) const {
-  Bytes sum;
-  for (const StateNumber& key : Of(model)) sum += states_.at(key).bytes;
-  return sum;
+  const auto it = by_model_.find(model);
+  return it == by_model_.end() ? Bytes() : it->second.bytes;
 }
 
 void FunctionStates::Enter(const StateNumber& key, const RequestId& id) {
-  if (State* state = Find(key)) state->line.push_back(id);
+  State* state = Find(key);
+  if (state == nullptr) return;
+  if (state->line.empty()) by_model_.at(state->model).waited_for.push_back(key);
+  state->line.push_back(id);
 }
 
 // A function that was forgotten meanwhile has no line any more.
 void FunctionStates::Leave(const StateNumber& key, const RequestId& id) {
   State* state = Find(key);
-  if (state != nullptr) std::erase(state->line, id);
+  if (state == nullptr || std::erase(state->line, id) == 0) return;
+  if (state->line.empty()) std::erase(by_model_.at(state->model).waited_for, key);
 }
 
 void FunctionStates::BeginEvict(GpuIndex gpu, ModelId model) {
@@ -77,6 +88,20 @@ void FunctionStates::EndEvict(GpuIndex gpu, ModelId model, bool gone) {
   }
 }
 
+void FunctionStates::BeginLeave(const StateNumber& key) {
+  states_.at(key).leaving = true;
+}
+
+// Its worker may have died meanwhile, and then it has left already.
+void FunctionStates::EndLeave(const StateNumber& key, bool gone) {
+  State* state = Find(key);
+  if (state == nullptr || !state->leaving) return;
+  state->leaving = false;
+  if (!gone) return;
+  state->gpu = kNoGpu;
+  state->current = false;
+}
+
 void FunctionStates::WorkerGone(GpuIndex gpu) {
   for (auto& [key, state] : states_) {
     if (state.gpu != gpu) continue;
@@ -87,7 +112,9 @@ void FunctionStates::WorkerGone(GpuIndex gpu) {
 
 std::size_t FunctionStates::Blocked(ModelId model) const {
   std::size_t blocked = 0;
-  for (const StateNumber& key : Of(model)) {
+  const auto of = by_model_.find(model);
+  if (of == by_model_.end()) return blocked;
+  for (const StateNumber& key : of->second.waited_for) {
     const State& state = states_.at(key);
     if (!state.MayRun()) blocked += state.line.size() - (state.running ? 1 : 0);
   }

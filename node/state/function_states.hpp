@@ -1,11 +1,12 @@
-// FUNCTION STATES: where the device state of each function is, and whose turn it is. One GPU at a time has a
-// state; while it is at none, its image is at the host (or it is zeros).
+// FUNCTION STATES: where each device state is, and whose turn it is: the one state of a function, and that of each of its
+// sequences that is in use. One GPU at a time has a state; while it is at none, its image is at the host (or it is zeros).
 //
 //   away -(a dispatch brings it)-> at a GPU -(its model goes: leaving)-> away
+//   at a GPU -(of a sequence: another run needs its room: leaving)-> away
 //   at a GPU -(its worker died)-> away
 //
-// Runs of one function take turns in the order of their acceptance: the next begins when the one before has
-// ended. Owned by the swap scheduler. Pure.
+// Runs of one state take turns in the order of their acceptance: the next begins when the one before has ended. Runs of two
+// states do not wait for each other. Owned by the swap scheduler. Pure.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +30,26 @@ class FunctionStates {
     bool leaving = false;   // its model is being evicted from there, and no run begins meanwhile
     bool held = false;      // its image is not known or not safe yet, and no run begins meanwhile
     bool running = false;   // the first in line was dispatched
+    bool sequence = false;  // it may leave a GPU without its model
+    Time used{};            // dispatched last
     std::deque<RequestId> line{};
 
     [[nodiscard]] bool MayRun() const { return !leaving && !held && !running && !line.empty(); }
+    [[nodiscard]] bool MayLeave(GpuIndex where) const {
+      return sequence && CurrentAt(where) && !leaving && !running;
+    }
     [[nodiscard]] bool CurrentAt(GpuIndex where) const { return gpu == where && current; }
   };
 
   // Again with another size: nothing changes but that.
-  void Declare(const StateNumber& key, ModelId model, Bytes bytes);
+  void Declare(const StateNumber& key, ModelId model, Bytes bytes, bool sequence = false);
   void Forget(const StateNumber& key);
   [[nodiscard]] State* Find(const StateNumber& key);
   [[nodiscard]] const State* Find(const StateNumber& key) const;
   [[nodiscard]] const absl::node_hash_map<StateNumber, State>& all() const { return states_; }
   // Of the functions of one model, in the order in which they were declared; empty for most.
   [[nodiscard]] const std::vector<StateNumber>& Of(ModelId model) const;
+  // What the states of the functions themselves take, which leave a GPU with their model only.
   [[nodiscard]] Bytes BytesOf(ModelId model) const;
 
   void Enter(const StateNumber& key, const RequestId& id);
@@ -51,14 +58,23 @@ class FunctionStates {
   // The model leaves this GPU, or stays after all (`gone` false).
   void BeginEvict(GpuIndex gpu, ModelId model);
   void EndEvict(GpuIndex gpu, ModelId model, bool gone);
+  // The same for one state alone.
+  void BeginLeave(const StateNumber& key);
+  void EndLeave(const StateNumber& key, bool gone);
   void WorkerGone(GpuIndex gpu);
 
   // Requests of this model that wait for a turn which is not theirs yet.
   [[nodiscard]] std::size_t Blocked(ModelId model) const;
 
  private:
+  struct OfModel {
+    std::vector<StateNumber> states{};
+    std::vector<StateNumber> waited_for{};  // of them, by requests
+    Bytes bytes{};
+  };
+
   absl::node_hash_map<StateNumber, State> states_;
-  absl::flat_hash_map<ModelId, std::vector<StateNumber>> by_model_;
+  absl::flat_hash_map<ModelId, OfModel> by_model_;
 };
 
 }  // namespace troupe::node

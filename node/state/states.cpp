@@ -27,25 +27,32 @@ void States::Declare(const proto::FunctionRecord& record) {
   auto& state = declared_.Add(record, parts_.names.Function(record.key().name()),
                               parts_.names.State(cluster::StateKey(record)));
   state.model = parts_.models.CopyOf(record);
-  // Each tensor is there twice on a device, and rounded up.
-  const auto bytes = cluster::StateBytes(record);
-  const auto rounding = Bytes(512 * state.specs.size());
-  state.failed = rooms_.Reserve(state.key, bytes);
-  parts_.scheduler.DeclareState(state.key, state.model, bytes * 2 + rounding);
+  state.failed = rooms_.Reserve(state.key, state.bytes);
+  while (absl::IsResourceExhausted(state.failed) && parts_.sequences.CoolOne())
+    state.failed = rooms_.Reserve(state.key, state.bytes);
+  parts_.scheduler.DeclareState(state.key, state.model, state.OnDevice());
   if (!state.failed.ok()) return parts_.out.Note("state-refused", std::string(state.failed.message()));
   parts_.scheduler.HoldState(state.key, true);
+  parts_.sequences.Learn(state);
   // A worker that outlived an earlier daemon may have it: its model came before the news of this function.
   for (GpuIndex gpu = 0; parts_.settings.state_write_back == StateWriteBack::kEvict && gpu < met_.size();
-       ++gpu)
-    if (parts_.runtimes.Up(gpu) && parts_.models.Find(state.model) != nullptr &&
-        parts_.scheduler.FindResident(gpu, state.model) != nullptr)
-      Recover(gpu, state.model, state.key);
-  parts_.out.Add(LoadImage{state.key.text(), state.specs});
+       ++gpu) {
+    if (!parts_.runtimes.Up(gpu) || parts_.models.Find(state.model) == nullptr ||
+        parts_.scheduler.FindResident(gpu, state.model) == nullptr)
+      continue;
+    Recover(gpu, state.model, state.key);
+    parts_.sequences.Recover(gpu, state.model, state);
+  }
+  parts_.out.Add(LoadImage{state.key.text(), state.specs, true});
 }
 
 void States::On(const ImageLoaded& event) {
   auto* state = declared_.ByKey(parts_.names.FindState(event.function));
+  // A function that went meanwhile leaves nothing.
+  for (const auto& id : event.sequences)
+    if (state == nullptr) parts_.out.Add(ForgetImage{cluster::SequenceKey(event.function, id)});
   if (state == nullptr) return;
+  if (state->owner) return parts_.sequences.Loaded(*state, event.image);
   state->loading = false;
   const auto newer = ImageOf(state->key);  // from a living worker
   if (event.image.ok()) {
@@ -58,6 +65,7 @@ void States::On(const ImageLoaded& event) {
                                  "); remove the function and deploy it again to begin anew")));
   }
   LetRun(*state);
+  parts_.sequences.Listed(state->key, event.sequences);
 }
 
 void States::Fail(DeclaredState& state, const std::string& kind, absl::Status why) {
@@ -65,13 +73,18 @@ void States::Fail(DeclaredState& state, const std::string& kind, absl::Status wh
   parts_.out.Note(kind, std::string(state.failed.message()));
   // And held for ever.
   parts_.decisions.CarryOut(parts_.scheduler.FailState(state.key, state.failed));
+  parts_.sequences.Fail(state);
 }
 
 // With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
 void States::RecoverAll(GpuIndex gpu, const ModelNumber& copy) {
-  if (parts_.settings.state_write_back == StateWriteBack::kRun) return;
   const auto keys = parts_.scheduler.StatesOf(copy);
-  for (const auto& key : keys) Recover(gpu, copy, key);
+  for (const auto& key : keys) {
+    const auto* state = declared_.ByKey(key);
+    if (state->owner) continue;
+    if (parts_.settings.state_write_back == StateWriteBack::kEvict) Recover(gpu, copy, key);
+    parts_.sequences.Recover(gpu, copy, *state);
+  }
 }
 
 // Of one function: its model's other functions may not be known yet, and are asked for when they are.
@@ -109,12 +122,19 @@ void States::Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> 
 }
 
 // Runs may begin when nothing that is known of the state can still come.
-void States::LetRun(const DeclaredState& state) {
-  if (state.loading || state.recovering > 0 || !state.failed.ok()) return;
-  const bool all_met = std::ranges::all_of(met_, [](bool met) { return met; });
-  if (parts_.settings.state_write_back == StateWriteBack::kEvict && !all_met) return;
+bool States::Unhold(const DeclaredState& state) {
+  if (state.loading || state.recovering > 0 || !state.failed.ok() || !KnowsAllWorkers()) return false;
   parts_.scheduler.HoldState(state.key, false);
-  parts_.decisions.Decide();
+  return true;
+}
+
+void States::LetRun(const DeclaredState& state) {
+  if (Unhold(state)) parts_.decisions.Decide();
+}
+
+bool States::KnowsAllWorkers() const {
+  return parts_.settings.state_write_back == StateWriteBack::kRun ||
+         std::ranges::all_of(met_, [](bool met) { return met; });
 }
 
 void States::Met(GpuIndex gpu) {
@@ -124,9 +144,11 @@ void States::Met(GpuIndex gpu) {
   for (const auto* state : declared_.InOrder()) keys.push_back(state->key);
   for (const auto& key : keys)
     if (const auto* state = declared_.ByKey(key)) LetRun(*state);
+  parts_.sequences.AllMet();
 }
 
 void States::Forget(const StateNumber& key) {
+  parts_.sequences.Forget(key);
   parts_.decisions.CarryOut(parts_.scheduler.ForgetState(key));
   images_.erase(key);
   rooms_.Free(key);
@@ -136,6 +158,18 @@ void States::Forget(const StateNumber& key) {
 ImagePtr States::ImageOf(const StateNumber& key) const {
   const auto it = images_.find(key);
   return it == images_.end() ? nullptr : it->second;
+}
+
+void States::DropImage(const StateNumber& key) {
+  images_.erase(key);
+  if (auto* state = declared_.ByKey(key)) state->runs = 0;
+  parts_.out.Add(ForgetImage{key.text()});
+}
+
+void States::Unload(const StateNumber& key) {
+  images_.erase(key);
+  rooms_.Free(key);
+  parts_.out.Add(UnloadImage{key.text()});
 }
 
 ImagePtr States::AddTo(const StateNumber& key, proto::SwapInOrder& order) {
@@ -165,28 +199,38 @@ bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {
 }
 
 void States::On(const RuntimeLost& event) {
-  for (auto* state : declared_.InOrder()) {
-    const auto* where = parts_.scheduler.states().Find(state->key);
-    if (where == nullptr || !where->CurrentAt(event.gpu)) continue;
-    const auto image = ImageOf(state->key);
-    const auto safe = image == nullptr ? 0 : image->runs();
-    if (state->runs > safe) {
-      parts_.out.Note(
-          "state-lost",
-          absl::StrCat(state->name, ": the worker of ", parts_.settings.Label(event.gpu),
-                       " died with its state; the ", state->runs - safe,
-                       " runs since it was last written back are lost, it goes on from run ", safe));
-    }
-    state->runs = safe;
+  for (auto* state : declared_.InOrder()) Lose(*state, event.gpu);
+  for (auto* state : declared_.SequencesInOrder()) Lose(*state, event.gpu);
+}
+
+void States::Lose(DeclaredState& state, GpuIndex gpu) {
+  const auto* where = parts_.scheduler.states().Find(state.key);
+  if (where == nullptr || !where->CurrentAt(gpu)) return;
+  const auto image = ImageOf(state.key);
+  const auto safe = image == nullptr ? 0 : image->runs();
+  const bool ends = state.owner && image == nullptr;
+  if (state.runs > safe) {
+    parts_.out.Note(
+        "state-lost",
+        absl::StrCat(state.name, ": the worker of ", parts_.settings.Label(gpu), " died with its state; the ",
+                     state.runs - safe, " runs since it was last written back are lost, ",
+                     ends ? std::string("it has ended") : absl::StrCat("it goes on from run ", safe)));
   }
+  state.runs = safe;
+  if (ends) parts_.sequences.Lose(state);
 }
 
 void States::TellStay(const ModelNumber& copy) {
   for (const auto* state : declared_.InOrder()) {
-    if (state->model != copy || (state->runs == 0 && ImageOf(state->key) == nullptr)) continue;
-    parts_.out.Note("state-stays",
-                    absl::StrCat(state->name, ": its model was taken off this node, and its state of ",
-                                 state->runs, " runs stays here"));
+    const auto sequences = parts_.sequences.CountOf(state->key);
+    if (state->model != copy || (state->runs == 0 && ImageOf(state->key) == nullptr && sequences == 0))
+      continue;
+    parts_.out.Note(
+        "state-stays",
+        absl::StrCat(
+            state->name, ": its model was taken off this node, and its state of ", state->runs, " runs ",
+            sequences == 0 ? std::string("stays") : absl::StrCat("and ", sequences, " sequences stay"),
+            " here"));
   }
 }
 

@@ -43,10 +43,21 @@ class States {
   [[nodiscard]] ImagePtr ImageOf(const StateNumber& key) const;
   // The image, or zeros, for a swap-in; the image returned keeps what it refers to valid.
   ImagePtr AddTo(const StateNumber& key, proto::SwapInOrder& order);
+  // It has no image any more, in memory and on disk.
+  void DropImage(const StateNumber& key);
+  // Its image stays on disk only.
+  void Unload(const StateNumber& key);
+  // Its runs may begin, unless something that is known of the state can still come.
+  bool Unhold(const DeclaredState& state);
+  // No run may use it until its function was removed.
+  void Fail(DeclaredState& state, const std::string& kind, absl::Status why);
+  // What all workers had before this daemon began is known, as far as it matters.
+  [[nodiscard]] bool KnowsAllWorkers() const;
   // A state of the model's functions is on that GPU.
   [[nodiscard]] bool AnyAt(GpuIndex gpu, const ModelNumber& model) const;
   // Null: the function has none, or is not known.
   [[nodiscard]] DeclaredState* Find(const proto::FunctionKey& function);
+  [[nodiscard]] StateRooms& rooms() { return rooms_; }
   [[nodiscard]] DeclaredStates& declared() { return declared_; }
   [[nodiscard]] const DeclaredStates& declared() const { return declared_; }
 
@@ -54,7 +65,8 @@ class States {
   void Declare(const proto::FunctionRecord& record);
   void Recover(GpuIndex gpu, const ModelNumber& copy, const StateNumber& key);
   void LetRun(const DeclaredState& state);
-  void Fail(DeclaredState& state, const std::string& kind, absl::Status why);
+  // The worker of that GPU is gone, and what it had.
+  void Lose(DeclaredState& state, GpuIndex gpu);
   void Forget(const StateNumber& key);
 
   Parts& parts_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/function_state.hpp"
 #include "node/parts.hpp"
 #include "node/runtimes/worker_orders.hpp"
 
@@ -14,6 +15,8 @@ GpuIndex GpuOf(const WriteBackPurpose& purpose) {
   if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) return run->start.dispatch.gpu;
   if (const auto* eviction = std::get_if<EvictionWrittenBack>(&purpose)) return eviction->gpu;
   if (const auto* orphan = std::get_if<OrphanWrittenBack>(&purpose)) return orphan->gpu;
+  if (const auto* sequences = std::get_if<SequencesRecovered>(&purpose)) return sequences->gpu;
+  if (const auto* leaving = std::get_if<StateLeaving>(&purpose)) return leaving->gpu;
   return std::get<RecoveryOrdered>(purpose).gpu;
 }
 
@@ -37,6 +40,10 @@ bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage&
   if (std::holds_alternative<OrphanWrittenBack>(purpose)) return true;
   if (const auto* recovery = std::get_if<RecoveryOrdered>(&purpose))
     return image.function() == recovery->key.text();
+  if (const auto* recovery = std::get_if<SequencesRecovered>(&purpose))
+    return image.function().starts_with(cluster::SequencePrefix(recovery->function.text()));
+  if (const auto* leaving = std::get_if<StateLeaving>(&purpose))
+    return image.function() == leaving->key.text() && parts_.scheduler.states().Find(leaving->key) != nullptr;
   const auto function = parts_.names.FindState(image.function());
   const auto* state = parts_.scheduler.states().Find(function);
   if (state == nullptr) return false;
@@ -76,6 +83,10 @@ void WriteBacks::End(Batch batch) {
   parts_.requests.ReleaseSlices(batch.gpu, batch.slices);
   if (const auto* recovery = std::get_if<RecoveryOrdered>(&batch.purpose)) {
     parts_.states.Recovered(*recovery, RecoveredImage(batch.status, batch.images));
+  } else if (const auto* sequences = std::get_if<SequencesRecovered>(&batch.purpose)) {
+    parts_.sequences.Recovered(*sequences, batch.status, batch.images);
+  } else if (const auto* leaving = std::get_if<StateLeaving>(&batch.purpose)) {
+    parts_.evictions.StateWritten(*leaving, batch.status, batch.images);
   } else if (const auto* orphan = std::get_if<OrphanWrittenBack>(&batch.purpose)) {
     parts_.orphans.StatesSaved(*orphan, batch.status);
   } else if (const auto* eviction = std::get_if<EvictionWrittenBack>(&batch.purpose)) {

@@ -136,6 +136,7 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
   Append(&out, SpecLines("inputs     ", proto::CallerInputs(record)),
          SpecLines("outputs    ", proto::CallerOutputs(record)));
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
+  if (!record.state().empty()) Append(&out, "sequences  ", function.sequences(), "\n");
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
          record.tenant().empty() ? "-" : Printable(record.tenant()), IsolationLine(record.isolation()),
          ComputeLines(function, gpus), "\nweights    ", FormatBytes(Bytes(record.weights_bytes())),

@@ -238,6 +238,73 @@ TEST_F(StateTest, AWriteBackDoesNotWaitForItsSiblingsRun) {
   EXPECT_EQ(Sum(3), 101);
 }
 
+// Sequences of one function: their names begin alike.
+TEST_F(StateTest, OneIsDroppedAndItsSiblingsStay) {
+  Bring(1, {Image("f"), Image("f#a"), Image("f#b")});
+  for (std::uint64_t i = 2; const char* function : {"f", "f#a", "f#b"}) Add(i++, function, 1);
+  for (std::uint64_t i = 2; i <= 4; ++i) EXPECT_EQ(Sum(i), 1);
+  const Bytes before = residency_->states().bytes();
+  auto drop = Of("f#a");
+  drop.set_drop(true);
+  handler_->WriteBack(channel_, drop, ReplyFor(5));
+  EXPECT_EQ(Code(5), 0);
+  EXPECT_TRUE(outcomes_[5].state().states().empty()) << "it is not written back";
+  EXPECT_EQ(residency_->states().bytes() * 3, before * 2);
+  EXPECT_EQ(residency_->states().Find("f#a"), nullptr);
+  handler_->WriteBack(channel_, drop, ReplyFor(6));
+  EXPECT_EQ(Code(6), 0) << "what is not there need not go";
+  Add(7, "f#a", 1);
+  EXPECT_EQ(Code(7), static_cast<int>(absl::StatusCode::kNotFound));
+  Add(8, "f", 1);
+  Add(9, "f#b", 1);
+  EXPECT_EQ(Sum(8), 2);
+  EXPECT_EQ(Sum(9), 2);
+  Bring(10, {Image("f#a")});
+  Add(11, "f#a", 1);
+  EXPECT_EQ(Sum(11), 1) << "it begins anew";
+}
+
+TEST_F(StateTest, AllWithAPrefixAreWrittenBackAndDropped) {
+  Bring(1, {Image("f"), Image("f#a"), Image("f#b"), Image("f#c"), Image("g#a")});
+  for (std::uint64_t i = 2; const char* function : {"f", "f#a", "f#b", "g#a"}) Add(i++, function, 1);
+  for (std::uint64_t i = 2; i <= 5; ++i) EXPECT_EQ(Sum(i), 1);
+  auto order = Of("f#");
+  order.set_prefix(true);
+  handler_->WriteBack(channel_, order, ReplyFor(6));
+  ASSERT_EQ(Code(6), 0);
+  const auto& states = outcomes_[6].state().states();
+  ASSERT_EQ(states.size(), 2) << "of those that have changed";
+  EXPECT_EQ(states[0].function(), "f#a");
+  EXPECT_EQ(states[1].function(), "f#b");
+  order.set_drop(true);
+  handler_->WriteBack(channel_, order, ReplyFor(7));
+  EXPECT_EQ(Code(7), 0);
+  for (const char* gone : {"f#a", "f#b", "f#c"}) EXPECT_EQ(residency_->states().Find(gone), nullptr) << gone;
+  EXPECT_NE(residency_->states().Find("f"), nullptr);
+  EXPECT_NE(residency_->states().Find("g#a"), nullptr);
+  order.clear_drop();
+  order.set_function("h#");
+  handler_->WriteBack(channel_, order, ReplyFor(8));
+  EXPECT_EQ(Code(8), 0) << "none is no error";
+}
+
+TEST_F(StateTest, OneThatRunsUseIsDroppedBehindThem) {
+  Bring(1, {Image("f")});
+  Add(2, "f", 1);
+  EXPECT_EQ(Sum(2), 1);
+  gate_->Set(true);
+  Add(3, "f", 1);
+  AwaitBusy();
+  auto drop = Of("f");
+  drop.set_drop(true);
+  handler_->WriteBack(channel_, drop, ReplyFor(4));
+  EXPECT_EQ(Code(4), 0);
+  EXPECT_NE(residency_->states().Find("f"), nullptr) << "a run reads it";
+  gate_->Set(false);
+  EXPECT_EQ(Sum(3), 2);
+  EXPECT_EQ(residency_->states().Find("f"), nullptr);
+}
+
 TEST_F(StateTest, ItIsWrittenBackAtEvictionAndComesBackWithTheModel) {
   Bring(1, {Image("f")});
   Add(2, "f", 3);

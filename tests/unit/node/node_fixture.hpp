@@ -126,13 +126,16 @@ class NodeTest : public testing::Test {
     EXPECT_THAT(On(RouterSaidHello{1, hello}), testing::ElementsAre("hello 1"));
   }
   Lines Submit(Ask ask, const std::string& function, std::uint64_t router = 7) {
+    return On(Arrived(ask, function, router));
+  }
+  static RequestArrived Arrived(Ask ask, const std::string& function, std::uint64_t router = 7) {
     RequestArrived arrived;
     arrived.ask = ask;
     arrived.message.mutable_id()->set_router(router);
     arrived.message.mutable_id()->set_sequence(ask);
     *arrived.message.mutable_function() = Function(function).key();
     arrived.message.set_model_digest(Function(function).model_digest());
-    return On(std::move(arrived));
+    return arrived;
   }
 
   [[nodiscard]] std::size_t Numbered() const { return node_.names(); }
@@ -141,13 +144,16 @@ class NodeTest : public testing::Test {
   [[nodiscard]] const proto::ClusterUpdate& saved() const { return saved_; }
 
   Time now{};
-  proto::TrialEnded ended_{};     // the newest answer to a trial
-  proto::MemberReport report_{};  // the newest report for a heartbeat
-  bool takes_over_ = false;       // what workers have when they come up is what those before them left
-  bool peer_copies_ = false;      // workers can copy from other GPUs
+  proto::TrialEnded ended_{};        // the newest answer to a trial
+  proto::MemberReport report_{};     // the newest report for a heartbeat
+  proto::SubmitReply answered_{};    // the newest answer to a request
+  std::vector<std::string> told_{};  // the events that were logged, by kind
+  bool takes_over_ = false;          // what workers have when they come up is what those before them left
+  bool peer_copies_ = false;         // workers can copy from other GPUs
 
  private:
   std::string Line(const Answer<proto::SubmitReply>& answer) {
+    answered_ = answer.reply;
     if (answer.reply.has_bounced())
       return absl::StrCat("bounce ", answer.ask, " ",
                           proto::BounceReason_Name(answer.reply.bounced().reason()));
@@ -209,7 +215,10 @@ class NodeTest : public testing::Test {
       case proto::WorkerOrder::kUnpin:
         return {"return", ""};
       case proto::WorkerOrder::kWriteBack:
-        return {"write-back", order.write_back().digest()};
+        return {order.write_back().drop()     ? "drop"
+                : order.write_back().prefix() ? "gather"
+                                              : "write-back",
+                order.write_back().digest() + Sequence(order.write_back().function())};
       case proto::WorkerOrder::kExportTensor:
         return {"export", ""};
       case proto::WorkerOrder::kPull:
@@ -229,7 +238,13 @@ class NodeTest : public testing::Test {
   static std::string Line(const ForgetInputs& forget) { return absl::StrCat("forget ", forget.id.sequence); }
   static std::string Line(const PlaceZeros&) { return "zeros"; }
   static std::string Line(const FreeZeros&) { return "free zeros"; }
-  static std::string Line(const LoadImage&) { return "load image"; }
+  // " of ID" of a sequence; " of all" of what the keys of all begin with.
+  static std::string Sequence(const std::string& key) {
+    const auto at = key.find('#');
+    if (at == std::string::npos) return "";
+    return at + 1 == key.size() ? " of all" : " of " + key.substr(at + 1);
+  }
+  static std::string Line(const LoadImage& load) { return "load image" + Sequence(load.function); }
   static std::string Line(const SaveImage& save) {
     return absl::StrCat("save image ", save.batch, " of run ", save.image.runs());
   }
@@ -237,7 +252,8 @@ class NodeTest : public testing::Test {
     return absl::StrCat("keep image of run ", keep.image->runs());
   }
   static std::string Line(const RestoreImage&) { return "restore image"; }
-  static std::string Line(const ForgetImage&) { return "forget image"; }
+  static std::string Line(const UnloadImage& unload) { return "unload image" + Sequence(unload.function); }
+  static std::string Line(const ForgetImage& forget) { return "forget image" + Sequence(forget.function); }
   static std::string Line(const SaveProfiles&) { return "save profiles"; }
   std::string Line(const SaveAdopted& save) {
     saved_ = save.adopted;
@@ -252,7 +268,10 @@ class NodeTest : public testing::Test {
     return line;
   }
   static std::string Line(const DropMeter& drop) { return absl::StrCat("drop meter ", drop.page); }
-  static std::string Line(const Log&) { return {}; }
+  std::string Line(const Log& log) {
+    told_.push_back(log.kind);
+    return {};
+  }
   static std::string Line(const WakeMe&) { return {}; }
   static std::string Line(const AskSince& ask) { return absl::StrCat("ask since ", ask.revision); }
 

@@ -421,7 +421,8 @@ TEST_F(StatefulUntilEvicted, AnOutlivingWorkersNewerStateIsTakenBeforeTheNextRun
   // The daemon's link to the worker was lost, and is there again with the same worker.
   Report(0, proto::ExecutorReport::DOWN);
   EXPECT_THAT(Up(0, {{"packed-f", MiB(100)}}),
-              ElementsAre("order 0 write-back packed-f", "order 0 prepare packed-f"));
+              ElementsAre("order 0 write-back packed-f", "order 0 gather packed-f of all",
+                          "order 0 prepare packed-f"));
   EXPECT_THAT(Submit(2, "f"), IsEmpty()) << "the state may still come";
   EXPECT_THAT(Answered(0, "write-back", StateOf(1)), ElementsAre("save image 1 of run 1"));
   EXPECT_THAT(On(ImageSaved{1, Image(1)}),
