@@ -106,7 +106,8 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
                       },
                       [this](const std::string& digest) { return runner_.Wants(digest); },
                       [this](Bytes lacking) { return device_.tensors.MakeRoom(lacking) > Bytes(0); }});
-  states_.Connect([this] { runner_.StatesChanged(); });
+  states_.Connect([this] { runner_.StatesChanged(); },
+                  [this](const std::string& payer, Bytes moved) { options_.meter.CountMoved(payer, moved); });
 }
 
 void OrderHandler::Take(const std::shared_ptr<Session>& session, const transport::RingRecord& record) {

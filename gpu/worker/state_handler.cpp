@@ -128,6 +128,7 @@ void StateHandler::CopyIn(const StatePtr& state, std::shared_ptr<proto::StateIma
 
 void StateHandler::Landed(const StatePtr& state, const absl::Status& status, const ArrivalPtr& arrival) {
   if (status.ok()) {
+    charge_(state->meter, state->copied());
     residency_.states().Arrived(*state);
   } else {
     arrival->failed = status;
@@ -294,6 +295,7 @@ void StateHandler::Written(const StatePtr& state, std::uint64_t ticket, const ab
     writing->failed = absl::Status(status.code(), absl::StrCat("the state of '", state->function,
                                                                "' was not written back: ", status.message()));
   } else if (!rooms.empty()) {
+    charge_(state->meter, state->copied());
     proto::StateImage& image = *writing->outcome.add_states();
     image.set_function(state->function);
     image.set_runs(state->runs);

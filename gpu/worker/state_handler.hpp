@@ -27,8 +27,13 @@ class StateHandler {
   StateHandler(DeviceMemory& memory, TaskQueue& queue, DeviceLinks& links, Residency& residency,
                const WorkerLimits& limits);
   ~StateHandler();
-  // Told when runs may go on, or have to be given up.
-  void Connect(std::function<void()> changed) { changed_ = std::move(changed); }
+  // `changed` is told when runs may go on, or have to be given up; `charge` of the bytes of each copy, in or out, and whom they
+  // are charged to.
+  using Charge = std::function<void(const std::string& meter, Bytes moved)>;
+  void Connect(std::function<void()> changed, Charge charge) {
+    changed_ = std::move(changed);
+    charge_ = std::move(charge);
+  }
 
   // The states that come with a model; `bring_model` gives the order for its weights to the residency, with
   // the reply that it is handed. The answer comes when all is there: what the model's was, or why the states
@@ -97,6 +102,7 @@ class StateHandler {
   Residency& residency_;
   const WorkerLimits& limits_;
   std::function<void()> changed_ = [] {};
+  Charge charge_ = [](const std::string&, Bytes) {};
   std::vector<std::byte> zeros_;
   std::uint64_t life_ = 0;  // counts daemons
   Bytes bytes_in_;

@@ -18,6 +18,12 @@ Bytes DeviceState::size() const {
   return sum;
 }
 
+Bytes DeviceState::copied() const {
+  Bytes sum;
+  for (const Tensor& tensor : tensors) sum += tensor.now.size;
+  return sum;
+}
+
 void DeviceState::Commit() {
   for (Tensor& tensor : tensors) std::swap(tensor.now, tensor.next);
   ++runs;
@@ -68,6 +74,7 @@ absl::StatusOr<StateTable::StatePtr> StateTable::Begin(const std::string& digest
   auto state = std::make_shared<DeviceState>();
   state->function = image.function();
   state->digest = digest;
+  state->meter = image.meter();
   state->runs = image.runs();
   const MemoryUser user{MemoryUser::Kind::kState, digest};
   for (const proto::Tensor& tensor : image.tensors()) {

@@ -40,6 +40,7 @@ struct DeviceState {
   };
   std::string function;  // as in StateImage
   std::string digest;    // of the model
+  std::string meter;     // as in StateImage
   std::vector<Tensor> tensors;
   std::uint64_t runs = 0;  // that made it
   bool coming = true;      // its bytes are on their way in
@@ -47,7 +48,8 @@ struct DeviceState {
   absl::Status failed;     // why it did not come
   std::deque<User> line;
 
-  [[nodiscard]] Bytes size() const;  // on the device, both copies
+  [[nodiscard]] Bytes size() const;    // on the device, both copies
+  [[nodiscard]] Bytes copied() const;  // when it comes or is written back
   // The run whose output this was is answered: what it wrote is the state now.
   void Commit();
 };

@@ -15,6 +15,10 @@ WorkerMeter::Payer WorkerMeter::PayerOf(const proto::WorkerOrder& order, const S
           .runs = static_cast<std::uint32_t>(order.run().members_size()) + 1};
 }
 
+void WorkerMeter::CountMoved(const std::string& key, Bytes moved) const {
+  if (page_ != nullptr && !key.empty()) page_->Count(key, Duration::zero(), 0, moved);
+}
+
 void WorkerMeter::Count(const Payer& payer, const proto::WorkerOutcome& outcome) const {
   if (page_ == nullptr || payer.key.empty()) return;
   const auto computed = static_cast<std::uint64_t>(std::max<std::int64_t>(0, outcome.run().compute_ns()));

@@ -178,7 +178,10 @@ ImagePtr States::AddTo(const StateNumber& key, proto::SwapInOrder& order) {
     *order.add_states() = *image;
   } else if (const auto* state = declared_.ByKey(key)) {
     *order.add_states() = state->Zeros();
+  } else {
+    return image;
   }
+  order.mutable_states()->rbegin()->set_meter(order.meter());
   return image;
 }
 

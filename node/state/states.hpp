@@ -42,6 +42,7 @@ class States {
   // Null: there is none.
   [[nodiscard]] ImagePtr ImageOf(const StateNumber& key) const;
   // The image, or zeros, for a swap-in; the image returned keeps what it refers to valid.
+  // The function that pays for the swap-in pays for the state's copies too: the state is its own.
   ImagePtr AddTo(const StateNumber& key, proto::SwapInOrder& order);
   // It has no image any more, in memory and on disk.
   void DropImage(const StateNumber& key);

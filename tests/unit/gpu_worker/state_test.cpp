@@ -61,7 +61,8 @@ class StateTest : public RunnerTest {
           return MakePlain(std::move(options));
         }) {
     handler_ = std::make_unique<StateHandler>(*memory_, *queue_, *links_, *residency_, limits_);
-    handler_->Connect([this] { runner_->StatesChanged(); });
+    handler_->Connect([this] { runner_->StatesChanged(); },
+                      [this](const std::string& payer, Bytes moved) { charged_[payer] += moved.count(); });
     copy_ = PlaceModel(*host_, "m", SumModel(), SmallWeights());
   }
 
@@ -126,6 +127,7 @@ class StateTest : public RunnerTest {
     return value;
   }
 
+  std::map<std::string, std::uint64_t> charged_;  // bytes, by payer
   proto::HostCopy copy_;
   std::unique_ptr<StateHandler> handler_;
 };
@@ -135,6 +137,21 @@ TEST_F(StateTest, TheFirstRunFindsZerosAndEachItsPredecessors) {
   for (std::uint64_t i = 2; i <= 6; ++i) Add(i, "f", 1);
   for (std::uint64_t i = 2; i <= 6; ++i) EXPECT_EQ(Sum(i), static_cast<float>(i - 1));
   EXPECT_EQ(Await(6).bytes(), 32u) << "the state does not pass over the link";
+}
+
+TEST_F(StateTest, ItsFunctionPaysWhenItComesAndWhenItIsWrittenBack) {
+  auto image = Image("f", 40.F);
+  image.set_meter("t/f");
+  Bring(1, {image});
+  Add(2, "f", 2);
+  EXPECT_EQ(Sum(2), 42);
+  EXPECT_EQ(charged_["t/f"], kColumns * sizeof(float));
+  proto::WriteBackOrder order;
+  order.set_digest("m");
+  order.set_function("f");
+  handler_->WriteBack(channel_, order, ReplyFor(3));
+  EXPECT_EQ(Code(3), 0);
+  EXPECT_EQ(charged_["t/f"], 2 * kColumns * sizeof(float));
 }
 
 TEST_F(StateTest, AStateThatIsNotThereIsNeverTakenForZeros) {
