@@ -38,14 +38,14 @@ std::string ControlFlow() {
       table,
       "\nA condition that is a constant, or follows from the shapes of a request, chooses its branch before the run: "
       "the other one is\nnot even planned. What only the run knows is decided by the run, with these rules:\n\n"
-      "- **If**: both branches are planned. Their outputs have one type and as many dimensions; where sizes differ, the "
-      "output is\n  planned for the larger one and the run tells its shape.\n"
-      "- **Loop**: what it carries has one type and number of dimensions, and a largest shape: it may become smaller, or "
-      "take its\n  final shape in the first trips. It may grow in each trip where the trips are known before the run and few (4096 steps "
-      "together).\n  Where outputs gather a part of each trip, the trip "
-      "count is a constant or\n  follows from shapes; the condition may end the loop earlier. Without them the trip count may "
-      "be data, or absent. The parts of\n  one output have one shape. An absent condition is true; what the body says of it is "
-      "heard even so, as onnxruntime does.\n"
+      "- **If**: both branches are planned. Their outputs have one type and as many dimensions; where sizes differ, "
+      "the output is\n  planned for the larger one and the run tells its shape.\n"
+      "- **Loop**: what it carries has one type and number of dimensions, and a largest shape: it may become smaller, "
+      "or take its\n  final shape in the first trips. It may grow in each trip where trips and condition are known before "
+      "the run, and all trips together\n  have at most 4,096 steps. Where outputs gather a part of each trip, the trip "
+      "count is a constant or follows from shapes; the\n  condition may end the loop earlier. Without such outputs the trip "
+      "count may be data, or absent. The parts of one output have one\n  shape. An absent condition is true at first; what "
+      "the body says of it is heard even so, as onnxruntime does.\n"
       "- **Scan**: of opset 9 and above, along any axis and in both directions.\n"
       "- A loop goes round at most ",
       kMaxTrips,
@@ -110,9 +110,8 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "Models of opset ",
       kMinOpset, " to ", kMaxOpset,
       " are imported. An operator that is neither in the table nor [control flow](#control-flow) nor among the\n"
-      "[fused ones](#fused-operators) is refused at import, with a list of all that are missing. The types are those of the first input (of the output, where there is none); "
-      "FP16, BF16\n"
-      "and short integers are computed in a wider type and rounded at the end.\n\n"
+      "[fused ones](#fused-operators) is refused at import, with a list of all that are missing. The types are those of the "
+      "first\ninput (of the output, where there is none); FP16, BF16 and short integers are computed in a wider type and rounded at the end.\n\n"
       "Inputs that decide a shape (Reshape's shape, Slice's bounds, axes, k) may be constants, may be "
       "computed from\n"
       "shapes, or may come at run time where the result has an upper bound. Without a bound (Expand, Tile, "
