@@ -52,7 +52,7 @@ HttpResponse Cors::Preflight(std::string_view methods) {
   response.headers =
       Cat("Access-Control-Allow-Methods: ", methods,
           "\r\nAccess-Control-Allow-Headers: Authorization, Content-Type, Content-Encoding, Idempotency-Key, "
-          "Inference-Header-Content-Length\r\nAccess-Control-Max-Age: 600\r\n");
+          "Inference-Header-Content-Length, Troupe-Sequence\r\nAccess-Control-Max-Age: 600\r\n");
   return response;
 }
 

@@ -28,7 +28,7 @@ std::optional<HttpResponse> CheckFields(const HttpHead& head) {
     if (head.count(field) < 2) continue;
     return ErrorResponse(400, Cat("the request has more than one header ", http::to_string(field)));
   }
-  for (const char* field : {"Inference-Header-Content-Length", "Idempotency-Key"}) {
+  for (const char* field : {"Inference-Header-Content-Length", "Idempotency-Key", "Troupe-Sequence"}) {
     if (head.count(field) < 2) continue;
     return ErrorResponse(400, Cat("the request has more than one header ", field));
   }
@@ -50,6 +50,7 @@ HttpRequestHead ViewOf(const HttpHead& head, std::string_view client, bool is_lo
           view(head.target()),
           view(head["Inference-Header-Content-Length"]),
           view(head["Idempotency-Key"]),
+          view(head["Troupe-Sequence"]),
           view(head[http::field::authorization]),
           client,
           is_loopback,

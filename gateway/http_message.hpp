@@ -25,6 +25,7 @@ struct HttpRequestHead {
   std::string_view target;                   // "/v2/models/digits?x=1", still percent-encoded
   std::string_view inference_header_length;  // empty: no such header
   std::string_view idempotency_key{};        // empty: no such header
+  std::string_view sequence{};               // Troupe-Sequence; empty: no such header
   std::string_view authorization{};          // empty: no such header
   std::string_view client{};                 // the address that the connection came from, without its port
   bool is_loopback = true;                   // the client is on this machine

@@ -94,6 +94,8 @@ std::string InferBody::Fingerprint() const {
   Sha256 digest;
   digest.Update(Cat(json_.text().size(), "\n"));
   digest.Update(json_.text());
+  if (const Sequence& sequence = parsed_->call.sequence; !sequence.id.empty())
+    digest.Update(Cat(sequence.id, sequence.start ? " start" : "", sequence.end ? " end\n" : "\n"));
   for (const RawInput& raw : parsed_->raw_inputs) digest.Update(std::span<const std::byte>(raw.span));
   for (const SharedInput& shared : parsed_->shared_inputs)
     digest.Update(std::span<const std::byte>(parsed_->call.inputs[shared.input].data.bytes()));

@@ -40,7 +40,7 @@ class InferBody {
 
   // From a sound end on, until Drop.
   [[nodiscard]] ParsedInfer& parsed() { return *parsed_; }
-  // Of all of the body.
+  // Of all of the body, and of the sequence that the request belongs to.
   [[nodiscard]] std::string Fingerprint() const;
   // Gives the memory of the text back, which nothing reads any more.
   void DropText() { json_.Drop(); }

@@ -10,6 +10,7 @@
 #include "gateway/http_exchanges.hpp"
 #include "gateway/infer_body.hpp"
 #include "gateway/infer_response.hpp"
+#include "gateway/sequence.hpp"
 #include "gateway/text.hpp"
 
 namespace troupe::gateway {
@@ -26,7 +27,8 @@ Time Now() {
 struct InferTarget {
   std::shared_ptr<const FunctionInfo> function;
   std::string version;
-  std::string key;  // the client's Idempotency-Key; empty: none
+  std::string key;      // the client's Idempotency-Key; empty: none
+  Sequence sequence{};  // as the header has it
   [[nodiscard]] bool IsWorkflow() const { return function->platform == kWorkflowPlatform; }
 };
 
@@ -57,6 +59,9 @@ class InferExchange final : public HttpExchange, public std::enable_shared_from_
   void Finish(HttpReply reply) override {
     reply_ = std::move(reply);
     if (absl::Status status = body_.Finish(); !status.ok()) return Refuse(ErrorResponse(status));
+    auto sequence = JoinSequences(body_.parsed().call.sequence, target_.sequence);
+    if (!sequence.ok()) return Refuse(ErrorResponse(sequence.status()));
+    body_.parsed().call.sequence = *std::move(sequence);
     if (body_.copies_outputs() && !target_.key.empty() && !target_.IsWorkflow()) {
       return Refuse(ErrorResponse(
           400,
@@ -228,9 +233,11 @@ std::shared_ptr<HttpExchange> MakeInferExchange(std::string name, std::string ve
     if (const auto status = CheckIdempotencyKey(head.idempotency_key); !status.ok())
       return Ready(Refused(**function, front.metrics, status));
   }
-  return std::make_shared<InferExchange>(
-      InferTarget{*std::move(function), std::move(version), std::string(head.idempotency_key)}, front,
-      std::move(client), length);
+  auto sequence = ReadSequenceHeader(head.sequence);
+  if (!sequence.ok()) return Ready(Refused(**function, front.metrics, sequence.status()));
+  return std::make_shared<InferExchange>(InferTarget{*std::move(function), std::move(version),
+                                                     std::string(head.idempotency_key), *std::move(sequence)},
+                                         front, std::move(client), length);
 }
 
 }  // namespace troupe::gateway

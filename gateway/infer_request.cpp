@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "gateway/infer_parameters.hpp"
 #include "gateway/json_cursor.hpp"
-#include "gateway/sequence_parameter.hpp"
+#include "gateway/sequence.hpp"
 #include "gateway/tensor_json.hpp"
 #include "gateway/tensor_type.hpp"
 #include "gateway/text.hpp"
@@ -118,7 +118,7 @@ class InferReader {
       } else if (key == "binary_data_output") {
         cursor_.ReadBool(parsed_.binary_default);
       } else if (key.starts_with("sequence_")) {
-        TROUPE_RETURN_IF_ERROR(ReadSequenceParameter(cursor_, key));
+        TROUPE_RETURN_IF_ERROR(ReadSequenceParameter(cursor_, key, parsed_.call.sequence));
       } else {
         cursor_.Skip();
       }

@@ -31,6 +31,14 @@ struct InferInput {
   InputBuffer data;        // exactly as many bytes as `spec` says
 };
 
+// A sequence of requests (proto/request.proto).
+struct Sequence {
+  std::string id{};  // empty: none
+  bool start = false;
+  bool end = false;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+
 struct InferCall {
   std::string function;
   std::string version;     // empty: the newest
@@ -41,6 +49,7 @@ struct InferCall {
   std::vector<std::string> outputs;     // names asked for; empty: all
   Duration timeout = Duration::zero();  // expiry from now; zero: the service's default
   std::uint32_t priority = 0;           // smaller is more urgent; 0: default
+  Sequence sequence{};
 };
 
 struct InferOutput {

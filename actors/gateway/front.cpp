@@ -119,6 +119,10 @@ class Front : public FrontSelf::base {
       return;
     }
     if (const auto status = CheckRunKey(message.run_key()); !status.ok()) return done(Failed(status));
+    if (message.has_sequence())
+      return done(Failed(absl::UnimplementedError(
+          absl::StrCat("a sequence was named ('", message.sequence().id(), "'), and '", key.name(),
+                       "' is a workflow, which keeps nothing from one run to the next: leave it out"))));
     if (!manager_)
       return done(Unavailable("the cluster manager is away: workflow runs wait for it; try again"));
     const auto call = message.call();

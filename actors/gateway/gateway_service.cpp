@@ -101,6 +101,11 @@ gateway::CallId GatewayService::Infer(gateway::InferCall call,
   request.mutable_function()->set_version(std::move(call.version));
   request.set_timeout_ns(call.timeout.count());
   request.set_priority(call.priority);
+  if (!call.sequence.id.empty()) {
+    request.mutable_sequence()->set_id(std::move(call.sequence.id));
+    request.mutable_sequence()->set_start(call.sequence.start);
+    request.mutable_sequence()->set_end(call.sequence.end);
+  }
   request.set_run_key(std::move(call.run_key));
   request.set_client_id(std::move(call.request_id));
   request.set_call(id);

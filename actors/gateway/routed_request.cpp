@@ -2,9 +2,21 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "cluster/function_table.hpp"
 #include "proto/gpu_sharing.hpp"
 
 namespace troupe::actors {
+
+absl::Status MayServe(const proto::FunctionRecord& function, const proto::InferRequest& message,
+                      const ServableModels& servable) {
+  if (!function.problem().empty() && !servable.Has(function.model_digest()))
+    return absl::UnavailableError(absl::StrCat(cluster::Describe(function.key()), " ", function.problem()));
+  if (!message.has_sequence() || !function.state().empty()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "sequence_id '", message.sequence().id(), "' was given, and ", cluster::Describe(function.key()),
+      " keeps nothing from one request to the next; leave it out, or deploy the function with 'state'"));
+}
 
 RoutedRequest RoutedFor(const proto::FunctionRecord& function, proto::InferRequest message,
                         RouterClient::Done done, Time now) {
@@ -35,6 +47,7 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   submit.set_priority(message.priority());
   submit.set_node_epoch(send.node_epoch);
   submit.set_workflow(message.workflow());
+  if (message.has_sequence()) *submit.mutable_sequence() = message.sequence();
   if (send.gpu) submit.set_gpu(*send.gpu);
   return submit;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "actors/gateway/router.hpp"
+#include "actors/gateway/servable_models.hpp"
 #include "base/units.hpp"
 #include "cluster/request_table.hpp"
 #include "cluster/requests/function_arrivals.hpp"
@@ -27,6 +28,10 @@ struct RoutedRequest {
   std::uint64_t ticket = 0;   // of its last sending: the id under which a node knows it
   proto::InferReply reply{};  // of the node, once there is one
 };
+
+// Why the function cannot answer it, whatever its nodes do.
+[[nodiscard]] absl::Status MayServe(const proto::FunctionRecord& function, const proto::InferRequest& message,
+                                    const ServableModels& servable);
 
 // As it begins, for this function.
 [[nodiscard]] RoutedRequest RoutedFor(const proto::FunctionRecord& function, proto::InferRequest message,

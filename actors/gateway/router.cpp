@@ -107,10 +107,8 @@ class Router : public RouterSelf::base, public RouterClient {
                     {});
     }
     const auto& record = **function;
-    if (!record.problem().empty() && !options_.servable->Has(record.model_digest()))
-      return Refuse(
-          done, message,
-          absl::UnavailableError(absl::StrCat(cluster::Describe(record.key()), " ", record.problem())), {});
+    if (const auto status = MayServe(record, message, *options_.servable); !status.ok())
+      return Refuse(done, message, status, {});
     cluster::RouterRequest request;
     request.sequence = next_sequence_++;
     request.call = {caller ? caller->id() : 0, message.call()};

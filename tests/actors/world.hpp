@@ -49,9 +49,10 @@ class World : public sim::World {
 
   // Sends a request; the answer is appended to `answers` with its time.
   void Infer(const std::string& function, std::uint64_t call, Duration timeout = std::chrono::seconds(10),
-             const std::string& workflow = {}) {
+             const std::string& workflow = {}, const proto::Sequence& sequence = {}) {
     proto::InferRequest request;
     request.set_workflow(workflow);
+    if (!sequence.id().empty()) *request.mutable_sequence() = sequence;
     request.mutable_function()->set_name(function);
     request.set_timeout_ns(timeout.count());
     request.set_call(call);

@@ -136,6 +136,10 @@ std::string FakeInferenceService::last_version() {
   const std::lock_guard lock(mutex_);
   return last_version_;
 }
+Sequence FakeInferenceService::last_sequence() {
+  const std::lock_guard lock(mutex_);
+  return last_sequence_;
+}
 std::size_t FakeInferenceService::calls() {
   const std::lock_guard lock(mutex_);
   return calls_;
@@ -194,6 +198,7 @@ CallId FakeInferenceService::Infer(InferCall call, std::function<void(InferResul
   last_timeout_ = call.timeout;
   last_priority_ = call.priority;
   last_version_ = call.version;
+  last_sequence_ = call.sequence;
   const std::uint64_t id = next_call_++;
   if (hold_) {
     held_.emplace(id, Held{std::move(call), std::move(done)});

@@ -42,6 +42,7 @@ class FakeInferenceService final : public InferenceService {
   Duration last_timeout();
   std::uint32_t last_priority();
   std::string last_version();
+  Sequence last_sequence();
   std::size_t calls();
   // The number of places that were reserved and not given back.
   std::size_t open_places();
@@ -88,6 +89,7 @@ class FakeInferenceService final : public InferenceService {
   Duration last_timeout_ = Duration::zero();
   std::uint32_t last_priority_ = 0;
   std::string last_version_;
+  Sequence last_sequence_;
   std::map<std::string, std::string> load_parameters_;
   std::shared_ptr<int> places_ = std::make_shared<int>();   // use_count - 1: open places
   std::shared_ptr<int> outputs_ = std::make_shared<int>();  // use_count - 1: open outputs

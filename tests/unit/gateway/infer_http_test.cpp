@@ -32,6 +32,36 @@ TEST_F(InferHttp, JsonInJsonOut) {
   EXPECT_EQ(service_.open_places(), 0U);
 }
 
+TEST_F(InferHttp, ASequenceIsNamedInTheHeadOrInTheBody) {
+  EXPECT_EQ(Infer(kBody, "Troupe-Sequence: chat-7; start\r\n").code, 200);
+  EXPECT_EQ(service_.last_sequence(), (Sequence{"chat-7", true}));
+  const std::string body =
+      Cat(R"({"parameters":{"sequence_id":9,"sequence_end":true},)", std::string_view(kBody).substr(1));
+  EXPECT_EQ(Infer(body).code, 200);
+  EXPECT_EQ(service_.last_sequence(), (Sequence{"9", false, true}));
+  EXPECT_EQ(Infer(body, "Troupe-Sequence: 9; end\r\n").code, 200);
+  EXPECT_EQ(Infer(kBody).code, 200);
+  EXPECT_EQ(service_.last_sequence(), Sequence());
+  const auto calls = service_.calls();
+  for (const char* head :
+       {"Troupe-Sequence: 9\r\n", "Troupe-Sequence: 8; end\r\n", "Troupe-Sequence: a b\r\n",
+        "Troupe-Sequence: 9; end\r\nTroupe-Sequence: 9; end\r\n"})
+    EXPECT_EQ(Infer(body, head).code, 400) << head;
+  EXPECT_EQ(service_.calls(), calls);
+  EXPECT_EQ(service_.open_places(), 0U);
+}
+
+// The same body with the same key for another sequence is another request.
+TEST_F(InferHttp, AnIdempotencyKeyIsOfOneSequence) {
+  const auto ask = [&](const char* sequence) {
+    return Infer(kBody, Cat("Idempotency-Key: k\r\nTroupe-Sequence: ", sequence, "\r\n")).code;
+  };
+  EXPECT_EQ(ask("a"), 200);
+  EXPECT_EQ(ask("a"), 200);
+  EXPECT_EQ(ask("b"), 422);
+  EXPECT_EQ(ask("a; end"), 422);
+}
+
 TEST_F(InferHttp, ChunkedAndFromAnotherThread) {
   service_.AnswerElsewhere(true);
   std::string text = "POST /v2/models/f/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "gateway/sequence.hpp"
 #include "gateway/text.hpp"
 #include "tests/unit/gateway/fake_inference_service.hpp"
 
@@ -136,20 +140,79 @@ TEST_F(InferRequest, AnErrorNamesTheMemberAndWhatWasExpected) {
                   .starts_with("\"parameters\".timeout: JSON: number expected, found text"));
 }
 
-TEST_F(InferRequest, SequencesAreRefusedByName) {
+TEST_F(InferRequest, NamesTheSequenceThatItBelongsTo) {
   const std::string inputs =
       Cat(R"("inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]},)", kString, "]");
-  for (const std::string_view asked :
-       {R"("sequence_id":7)", R"("sequence_id":"s")", R"("sequence_start":true)", R"("sequence_end":true)",
-        R"("sequence_id":{})"}) {
-    const auto status = Parse(Cat("{", inputs, R"(,"parameters":{)", asked, "}}")).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << asked;
-    EXPECT_NE(status.message().find("sequence_"), absl::string_view::npos) << status;
+  const auto parse = [&](std::string_view parameters) {
+    return Parse(Cat("{", inputs, R"(,"parameters":{)", parameters, "}}"));
+  };
+  const auto sequence = [&](std::string_view parameters) {
+    const auto parsed = parse(parameters);
+    EXPECT_TRUE(parsed.ok()) << parameters << parsed.status();
+    return parsed.ok() ? parsed->call.sequence : Sequence();
+  };
+  EXPECT_EQ(sequence(R"("sequence_id":7)"), (Sequence{"7"}));
+  EXPECT_EQ(sequence(R"("sequence_id":18446744073709551615)"), (Sequence{"18446744073709551615"}));
+  EXPECT_EQ(sequence(R"("sequence_end":false,"sequence_start":true,"sequence_id":"a-B_9.x")"),
+            (Sequence{"a-B_9.x", true}));
+  EXPECT_EQ(sequence(R"("sequence_id":"c","sequence_start":true,"sequence_end":true)"),
+            (Sequence{"c", true, true}));
+  for (const std::string_view none :
+       {R"("sequence_id":0)", R"("sequence_id":"")", R"("sequence_start":false,"sequence_end":false)",
+        R"("sequence_id":null)", R"("sequence_other":{"a":[1]})"})
+    EXPECT_EQ(sequence(none), Sequence()) << none;
+  const std::string longest(64, 'a');
+  EXPECT_EQ(sequence(Cat(R"("sequence_id":")", longest, R"(")")).id, longest);
+  for (const std::string& bad :
+       {Cat(R"("sequence_id":")", longest, R"(a")"), std::string(R"("sequence_id":"a/b")"),
+        std::string(R"("sequence_id":"a b")"), std::string(R"("sequence_id":"\u0000")"),
+        std::string(R"("sequence_id":"a#b")"), std::string(R"("sequence_id":-1)"),
+        std::string(R"("sequence_id":1.5)"), std::string(R"("sequence_id":18446744073709551616)"),
+        std::string(R"("sequence_id":{})"), std::string(R"("sequence_id":[7])"),
+        std::string(R"("sequence_id":true)"), std::string(R"("sequence_id":7,"sequence_start":1)"),
+        std::string(R"("sequence_id":7,"sequence_end":"yes")"),
+        std::string(R"("sequence_id":7,"sequence_id":8)")}) {
+    EXPECT_EQ(parse(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
   }
-  for (const std::string_view nothing :
-       {R"("sequence_id":0)", R"("sequence_id":"")", R"("sequence_start":false,"sequence_end":false)"}) {
-    EXPECT_TRUE(Parse(Cat("{", inputs, R"(,"parameters":{)", nothing, "}}")).ok()) << nothing;
+}
+
+TEST(SequenceHeader, HasTheIdAndWhatTheRequestIsInIt) {
+  const auto read = [](std::string_view header) {
+    const auto sequence = ReadSequenceHeader(header);
+    EXPECT_TRUE(sequence.ok()) << header << sequence.status();
+    return sequence.value_or(Sequence());
+  };
+  EXPECT_EQ(read(""), Sequence());
+  EXPECT_EQ(read("chat-7"), (Sequence{"chat-7"}));
+  EXPECT_EQ(read("7; start"), (Sequence{"7", true}));
+  EXPECT_EQ(read("7;end"), (Sequence{"7", false, true}));
+  EXPECT_EQ(read(" 7 ;\tend ; start "), (Sequence{"7", true, true}));
+  for (const std::string_view bad : {";", "; start", "a b", "a,b", "7; begin", "7; start; start", "7;",
+                                     "7; start end", "../7", "7=start"}) {
+    const auto sequence = ReadSequenceHeader(bad);
+    EXPECT_EQ(sequence.status().code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(sequence.status().message().find("Troupe-Sequence"), absl::string_view::npos) << bad;
   }
+}
+
+TEST(SequenceHeader, SaysTheSameAsTheJson) {
+  const auto joined = [](const Sequence& json, const Sequence& header) {
+    return JoinSequences(json, header).value_or(Sequence{"refused"});
+  };
+  EXPECT_EQ(joined({}, {}), Sequence());
+  EXPECT_EQ(joined({"7", true}, {}), (Sequence{"7", true}));
+  EXPECT_EQ(joined({}, {"7", false, true}), (Sequence{"7", false, true}));
+  EXPECT_EQ(joined({"7", true}, {"7", true}), (Sequence{"7", true}));
+  for (const auto& [json, header] : std::vector<std::pair<Sequence, Sequence>>{{{"7"}, {"8"}},
+                                                                               {{"7", true}, {"7"}},
+                                                                               {{"7"}, {"7", false, true}},
+                                                                               {{"", true}, {}},
+                                                                               {{"", false, true}, {"7"}}})
+    EXPECT_EQ(JoinSequences(json, header).status().code(), absl::StatusCode::kInvalidArgument)
+        << json.id << " " << header.id;
+  EXPECT_EQ(
+      JoinSequences({"7", true}, {"8"}).status().message(),
+      "the JSON names the sequence '7' with start, and the header Troupe-Sequence '8'; give one of them");
 }
 
 TEST_F(InferRequest, BinarySizesMustAddUp) {
