@@ -57,17 +57,17 @@ class Chat {
   int count_ = 0;
 };
 
-struct Setup {
+struct ChatWorld {
   node::StateWriteBack write_back = node::StateWriteBack::kRun;
   std::size_t gpus = 2;
   bool kill = false;
   std::uint64_t images = 20;  // that there is memory for, of 12 chats and the function
 };
 
-class ManyChats : public testing::TestWithParam<Setup> {};
+class ManyChats : public testing::TestWithParam<ChatWorld> {};
 
 TEST_P(ManyChats, EachCountsItsOwnRunsWhateverHappens) {
-  const Setup setup = GetParam();
+  const ChatWorld setup = GetParam();
   test::TemporaryDirectory directory;
   StateWorld world(setup.gpus, setup.write_back, GiB(1), [&](NodeOptions& options) {
     options.states.capacity = Bytes(16) * setup.images;
@@ -100,10 +100,10 @@ TEST_P(ManyChats, EachCountsItsOwnRunsWhateverHappens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ManyChats,
-                         testing::Values(Setup{}, Setup{.gpus = 1}, Setup{.kill = true}, Setup{.images = 5},
-                                         Setup{.kill = true, .images = 5},
-                                         Setup{.write_back = node::StateWriteBack::kEvict},
-                                         Setup{.write_back = node::StateWriteBack::kEvict, .images = 5}));
+                         testing::Values(ChatWorld{}, ChatWorld{.gpus = 1}, ChatWorld{.kill = true},
+                                         ChatWorld{.images = 5}, ChatWorld{.kill = true, .images = 5},
+                                         ChatWorld{.write_back = node::StateWriteBack::kEvict},
+                                         ChatWorld{.write_back = node::StateWriteBack::kEvict, .images = 5}));
 
 TEST(Sequences, ANodeThatIsRestartedFindsThemOnItsDisk) {
   test::TemporaryDirectory directory;
