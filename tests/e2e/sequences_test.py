@@ -19,7 +19,7 @@ class Sequences(E2eTest):
     def start_one(self, gpu_memory="4MiB", **options):
         daemon = self.start("one", "all", gpu_memory=gpu_memory, **options).wait_serving()
         self.http = daemon.http
-        self.directory = daemon.directory / "data" / "states"
+        self.states = daemon.directory / "data" / "states"
         return daemon
 
     def deploy(self):
@@ -43,7 +43,7 @@ class Sequences(E2eTest):
         self.assertIn(part, answer.error)
 
     def files(self):
-        return sorted(path.name for path in self.directory.glob("*"))
+        return sorted(path.name for path in self.states.glob("*"))
 
     def sequences_on_disk(self):
         return sorted(re.search("#(.*)[.]state", name)[1] for name in self.files() if "#" in name)
@@ -95,18 +95,18 @@ class Sequences(E2eTest):
         self.gone()
 
     def test_more_than_the_gpu_and_the_memory_hold(self):
-        """The GPU has room for some 20 states of 8 KiB beside the model, and the memory for 15 images of 4 KiB."""
+        """The GPU has room for some 20 states of 8 KiB beside the model, and the memory for 256 images of 4 KiB."""
         for write_back in ("run", "evict"):
             with self.subTest(write_back):
-                daemon = self.start_one(gpu_memory="1200KiB", state_memory="64KiB", state_write_back=write_back)
+                daemon = self.start_one(gpu_memory="1200KiB", state_memory="1MiB", state_write_back=write_back)
                 self.deploy()
-                names = [f"s{i}" for i in range(40)]
+                names = [f"s{i}" for i in range(300)]
                 for name in names:
                     self.add(name, start=True)
                 for name in names:
                     self.add(name)
-                eventually(lambda: self.metric(daemon, "troupe_sequences") == 40, "the metrics count all")
-                self.assertLessEqual(self.metric(daemon, "troupe_sequences_in_memory"), 15)
+                eventually(lambda: self.metric(daemon, "troupe_sequences") == 300, "the metrics count all")
+                self.assertLessEqual(self.metric(daemon, "troupe_sequences_in_memory"), 256)
                 for name in names:
                     self.add(name, end=True)
                 self.gone()
@@ -129,7 +129,7 @@ class Sequences(E2eTest):
         self.add("right", end=True)
         self.gone("left")
         daemon.kill()
-        (path,) = self.directory.glob("*#left.state")
+        (path,) = self.states.glob("*#left.state")
         path.write_bytes(path.read_bytes()[:-1] + b"x")
         self.start_one(gpus=2)
         eventually(lambda: self.http.get("/v2/models/sum/ready").code == 200, "the function is ready")
@@ -155,7 +155,7 @@ class Sequences(E2eTest):
                 self.add("left")
                 self.add("left", end=True)
                 self.add("right", end=True)
-                self.directory = node.directory / "data" / "states"
+                self.states = node.directory / "data" / "states"
                 self.gone()
                 node.terminate()
                 front.terminate()
