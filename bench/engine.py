@@ -48,21 +48,33 @@ def check(name, engine, torch):
         raise SystemExit(f"{name}: the outputs differ: their magnitudes add up to {sums[0]} and {sums[1]}")
 
 
-def measure(report, name, model, threads, arguments):
+def alternate(name, model, threads, arguments, baseline, most):
+    """The milliseconds of our engine and of the baseline (a command), round by round; at most `most` runs make a round."""
     engine = Contender([str(arguments.build / "bin" / "engine_bench"), str(model), str(threads)], threads)
-    torch = Contender([sys.executable, str(ROOT / "bench" / "torch_baseline.py"), str(model), str(threads)], threads)
-    check(name, engine, torch)
+    other = Contender([*baseline, str(model), str(threads)], threads)
+    check(name, engine, other)
     counts = []
-    for contender in (engine, torch):
+    for contender in (engine, other):
         contender.run(2)
-        counts.append(max(2, min(100, int(SECONDS_PER_ROUND * 1000 / contender.run(2)))))
+        counts.append(max(2, min(most, int(SECONDS_PER_ROUND * 1000 / contender.run(2)))))
     ours, theirs = [], []
     for _ in range(arguments.rounds):
         ours.append(engine.run(counts[0]))
-        theirs.append(torch.run(counts[1]))
+        theirs.append(other.run(counts[1]))
     print(f"# {name} on {threads} threads: {engine.facts}", file=sys.stderr)
     engine.close()
-    torch.close()
+    other.close()
+    return ours, theirs
+
+
+def beside_onnxruntime(name, model, threads, arguments):
+    baseline = ["node", str(ROOT / "bench" / "onnxruntime_baseline.js")]
+    return alternate(name, model, threads, arguments, baseline, most=1000)
+
+
+def measure(report, name, model, threads, arguments):
+    baseline = [sys.executable, str(ROOT / "bench" / "torch_baseline.py")]
+    ours, theirs = alternate(name, model, threads, arguments, baseline, most=100)
     report.add(f"{name.replace('-', '_')}_b1_ms/threads={threads}", ours, "ms", "torch", theirs)
 
 

@@ -12,7 +12,7 @@ import pathlib
 import sys
 import tempfile
 
-from engine import Contender, check
+from engine import beside_onnxruntime
 from report import ROOT, Report
 
 sys.path.insert(0, str(ROOT / "tests" / "conformance" / "opsets"))
@@ -22,7 +22,6 @@ from onnx import helper  # noqa: E402
 from fused_networks import Bert  # noqa: E402
 from harness import Case, model_of  # noqa: E402
 
-SECONDS_PER_ROUND = 0.5
 INTO, OUT = 768, 3072
 
 
@@ -63,23 +62,6 @@ NETWORKS = {
 }
 
 
-def measure(report, name, model, threads, arguments):
-    engine = Contender([str(arguments.build / "bin" / "engine_bench"), str(model), str(threads)], threads)
-    other = Contender(["node", str(ROOT / "bench" / "onnxruntime_baseline.js"), str(model), str(threads)], threads)
-    check(name, engine, other)
-    counts = []
-    for contender in (engine, other):
-        contender.run(2)
-        counts.append(max(2, min(1000, int(SECONDS_PER_ROUND * 1000 / contender.run(2)))))
-    ours, theirs = [], []
-    for _ in range(arguments.rounds):
-        ours.append(engine.run(counts[0]))
-        theirs.append(other.run(counts[1]))
-    engine.close()
-    other.close()
-    report.add(f"{name.replace('-', '_')}_ms/threads={threads}", ours, "ms", "onnxruntime", theirs)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
@@ -93,7 +75,8 @@ def main():
             model = pathlib.Path(folder) / f"{name}.onnx"
             model.write_bytes(model_of(*NETWORKS[name]()).SerializeToString())
             for threads in map(int, arguments.threads.split(",")):
-                measure(report, name, model, threads, arguments)
+                ours, theirs = beside_onnxruntime(name, model, threads, arguments)
+                report.add(f"{name.replace('-', '_')}_ms/threads={threads}", ours, "ms", "onnxruntime", theirs)
     report.write()
 
 

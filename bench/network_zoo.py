@@ -58,20 +58,22 @@ def inverted_residuals(net, x, c_in, stages, act, excites):
     return x, c_in
 
 
+def inverted_residual_network(net, stages, act, excites):
+    x = convolution(net, net.input("data", FLOAT, 3, 224, 224), 3, 32, 3, 2, act=act)
+    x, channels = inverted_residuals(net, x, 32, stages, act, excites)
+    classify(net, convolution(net, x, channels, 1280, 1, act=act), 1280)
+
+
 def mobilenet_v2(net):
-    x = convolution(net, net.input("data", FLOAT, 3, 224, 224), 3, 32, 3, 2, act="Relu6")
     stages = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3), (6, 96, 3, 1, 3), (6, 160, 3, 2, 3),
               (6, 320, 1, 1, 3)]
-    x, channels = inverted_residuals(net, x, 32, stages, "Relu6", False)
-    classify(net, convolution(net, x, channels, 1280, 1, act="Relu6"), 1280)
+    inverted_residual_network(net, stages, "Relu6", False)
 
 
 def efficientnet_b0(net):
-    x = convolution(net, net.input("data", FLOAT, 3, 224, 224), 3, 32, 3, 2, act="Swish")
     stages = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5),
               (6, 320, 1, 1, 3)]
-    x, channels = inverted_residuals(net, x, 32, stages, "Swish", True)
-    classify(net, convolution(net, x, channels, 1280, 1, act="Swish"), 1280)
+    inverted_residual_network(net, stages, "Swish", True)
 
 
 def regnet_y_400mf(net):

@@ -18,27 +18,13 @@ import pathlib
 import statistics
 
 import network_zoo
-from engine import Contender, check
+from engine import beside_onnxruntime
 from report import ROOT, Report
-
-SECONDS_PER_ROUND = 0.5
 
 
 def measure(report, name, model, threads, batch, arguments):
     """The ratio of our time to the other's."""
-    engine = Contender([str(arguments.build / "bin" / "engine_bench"), str(model), str(threads)], threads)
-    other = Contender(["node", str(ROOT / "bench" / "onnxruntime_baseline.js"), str(model), str(threads)], threads)
-    check(name, engine, other)
-    counts = []
-    for contender in (engine, other):
-        contender.run(2)
-        counts.append(max(2, min(1000, int(SECONDS_PER_ROUND * 1000 / contender.run(2)))))
-    ours, theirs = [], []
-    for _ in range(arguments.rounds):
-        ours.append(engine.run(counts[0]))
-        theirs.append(other.run(counts[1]))
-    engine.close()
-    other.close()
+    ours, theirs = beside_onnxruntime(name, model, threads, arguments)
     case = f"threads={threads}/batch={batch}"
     report.add(f"{name}_ms/{case}", ours, "ms", "onnxruntime", theirs)
     ratio = statistics.median(mine / its for mine, its in zip(ours, theirs))
