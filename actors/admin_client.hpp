@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "actors/upload_source.hpp"
 #include "base/units.hpp"
 #include "proto/admin.pb.h"
 #include "proto/request.pb.h"
@@ -34,9 +35,11 @@ class AdminClient {
   // minutes.
   virtual absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request,
                                                 Duration timeout = Duration::zero()) = 0;
-  // Sends a file for a deployment; answers its digest (DeployRequest.onnx_digest). `progress` hears bytes
-  // sent. `find`: the longest search for a manager; zero means that of an ordinary request.
-  virtual absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress,
+  // Sends a file for a deployment; answers its digest (DeployRequest.onnx_digest). What the cluster has of it from an
+  // upload that broke off is not sent again. `progress` hears how many bytes are there. `find`: the longest search for a
+  // manager at first; zero means that of an ordinary request.
+  virtual absl::StatusOr<std::string> Upload(std::shared_ptr<const UploadSource> source,
+                                             std::function<void(std::uint64_t)> progress,
                                              Duration find = Duration::zero()) = 0;
   // Runs a function or workflow through a gateway of the cluster. Inputs travel inline (16 MiB at most);
   // outputs come back inline whatever their size.

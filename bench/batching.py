@@ -198,16 +198,6 @@ def measure(report, arguments):
             report.add(f"batching_p50/{name}{suffix}", [a / b for a, b in zip(medians[policy], medians["off"])], "x")
 
 
-def keep_others(report):
-    """The other figures of build/bench/sharing.json stay."""
-    if not report.path.exists():
-        return
-    others = [figure for figure in json.loads(report.path.read_text())["figures"]
-              if not figure["name"].startswith("batching_")]
-    report.ratios = [figure.get("ratio") for figure in others] + report.ratios
-    report.figures = others + report.figures
-
-
 def add_arguments(parser):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--shared", type=pathlib.Path,
@@ -226,7 +216,7 @@ def main():
     arguments.build = arguments.build.resolve()
     report = Report("sharing", note=f"one virtual GPU, real compute, SLO {arguments.slo:g} times a request alone")
     measure(report, arguments)
-    keep_others(report)
+    report.keep_others(lambda name: name.startswith("batching_"))
     report.write()
     return 0
 

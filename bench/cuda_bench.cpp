@@ -178,7 +178,7 @@ int Main(const std::string& name, Bytes largest) {
   CudaOptions options;
   options.name = name;
   options.memory = largest * 2 + MiB(32);
-  options.mapped = true;
+  options.addresses = WeightAddresses::kMapped;
   if (const char* const driver = std::getenv("TROUPE_CUDA_DRIVER")) options.driver = driver;
   if (!absl::SimpleAtoi(absl::StripPrefix(name, "cuda:"), &options.ordinal)) {
     std::fprintf(stderr, "cuda_bench: %s is not a device; write cuda:0\n", name.c_str());

@@ -67,15 +67,15 @@ double LinkUse(Rig& rig, const HostedModel& model) {
 
 std::vector<Step> StartLadder(Bed& bed) {
   std::vector<Step> ladder;
-  const auto add = [&](const std::string& name, const std::string& swap, const char* addresses) {
+  const auto add = [&](const std::string& name, const std::string& swap, WeightAddresses addresses) {
     WorkerCommand command;
     command.swap = swap;
     command.addresses = addresses;
     ladder.push_back({name, bed.Start(command, bed.largest() + bed.options().spare)});
   };
   for (const auto& policy : SwapPolicies())
-    add(std::string(policy.name), std::string(policy.name), "adjacent");
-  add("mapped", std::string(kDefaultSwap), "mapped");
+    add(std::string(policy.name), std::string(policy.name), WeightAddresses::kAdjacent);
+  add("mapped", std::string(kDefaultSwap), WeightAddresses::kMapped);
   return ladder;
 }
 

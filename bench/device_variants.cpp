@@ -55,10 +55,10 @@ void MeasureVariants(Bed& bed) {
   const Bytes memory = bed.largest() + bed.options().spare;
   WorkerCommand command;
   const auto rig = bed.Start(command, memory);
-  command.cuda_graphs = "off";
+  command.repeated = RepeatedLaunch::kStepByStep;
   const auto without_graphs = bed.Start(command, memory);
-  command.cuda_graphs = "";
-  command.cuda_kernels = "persistent";
+  command.repeated = RepeatedLaunch::kReplayed;
+  command.kernels = KernelForm::kPersistent;
   const auto persistent = bed.Start(command, memory);
   for (const Network& network : bed.networks())
     MeasureNetwork(bed, *rig, *without_graphs, *persistent, network.model);

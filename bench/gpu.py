@@ -181,17 +181,20 @@ def goals_of(figures):
     return goals
 
 
+def asked_of(arguments, what):
+    """What nvidia-smi says of the GPU; None without one, or without that program."""
+    if not arguments.device.startswith("cuda:"):
+        return None
+    try:
+        return subprocess.run(["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader", "-i", arguments.device.partition(":")[2]],
+                              capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def name_of(arguments):
-    """The GPU's name as nvidia-smi gives it, for the file's name."""
-    if arguments.device.startswith("cuda:"):
-        ordinal = arguments.device.partition(":")[2]
-        try:
-            asked = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader", "-i", ordinal],
-                                   capture_output=True, text=True, check=True).stdout
-            return re.sub(r"[^A-Za-z0-9]+", "-", asked).strip("-")
-        except (OSError, subprocess.CalledProcessError):
-            pass
-    return re.sub(r"[^A-Za-z0-9]+", "-", arguments.device)
+    """The GPU's name, for the file's name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", asked_of(arguments, "name") or arguments.device).strip("-")
 
 
 class Kept:
@@ -199,6 +202,7 @@ class Kept:
 
     def __init__(self, arguments, report):
         self.arguments, self.report, self.system = arguments, report, Report("system")
+        self.driver = asked_of(arguments, "driver_version")
         self.earlier = {}
         if report.path.exists():
             try:
@@ -217,7 +221,7 @@ class Kept:
         # A part that runs again has its failures again, or none.
         others = [text for text in self.earlier.get("failures", []) if text.partition(":")[0] not in self.arguments.only]
         notes = [text for text in self.earlier.get("notes", []) if text not in lines.notes]
-        self.report.facts = {"device": self.arguments.device, "small": self.arguments.small, "notes": notes + lines.notes,
+        self.report.facts = {"device": self.arguments.device, "driver": self.driver, "small": self.arguments.small, "notes": notes + lines.notes,
                              "failures": others + failures, "goals": goals_of(figures)}
         self.report.write(quiet)
 

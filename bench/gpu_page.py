@@ -106,7 +106,8 @@ def page(results):
     if not real:
         parts += [NOT_YET, table(None)]
     for name, result in sorted(real.items(), reverse=True):
-        parts += [f"## {name}\n\nCommit {result['commit']}; {result['machine']}; [{name}.json](../bench/results/{name}.json).\n",
+        driver = f"driver {result['driver']}; " if result.get("driver") else ""
+        parts += [f"## {name}\n\nCommit {result['commit']}; {result['machine']}; {driver}[{name}.json](../bench/results/{name}.json).\n",
                   table(result), goals(result)]
     return "\n".join(parts) + TAIL
 

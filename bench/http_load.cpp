@@ -267,8 +267,8 @@ class Load {
     end_ = measured_ + FromSeconds(options_.seconds);
     next_due_ = begin_;
     Start(begin_);
-    // Answers that are still to come after the end get two more seconds.
-    const SteadyTime last = end_ + std::chrono::seconds(2);
+    // Answers that are still to come after the end have time to come: a server that is offered too much has a long queue.
+    const SteadyTime last = end_ + std::chrono::seconds(15);
     for (SteadyTime now = begin_; now < last && (now < end_ || Busy()); now = SteadyClock::now()) {
       Wait(now, last);
       Start(SteadyClock::now());
@@ -318,9 +318,11 @@ class Load {
     if (!connection.Advance(code, due, bytes)) return;
     --busy_;
     const SteadyTime now = SteadyClock::now();
+    // A closed loop counts the answers of the measured time, also those that were asked for before it; else the answers
+    // that all connections wait for when it begins would be missing, and none takes their place at its end.
     if (code != options_.expected_code) {
       ++totals_.failed;
-    } else if (due >= measured_ && now < end_) {
+    } else if ((options_.rate > 0 ? due : now) >= measured_ && now < end_) {
       totals_.latencies.push_back(static_cast<std::uint64_t>((now - due).count()));
       totals_.bytes += bytes;
     }

@@ -1,15 +1,20 @@
 #!/usr/bin/python3
 """What an invocation costs beyond the model: a no-op model, seen by an HTTP client, beside nginx's static GET.
 
-usage: invoke.py [--build DIR] [--rounds N] [--seconds S] [--daemon-option=--key=value ...]
+usage: invoke.py [--build DIR] [--before DIR] [--rounds N] [--seconds S] [--daemon-option=--key=value ...]
 
 `all` is one embedded daemon and its worker; `split` is a manager, a gateway and a node, each a process. nginx answers a
 file as long as our answer's body. Every round measures each of them once, one after another; --daemon-option is given
 to every daemon, so that settings can be compared. raw_caf_round_trip is the floor under them: one message of a request's
 size to an actor and back, one at a time, with the daemon's settings of CAF and nothing else. Needs nginx and what
 make_models.py needs.
+
+--before, the build folder of another tree (an earlier commit), measures what a change did instead: `all` and `split` of
+both builds, each build with daemons of its own, asked in rounds that alternate, by the load generator of --build. It
+needs no nginx, and writes build/bench/invoke-before.json.
 """
 import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -152,6 +157,22 @@ class Load:
         return json.loads(done.stdout)
 
 
+def compare_builds(builds, options, rounds, start, measure):
+    """{name: [what `measure` answers in each round]} of several builds ({name: folder}), each with a site of its own,
+    on which `start` starts what is measured: `measure` gets what it returns. Each round takes the builds in the other
+    order."""
+    for build in builds.values():
+        if not (build / "bin" / "trouped").exists():
+            raise SystemExit(f"invoke.py: there is no {build}/bin/trouped: name a build folder that has its programs")
+    with contextlib.ExitStack() as stack:
+        started = {name: start(stack.enter_context(Site(build, options))) for name, build in builds.items()}
+        results = {name: [] for name in builds}
+        for turn in range(rounds):
+            for name in sorted(builds, reverse=turn % 2 == 0):
+                results[name].append(measure(started[name]))
+    return results
+
+
 class Bench:
     def __init__(self, arguments, site):
         self.load = Load(arguments.build, site.home, arguments.seconds)
@@ -176,6 +197,30 @@ def latencies(report, results, suffix):
             report.add(f"added_latency_{percentile}/{name}{suffix}", ours, "us", "nginx static GET", theirs)
 
 
+def beside_before(arguments):
+    """What a request costs, beside the build of another tree."""
+    report = Report("invoke-before")
+    with tempfile.TemporaryDirectory(prefix="troupe-bench-") as home:
+        load = Load(arguments.build, pathlib.Path(home), arguments.seconds)
+
+        def measure(urls):
+            return {name: (load.once(url, 1)["latency_us"], load.once(url, CONNECTIONS)["requests_per_second"])
+                    for name, url in urls.items()}
+
+        def start(site):
+            return {"all": site.troupe(split=False), "split": site.troupe(split=True)}
+
+        builds = {"now": arguments.build, "before": arguments.before.resolve()}
+        rounds = compare_builds(builds, arguments.daemon_option, arguments.rounds, start, measure)
+    for name in ("all", "split"):
+        for percentile in ("p50", "p99"):
+            now, before = ([each[name][0][percentile] for each in rounds[build]] for build in ("now", "before"))
+            report.add(f"latency_{percentile}/{name}", now, "us", "before", before)
+        now, before = ([each[name][1] for each in rounds[build]] for build in ("now", "before"))
+        report.add(f"requests_per_second/{name}", now, "1/s", "before", before)
+    report.write()
+
+
 def raw_round_trips(report, build, rounds):
     with RawCaf(build) as raw:
         results = {"same_process": [], "tcp": []}
@@ -190,11 +235,14 @@ def raw_round_trips(report, build, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--before", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--daemon-option", action="append", default=[])
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
+    if arguments.before:
+        return beside_before(arguments)
     report = Report("invoke")
     raw_round_trips(report, arguments.build, arguments.rounds)
     with Site(arguments.build, arguments.daemon_option) as site:

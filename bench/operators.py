@@ -13,10 +13,11 @@ second of 32. Left out without --before.
 import argparse
 import pathlib
 import subprocess
+import tempfile
 import time
 import urllib.request
 
-from invoke import CONNECTIONS, Load, Site, free_port
+from invoke import CONNECTIONS, Load, Site, compare_builds, free_port
 from report import ROOT, Report
 
 
@@ -62,17 +63,13 @@ def status(report, arguments):
 
 
 def metering(report, arguments):
-    builds = {"now": arguments.build, "before": arguments.before.resolve()}
-    sites = {name: Site(build, []) for name, build in builds.items()}
-    with sites["now"] as now, sites["before"] as before:
-        urls = {"now": now.troupe(split=False), "before": before.troupe(split=False)}
-        load = Load(arguments.build, now.home, arguments.seconds)
-        p50 = {name: [] for name in urls}
-        rate = {name: [] for name in urls}
-        for turn in range(arguments.rounds):
-            for name in sorted(urls, reverse=turn % 2 == 0):
-                p50[name].append(load.once(urls[name], 1)["latency_us"]["p50"])
-                rate[name].append(load.once(urls[name], CONNECTIONS)["requests_per_second"])
+    with tempfile.TemporaryDirectory(prefix="troupe-bench-") as home:
+        load = Load(arguments.build, pathlib.Path(home), arguments.seconds)
+        rounds = compare_builds(
+            {"now": arguments.build, "before": arguments.before.resolve()}, [], arguments.rounds,
+            lambda site: site.troupe(split=False),
+            lambda url: (load.once(url, 1)["latency_us"]["p50"], load.once(url, CONNECTIONS)["requests_per_second"]))
+    p50, rate = ({name: [each[i] for each in results] for name, results in rounds.items()} for i in range(2))
     report.add("metering_cost/p50", p50["now"], "us", "before", p50["before"])
     report.add("metering_cost/requests_per_second", rate["now"], "1/s", "before", rate["before"])
 

@@ -60,6 +60,14 @@ class Report:
         self.ratios.append(ratio)
         return figure
 
+    def keep_others(self, of_this):
+        """Keeps the figures of an earlier run in the file, except those that this run measures: `of_this(name)` says which."""
+        if not self.path.exists():
+            return
+        others = [figure for figure in json.loads(self.path.read_text())["figures"] if not of_this(figure["name"])]
+        self.ratios = [figure.get("ratio") for figure in others] + self.ratios
+        self.figures = others + self.figures
+
     def print_table(self):
         rows = [("figure", "value", "unit", "min", "max", "baseline", "", "ratio")]
         for figure, ratio in zip(self.figures, self.ratios):
@@ -102,5 +110,10 @@ def run_parts(area, note, usage, parts, seconds=None, seconds_help=None):
     report = Report(area, note=note)
     for part in arguments.only:
         parts[part](report, arguments)
-    report.write()
+    print(f"({note})")
+    report.print_table()
+    if set(arguments.only) != set(parts):
+        report.keep_others({figure["name"] for figure in report.figures}.__contains__)
+    report.write(quiet=True)
+    print(f"written to {report.path}")
     return 0

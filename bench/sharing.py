@@ -13,20 +13,32 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
                                  spatial_gain/MODEL, against one racing instance in the same round, and the profile's own gain
   isolation_p98_ratio/MODEL      p98 of a function of 50 % of the SMs beside a neighbour of 50 % that is offered four times
                                  what it can serve, against its p98 alone; isolation_p98_ratio_racing/MODEL: with `racing`
-  noisy_throughput_ratio         requests/s of a function at its quota beside two busy ones, against those alone
+  noisy_throughput_ratio/MIX     requests/s of a function at its quota beside others that are never without a request, against
+                                 those alone; noisy_p98_ratio/MIX: its p98. MIX: `shares` (50 and 24 % of the SMs), `whole` (two
+                                 functions without a share or a quota), `quotas` (two of 24 % that request 40 % of the time each)
   concurrency_requests_per_second/RUN/N, concurrency_p98_ms/RUN/N
                                  requests/s of two functions without shares that are never without a request, and the p98 at 60 % of
-                                 what one run at a time serves, with N runs of RUN ms (all SMs) at a time on the GPU
+                                 what one run at a time serves, with N runs of RUN ms (all SMs) at a time on the GPU; RUN `1+80`:
+                                 a function of 1 ms beside one of 80 ms, and the p98 is that of the short one
+  concurrency_choice             by the rule in `choice`: what the default of `concurrency` should be
   gate_us_per_launch             what the worker's gate adds to a launch, a hundred functions with quotas being there
+  gate_throughput_loss/RUN       of the runs a second of a worker with runs of RUN ms of a hundred functions with quotas, against
+                                 those of one that lets every run race
+  gate_freed_after_kill_ms       from the kill of a worker that has the whole GPU to the end of a run of 1 ms of another worker
+                                 that waits for it
 """
 import argparse
+import hashlib
 import json
 import math
 import re
+import statistics
 import subprocess
 import sys
 import time
 import urllib.request
+
+import onnx
 
 import batching
 from invoke import BODY, Site
@@ -38,7 +50,8 @@ TWELVE = 16 / 132  # of the SMs: 12 % as a Hopper's units of 8 allow
 QUOTAS = (20, 40, 60, 80, 100)
 CONCURRENCY = (1, 2, 4)
 SHARE = 32 / 132  # of the SMs: 24 %
-WARM_UP = 0.5  # seconds that the load generator runs before it measures
+WINDOW = 1.0  # seconds: that of the daemon's quotas
+ENOUGH = 150  # requests that a p98 is taken of, at least
 
 
 def profile_of(model):
@@ -55,17 +68,26 @@ def time_on(model, share):
 
 
 class Gpu(Site):
-    """A daemon with one virtual GPU on which every run takes the same time."""
+    """A daemon with one virtual GPU on which every run takes the same time, but for those of `others`."""
 
-    def __init__(self, build, times, sharing, concurrency=1):
-        """`times`: of a run on all SMs in milliseconds, and the percent of the SMs that the model can use."""
+    def __init__(self, build, times, sharing, concurrency=1, others=None):
+        """`times`: of a run on all SMs in milliseconds, and the percent of the SMs that the model can use; `others`: those of
+        functions that have a model of their own, by name."""
         super().__init__(build, [])
-        self.times, self.sharing, self.concurrency = times, sharing, concurrency
+        self.times, self.sharing, self.concurrency, self.others = times, sharing, concurrency, others or {}
+
+    def model(self, function):
+        """All functions have the same network. The text in the file gives the model of one of `others` another digest."""
+        if function not in self.others:
+            return self.noop_model()
+        model = onnx.load_from_string(self.noop_model())
+        model.doc_string = function
+        return model.SerializeToString()
 
     def __enter__(self):
-        alone, saturation = self.times
         profile = self.home / "profile"
-        profile.write_text(f"default {alone:.4f}ms {saturation}%\n")
+        of_models = {"default": self.times, **{hashlib.sha256(self.model(name)).hexdigest(): times for name, times in self.others.items()}}
+        profile.write_text("".join(f"{model} {alone:.4f}ms {saturation}%\n" for model, (alone, saturation) in of_models.items()))
         name = self._daemon("all", "--role", "all", "--http", "127.0.0.1:0", "--operations", "127.0.0.1:0", "--compute", "timed", "--profile", str(profile),
                             "--set", f"sharing={self.sharing}", "--set", "measure=requests", "--set", "credits-per-gpu=64", "--set", f"concurrency={self.concurrency}",
                             "--manager", "127.0.0.1:0")
@@ -78,12 +100,12 @@ class Gpu(Site):
 
     def deploy(self, function, **sharing):
         query = "&".join(f"{key}={value}" for key, value in sharing.items())
-        urllib.request.urlopen(f"{self.url}/v2/troupe/functions/{function}?{query}", self.noop_model(), 60).close()
+        urllib.request.urlopen(f"{self.url}/v2/troupe/functions/{function}?{query}", self.model(function), 60).close()
         urllib.request.urlopen(f"{self.url}/v2/models/{function}/infer", BODY.encode(), 60).close()
 
-    def start(self, function, seconds, connections, rate=0):
+    def start(self, function, seconds, connections, rate=0, warm_up=0.5):
         return subprocess.Popen([str(self.build / "bin" / "http_load"), f"{self.url}/v2/models/{function}/infer", "--body",
-                                 str(self.body), "--connections", str(connections), "--seconds", str(seconds),
+                                 str(self.body), "--connections", str(connections), "--seconds", str(seconds), "--warm-up", str(warm_up),
                                  *(["--rate", str(rate)] if rate else [])], stdout=subprocess.PIPE, text=True)
 
     @staticmethod
@@ -101,8 +123,8 @@ class Gpu(Site):
         (found,) = re.findall(rf'^troupe_usage_gpu_seconds_total{{.*function="{function}".*}} (\S+)$', text, re.M)
         return float(found) / share
 
-    def load(self, function, seconds, connections, rate=0):
-        return self.result(self.start(function, seconds, connections, rate))
+    def load(self, function, seconds, connections, rate=0, warm_up=0.5):
+        return self.result(self.start(function, seconds, connections, rate, warm_up))
 
 
 def quotas(report, arguments):
@@ -114,11 +136,12 @@ def quotas(report, arguments):
                 gpu.deploy(f"q{quota}", sm_partition=24, quota_request=quota, quota_limit=quota)
             for quota in QUOTAS:
                 before = gpu.gpu_seconds(f"q{quota}", SHARE)
-                # The load generator begins in the middle of a window, and measures whole ones from the next on.
-                time.sleep(math.ceil(time.monotonic()) + 1 - WARM_UP - time.monotonic())
-                found = gpu.load(f"q{quota}", arguments.seconds, 4)
+                # The load begins with a window and warms up for one, so that it has so many windows and one more. What is
+                # under way at its end, one run of each connection, is used of a window that is not counted.
+                time.sleep(math.ceil(time.monotonic()) - time.monotonic())
+                found = gpu.load(f"q{quota}", arguments.seconds, 2, warm_up=WINDOW)
                 rates[quota].append(found["requests_per_second"])
-                used[quota].append((gpu.gpu_seconds(f"q{quota}", SHARE) - before) / (arguments.seconds + 1))
+                used[quota].append((gpu.gpu_seconds(f"q{quota}", SHARE) - before) / (arguments.seconds + WINDOW))
     for quota in QUOTAS:
         line = [quota / 100 * whole for whole in rates[100]]
         report.add(f"quota_requests_per_second/{quota}", rates[quota], "1/s", baseline="line", baseline_values=line)
@@ -148,62 +171,95 @@ def spatial(report, arguments):
 
 
 def isolation(report, arguments):
-    """A function on half of the SMs beside a neighbour that is offered four times what it can serve."""
+    """A function on half of the SMs beside a neighbour of the same kind that is offered more than four times what it can serve."""
     for sharing, name in (("fast", "isolation_p98_ratio"), ("racing", "isolation_p98_ratio_racing")):
-        for model in ("ResNet",):
+        for model in PAPER:
             alone, beside = [], []
+            capacity = 1000 / time_on(model, 0.5)
+            # Where all race, the queue of a function that gets less than it is offered grows for as long as it is measured.
+            seconds = arguments.seconds if sharing == "racing" else max(arguments.seconds, math.ceil(2 * ENOUGH / capacity))
             for _ in range(arguments.rounds):
                 with Gpu(arguments.build, profile_of(model), sharing) as gpu:
                     gpu.deploy("f", sm_partition=50, max_instances=1)
                     gpu.deploy("noisy", sm_partition=50, max_instances=1)
-                    capacity = 1000 / time_on(model, 0.5)
-                    alone.append(gpu.load("f", arguments.seconds, 8, capacity / 2)["latency_us"]["p98"])
-                    # As many clients as it takes to have four times its capacity waiting all the time.
-                    noisy = gpu.start("noisy", arguments.seconds + 2, 32)
+                    alone.append(gpu.load("f", seconds, 8, capacity / 2)["latency_us"]["p98"])
+                    # So many clients that are never without a request offer more than any rate that is set.
+                    noisy = gpu.start("noisy", seconds + 2, 32)
                     time.sleep(1)
-                    beside.append(gpu.load("f", arguments.seconds, 8, capacity / 2)["latency_us"]["p98"])
+                    beside.append(gpu.load("f", seconds, 8, capacity / 2)["latency_us"]["p98"])
                     gpu.result(noisy)
             report.add(f"{name}/{model}", [a / b for a, b in zip(beside, alone)], "x")
 
 
+MIXES = {"shares": ({"sm_partition": 50}, {"sm_partition": 24, "quota_request": 10, "quota_limit": 100, "max_instances": 2}),
+         "whole": ({}, {}),
+         "quotas": ({"sm_partition": 24, "quota_request": 40}, {"sm_partition": 24, "quota_request": 40})}
+
+
 def noisy(report, arguments):
     """A function at its quota beside two others that would take all they can get."""
-    alone, beside, p98 = [], [], []
-    for _ in range(arguments.rounds):
-        with Gpu(arguments.build, profile_of("ResNet"), "fast") as gpu:
-            gpu.deploy("f", sm_partition=24, quota_request=40, quota_limit=40)
-            gpu.deploy("a", sm_partition=50)
-            gpu.deploy("b", sm_partition=24, quota_request=10, quota_limit=100, max_instances=2)
-            first = gpu.load("f", arguments.seconds, 4)
-            others = [gpu.start(name, arguments.seconds + 2, 8) for name in ("a", "b")]
-            time.sleep(1)
-            second = gpu.load("f", arguments.seconds, 4)
-            for load in others:
-                gpu.result(load)
-            alone.append(first["requests_per_second"])
-            beside.append(second["requests_per_second"])
-            p98.append(second["latency_us"]["p98"] / first["latency_us"]["p98"])
-    report.add("noisy_requests_per_second", beside, "1/s", baseline="alone", baseline_values=alone)
-    report.add("noisy_throughput_ratio", [b / a for a, b in zip(alone, beside)], "x")
-    report.add("noisy_p98_ratio", p98, "x")
+    for mix, neighbours in MIXES.items():
+        alone, beside, p98 = [], [], []
+        for _ in range(arguments.rounds):
+            with Gpu(arguments.build, profile_of("ResNet"), "fast") as gpu:
+                gpu.deploy("f", sm_partition=24, quota_request=40, quota_limit=40)
+                for name, settings in zip("ab", neighbours):
+                    gpu.deploy(name, **settings)
+                first = gpu.load("f", arguments.seconds, 4)
+                others = [gpu.start(name, arguments.seconds + 2, 8) for name in "ab"]
+                time.sleep(1)
+                second = gpu.load("f", arguments.seconds, 4)
+                for load in others:
+                    gpu.result(load)
+                alone.append(first["requests_per_second"])
+                beside.append(second["requests_per_second"])
+                p98.append(second["latency_us"]["p98"] / first["latency_us"]["p98"])
+        report.add(f"noisy_requests_per_second/{mix}", beside, "1/s", baseline="alone", baseline_values=alone)
+        report.add(f"noisy_throughput_ratio/{mix}", [b / a for a, b in zip(alone, beside)], "x")
+        report.add(f"noisy_p98_ratio/{mix}", p98, "x")
+
+
+def choice(rates, p98):
+    """From one run at a time on, twice as many while that serves a tenth more or has a p98 a tenth lower for some kind of run, and for
+    none a twentieth less or higher: more runs at a time take more of the GPU's memory for activations."""
+    def gains(n, more):
+        for run in rates:
+            yield statistics.median(rates[run][more]) / statistics.median(rates[run][n])
+            yield statistics.median(p98[run][n]) / statistics.median(p98[run][more])
+    chosen = CONCURRENCY[0]
+    for more in CONCURRENCY[1:]:
+        found = list(gains(chosen, more))
+        if max(found) < 1.1 or min(found) < 0.95:
+            break
+        chosen = more
+    return chosen
 
 
 def concurrency(report, arguments):
     """How many runs without shares a GPU is to have at a time: they share it evenly."""
-    for run_ms in (1, 14, 80):
-        rates, p98 = {n: [] for n in CONCURRENCY}, {n: [] for n in CONCURRENCY}
+    rates, p98 = {}, {}
+    for runs in ((1, 1), (14, 14), (80, 80), (1, 80)):
+        name = "+".join(str(run) for run in sorted(set(runs)))
+        rates[name], p98[name] = {n: [] for n in CONCURRENCY}, {n: [] for n in CONCURRENCY}
+        # Each of the two is offered 30 % of what the GPU serves of it.
+        offered = [0.3 * 1000 / run for run in runs]
+        seconds = max(arguments.seconds, math.ceil(ENOUGH / offered[0]))
         for _ in range(arguments.rounds):
             for n in CONCURRENCY:
-                with Gpu(arguments.build, (run_ms, 100), "fast", n) as gpu:
-                    for function in ("f", "g"):
+                with Gpu(arguments.build, (runs[0], 100), "fast", n, {"g": (runs[1], 100)}) as gpu:
+                    for function in "fg":
                         gpu.deploy(function)
-                    loads = [gpu.start(function, arguments.seconds, 8) for function in ("f", "g")]
-                    rates[n].append(sum(gpu.result(load)["requests_per_second"] for load in loads))
-                    loads = [gpu.start(function, arguments.seconds, 16, 0.3 * 1000 / run_ms) for function in ("f", "g")]
-                    p98[n].append(max(gpu.result(load)["latency_us"]["p98"] for load in loads) / 1000)
+                    loads = [gpu.start(function, arguments.seconds, 8) for function in "fg"]
+                    # In runs of the first function: so much of the GPU's time was used.
+                    done = [gpu.result(load)["requests_per_second"] for load in loads]
+                    rates[name][n].append(sum(rate * run for rate, run in zip(done, runs)) / runs[0])
+                    loads = [gpu.start(function, seconds, 16, rate) for function, rate in zip("fg", offered)]
+                    p98[name][n].append(gpu.result(loads[0])["latency_us"]["p98"] / 1000)
+                    gpu.result(loads[1])
         for n in CONCURRENCY:
-            report.add(f"concurrency_requests_per_second/{run_ms}/{n}", rates[n], "1/s", baseline="one at a time", baseline_values=rates[1])
-            report.add(f"concurrency_p98_ms/{run_ms}/{n}", p98[n], "ms", baseline="one at a time", baseline_values=p98[1])
+            report.add(f"concurrency_requests_per_second/{name}/{n}", rates[name][n], "1/s", baseline="one at a time", baseline_values=rates[name][1])
+            report.add(f"concurrency_p98_ms/{name}/{n}", p98[name][n], "ms", baseline="one at a time", baseline_values=p98[name][1])
+    report.add("concurrency_choice", [choice(rates, p98)], "runs")
 
 
 def gate(report, arguments):
@@ -216,6 +272,14 @@ def gate(report, arguments):
         shared.append(found["ns_per_launch_with_page"] / 1000)
     report.add("gate_us_per_launch", alone, "us")
     report.add("gate_us_per_launch_with_page", shared, "us", baseline="without the page", baseline_values=alone)
+    for run_ms, runs in ((1, 2000), (14, 200)):
+        found = json.loads(subprocess.run([arguments.build / "bin" / "gate_bench", "--run", f"{run_ms}ms", "--runs", str(runs), "--rounds",
+                                           str(max(5, arguments.rounds))], check=True, capture_output=True, text=True).stdout)
+        with_gate, racing = found["runs_per_second"], found["runs_per_second_racing"]
+        report.add(f"gate_runs_per_second/{run_ms}", with_gate, "1/s", baseline="racing", baseline_values=racing)
+        report.add(f"gate_throughput_loss/{run_ms}", [1 - a / b for a, b in zip(with_gate, racing)], "")
+        if run_ms == 1:
+            report.add("gate_freed_after_kill_ms", found["freed_after_ms"], "ms")
 
 
 def batches(report, arguments):

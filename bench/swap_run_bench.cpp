@@ -61,7 +61,7 @@ class Variant {
     WorkerCommand command;
     // Variants with weights in adjacent memory, and the default one with mapped weights.
     command.swap = name_ == "mapped" ? std::string(kDefaultSwap) : name_;
-    command.addresses = name_ == "mapped" ? "mapped" : "adjacent";
+    command.addresses = name_ == "mapped" ? WeightAddresses::kMapped : WeightAddresses::kAdjacent;
     rig_ = std::make_unique<Rig>(site, command, links, site.memory());
   }
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -1,10 +1,12 @@
 // What each step of transport costs: a ring's record and round trip, a slice, a fetch on this host and from
-// another one.
+// another one, and how many bytes a second come from another host with several fetches under way and to several readers.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <semaphore>
 #include <span>
 #include <string>
 #include <thread>
@@ -71,8 +73,8 @@ struct Folder {
     std::filesystem::create_directories(path);
   }
   ~Folder() { std::filesystem::remove_all(path); }
-  LocalChannel::Options Options(const std::string& name) const {
-    return {name, path + "/" + name, MiB(256), {path}, "", name + "-host"};
+  LocalChannel::Options Options(const std::string& name, Bytes capacity = MiB(256)) const {
+    return {name, path + "/" + name, capacity, {path}, "", name + "-host"};
   }
   const std::string path;
 };
@@ -106,6 +108,61 @@ void RemoteFetch(benchmark::State& state, const Start& start) {
   auto ref = *owner->Put(bytes, "bench");
   for (auto _ : state) TROUPE_CHECK(reader->Fetch(ref, kLong).ok(), "the other host answers");
   state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+// Fetches of one tensor into the arenas of several readers, `window` of each reader under way at a time.
+class ManyFetches {
+ public:
+  ManyFetches(const Start& start, std::size_t bytes, std::size_t readers, std::size_t window)
+      : window_(window), owner_(*RemoteChannel::Create({folder_.Options("owner", Room(bytes, 1)), start})) {
+    for (std::size_t i = 0; i < readers; ++i) {
+      const auto name = "reader-" + std::to_string(i);
+      auto channel = *RemoteChannel::Create({folder_.Options(name, Room(bytes, window)), start});
+      readers_.push_back(std::make_unique<Reader>(std::move(channel), static_cast<std::ptrdiff_t>(window)));
+    }
+    ref_ = *owner_->Put(std::vector<std::byte>(bytes, std::byte{1}), "bench");
+  }
+  // Returns when all of them have come.
+  void Run(std::size_t fetches_each) {
+    for (std::size_t i = 0; i < fetches_each; ++i)
+      for (const auto& reader : readers_) Fetch(*reader);
+    for (const auto& reader : readers_) {
+      for (std::size_t i = 0; i < window_; ++i) reader->free.acquire();
+      reader->free.release(static_cast<std::ptrdiff_t>(window_));
+    }
+  }
+
+ private:
+  struct Reader {
+    Reader(std::unique_ptr<RemoteChannel> made, std::ptrdiff_t window)
+        : channel(std::move(made)), free(window) {}
+    const std::unique_ptr<RemoteChannel> channel;
+    std::counting_semaphore<> free;  // fetches that may begin
+  };
+  void Fetch(Reader& reader) {
+    reader.free.acquire();
+    reader.channel->FetchAsync(ref_, kLong, [&reader](absl::StatusOr<TensorData> data) {
+      TROUPE_CHECK(data.ok(), "the other host answers");
+      data = absl::CancelledError("it was read");  // its place is free before the next fetch begins
+      reader.free.release();
+    });
+  }
+  static Bytes Room(std::size_t bytes, std::size_t count) { return Bytes(bytes * count) + MiB(1); }
+  const std::size_t window_;
+  const Folder folder_;
+  const std::unique_ptr<RemoteChannel> owner_;
+  std::vector<std::unique_ptr<Reader>> readers_;
+  proto::TensorRef ref_;
+};
+
+void RemoteRate(benchmark::State& state, const Start& start) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const auto readers = static_cast<std::size_t>(state.range(1));
+  ManyFetches fetches(start, bytes, readers, static_cast<std::size_t>(state.range(2)));
+  const std::size_t each = std::max<std::size_t>(1, (std::size_t{256} << 20U) / bytes / readers);
+  fetches.Run(1);  // connects
+  for (auto _ : state) fetches.Run(each);
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * each * readers * bytes));
 }
 
 Start Ucx() {
@@ -144,6 +201,13 @@ BENCHMARK_CAPTURE(RemoteFetch, stream, Stream(nullptr))
     ->Arg(1 << 20)
     ->Arg(16 << 20)
     ->UseRealTime();
+// Bytes, readers, fetches of each reader that are under way.
+void Rates(benchmark::internal::Benchmark* bench) {
+  bench->Args({70'000, 1, 16})->Args({1 << 20, 1, 8})->Args({16 << 20, 1, 4})->Args({256 << 20, 1, 1});
+  bench->Args({16 << 20, 4, 1})->UseRealTime();
+}
+BENCHMARK_CAPTURE(RemoteRate, ucx, Ucx())->Apply(Rates);
+BENCHMARK_CAPTURE(RemoteRate, stream, Stream(nullptr))->Apply(Rates);
 BENCHMARK_CAPTURE(RemoteFetch, tls, Stream(TestCredentials()))
     ->Arg(70'000)
     ->Arg(1 << 20)

@@ -58,6 +58,22 @@ struct TellDisowned {
   std::string node{};
   std::string digest{};
 };
+struct AskGiveUp {
+  std::string digest{};
+  std::string node{};
+  std::uint64_t move = 0;
+  proto::GiveUpStates wish{};
+};
+struct AskTakeOver {
+  std::string digest{};
+  std::string node{};
+  std::uint64_t move = 0;
+  proto::TakeOverStates wish{};
+};
+struct TellForget {  // the states of this model's functions are another node's
+  std::string node{};
+  std::string digest{};
+};
 struct AskDrain {
   Ask ask = 0;  // 0: the answer does not matter
   proto::DrainNode wish{};
@@ -131,12 +147,13 @@ struct WakeMe {
   Duration after{};
 };
 
-using Effect = std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>,
-                            Answer<proto::AdminReply>, Answer<proto::RunReply>, Answer<proto::ModelPlaces>,
-                            DropAsk, ShowImports, Commit, WriteAudit, Connect, Disconnect, TellMembers,
-                            AskAdoption, TellDisowned, AskTrial, TellTrialStopped, AskDrain, KillGpu,
-                            DescribeNode, DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken,
-                            GoOn, ImportModel, MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
+using Effect =
+    std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>, Answer<proto::AdminReply>,
+                 Answer<proto::RunReply>, Answer<proto::ModelPlaces>, DropAsk, ShowImports, Commit,
+                 WriteAudit, Connect, Disconnect, TellMembers, AskAdoption, TellDisowned, AskGiveUp,
+                 AskTakeOver, TellForget, AskTrial, TellTrialStopped, AskDrain, KillGpu, DescribeNode,
+                 DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn, ImportModel,
+                 MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::cluster

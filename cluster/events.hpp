@@ -84,6 +84,18 @@ struct AdoptionAnswered {  // the answer to AskAdoption
   absl::Status status{};
 };
 
+// --- states that move to another node; `move`: the number of the move ---
+struct StatesGivenUp {  // the answer to AskGiveUp
+  std::string digest{};
+  std::uint64_t move = 0;
+  absl::StatusOr<proto::GivenUpStates> reply = absl::UnknownError("");
+};
+struct StatesTakenOver {  // the answer to AskTakeOver
+  std::string digest{};
+  std::uint64_t move = 0;
+  absl::Status status{};
+};
+
 struct PlacesAsked {  // which nodes, but the one that asks, hold a copy of this model
   Ask ask = 0;
   std::string digest{};
@@ -163,10 +175,10 @@ struct ObjectsCollected {  // the answer to CollectObjects
   absl::StatusOr<Bytes> removed = absl::UnknownError("");
 };
 
-using Event =
-    std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard, LeaveAsked,
-                 MemberLost, AdoptionAnswered, PlacesAsked, RunnerLost, StartAsked, StepAsked, FinishAsked,
-                 AdminAsked, ModelImported, KeyMade, TrialAnswered, DrainAnswered, NodeDescribed,
-                 GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
+using Event = std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard,
+                           LeaveAsked, MemberLost, AdoptionAnswered, StatesGivenUp, StatesTakenOver,
+                           PlacesAsked, RunnerLost, StartAsked, StepAsked, FinishAsked, AdminAsked,
+                           ModelImported, KeyMade, TrialAnswered, DrainAnswered, NodeDescribed,
+                           GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
 
 }  // namespace troupe::cluster

@@ -49,7 +49,7 @@ absl::Status ValidateCompute(const proto::FunctionRecord& record) {
   if (!proto::Precision_IsValid(record.precision())) {
     return absl::InvalidArgumentError(absl::StrCat("this cluster knows no precision ",
                                                    static_cast<int>(record.precision()), "; there are ",
-                                                   std::string(proto::kPrecisionNames)));
+                                                   NamesIn(proto::kPrecisions)));
   }
   const Duration limit(record.run_limit_ns());
   if (limit != Duration::zero() && (limit < kLeastRunLimit || limit > kMostRunLimit)) {

@@ -14,6 +14,7 @@
 #include "cluster/admin/version_changes.hpp"
 #include "cluster/admin/workflow_changes.hpp"
 #include "cluster/copies/copies.hpp"
+#include "cluster/copies/state_moves.hpp"
 #include "cluster/members/machines.hpp"
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
@@ -61,6 +62,7 @@ struct Parts {
   MeteredUsage usage{*this};
   // copies/
   Copies copies{*this};
+  StateMoves state_moves{*this};
   // runs/
   RunOwners owners;
   RunChanges changes{*this};

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <tuple>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,28 +10,18 @@ namespace troupe::cluster {
 
 namespace {
 
-// FNV-1a with a final mix: the same on every machine, and fast enough for every pair of model and node.
-std::uint64_t Hash(const std::string& digest, const std::string& node) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&](const std::string& text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-    hash = (hash ^ 0xffU) * 0x100000001b3ULL;
-  };
-  add(digest);
-  add(node);
+// FNV-1a with a final mix: the same on every machine, and fast enough for every pair of model and node, since what a model
+// begins is continued for each node.
+constexpr std::uint64_t kFnvBegin = 0xcbf29ce484222325ULL;
+std::uint64_t Continue(std::uint64_t hash, std::string_view text) {
+  constexpr std::uint64_t kPrime = 0x100000001b3ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
+  return (hash ^ 0xffU) * kPrime;
+}
+std::uint64_t Mixed(std::uint64_t hash) {
   hash = (hash ^ (hash >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   hash = (hash ^ (hash >> 27U)) * 0x94d049bb133111ebULL;
   return hash ^ (hash >> 31U);
-}
-
-// Weighted rendezvous hashing: a node wins a model with a probability that is its share of the weight.
-double Score(const PlacementModel& model, const PlacementNode& node) {
-  const double unit = (static_cast<double>(Hash(model.digest, node.name) >> 11U) + 0.5) * 0x1.0p-53;
-  return -static_cast<double>(node.region.count()) / std::log(unit);
-}
-
-bool CanHold(const PlacementModel& model, const PlacementNode& node) {
-  return model.device_bytes <= node.gpu_memory && model.host_bytes <= node.region;
 }
 
 struct Room {
@@ -45,22 +34,60 @@ bool Contains(const PlacementMap& map, const std::string& digest, const std::str
   return it != map.end() && std::binary_search(it->second.begin(), it->second.end(), node);
 }
 
-// The nodes of one model in the order in which they are to hold it.
-std::vector<Room*> Ranked(const PlacementModel& model, std::vector<Room>& rooms,
-                          const PlacementMap& current) {
-  std::vector<std::tuple<double, std::string, Room*>> ranked;
-  for (Room& room : rooms) {
-    const PlacementNode& node = *room.node;
-    if (node.leaving || !CanHold(model, node)) continue;
-    if (!model.home.empty() && node.name != model.home) continue;
-    if (!node.accepts && !Contains(current, model.digest, node.name)) continue;
-    ranked.emplace_back(-Score(model, node), node.name, &room);
+// The nodes of one model in the order in which they are to hold it. Few of them are asked for, so only the first are kept, and
+// all of them once those were taken.
+class Ranking {
+ public:
+  struct Inputs {
+    const PlacementModel& model;
+    std::vector<Room>& rooms;
+    const PlacementMap& current;
+  };
+  explicit Ranking(const Inputs& inputs) : inputs_(inputs) {
+    constexpr std::size_t kAhead = 4;
+    Fill(kAhead);
   }
-  std::sort(ranked.begin(), ranked.end());
-  std::vector<Room*> order;
-  for (const auto& [score, name, room] : ranked) order.push_back(room);
-  return order;
-}
+  // How many nodes could hold it.
+  [[nodiscard]] std::size_t size() const { return size_; }
+  // Not called when there is none.
+  [[nodiscard]] const Room& first() const { return *best_.front().room; }
+  // The next node; null when there is no other.
+  Room* Take() {
+    if (next_ == size_) return nullptr;
+    if (next_ == best_.size()) Fill(size_);
+    return best_[next_++].room;
+  }
+
+ private:
+  struct Candidate {
+    double score;
+    Room* room;
+  };
+  static bool IsBefore(const Candidate& a, const Candidate& b) {
+    return a.score != b.score ? a.score > b.score : a.room->node->name < b.room->node->name;
+  }
+  void Fill(std::size_t most) {
+    const PlacementModel& model = inputs_.model;
+    const PlacementRank rank(model.digest);
+    std::vector<Candidate> all;
+    all.reserve(inputs_.rooms.size());
+    for (Room& room : inputs_.rooms) {
+      const PlacementNode& node = *room.node;
+      if (node.leaving || !CanHold(model, node)) continue;
+      if (!model.home.empty() && node.name != model.home) continue;
+      if (!node.accepts && !Contains(inputs_.current, model.digest, node.name)) continue;
+      all.push_back({rank.Of(node), &room});
+    }
+    size_ = all.size();
+    const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(most, size_));
+    std::partial_sort(all.begin(), end, all.end(), IsBefore);
+    best_.assign(all.begin(), end);
+  }
+
+  Inputs inputs_;
+  std::vector<Candidate> best_;
+  std::size_t size_ = 0, next_ = 0;
+};
 
 absl::Status TooFew(const PlacementModel& model, std::size_t placed, std::size_t wanted) {
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -68,7 +95,8 @@ absl::Status TooFew(const PlacementModel& model, std::size_t placed, std::size_t
       FormatBytes(model.host_bytes), ": the other host regions are full; add nodes or enlarge them"));
 }
 
-void AddMoves(const PlacementMap& current, const std::set<std::string>& living, PlacementPlan& plan) {
+// `living`: the names of the nodes, in order.
+void AddMoves(const PlacementMap& current, const std::vector<std::string_view>& living, PlacementPlan& plan) {
   std::vector<PlacementMove> disown;
   for (const auto& [digest, nodes] : plan.placements) {
     for (const std::string& node : nodes) {
@@ -77,7 +105,8 @@ void AddMoves(const PlacementMap& current, const std::set<std::string>& living, 
   }
   for (const auto& [digest, nodes] : current) {
     for (const std::string& node : nodes) {
-      if (living.contains(node) && !Contains(plan.placements, digest, node))
+      if (std::ranges::binary_search(living, std::string_view(node)) &&
+          !Contains(plan.placements, digest, node))
         disown.push_back({digest, node, false});
     }
   }
@@ -85,6 +114,18 @@ void AddMoves(const PlacementMap& current, const std::set<std::string>& living, 
 }
 
 }  // namespace
+
+// Weighted rendezvous hashing: a node wins a model with a probability that is its share of the weight.
+PlacementRank::PlacementRank(const std::string& digest) : begun_(Continue(kFnvBegin, digest)) {}
+
+double PlacementRank::Of(const PlacementNode& node) const {
+  const double unit = (static_cast<double>(Mixed(Continue(begun_, node.name)) >> 11U) + 0.5) * 0x1.0p-53;
+  return -static_cast<double>(node.region.count()) / std::log(unit);
+}
+
+bool CanHold(const PlacementModel& model, const PlacementNode& node) {
+  return model.device_bytes <= node.gpu_memory && model.host_bytes <= node.region;
+}
 
 absl::Status CheckFits(const PlacementModel& model, const std::vector<PlacementNode>& nodes) {
   if (nodes.empty()) {
@@ -122,17 +163,18 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
                             const PlacementOptions& options) {
   PlacementPlan plan;
   std::vector<Room> rooms;
-  std::set<std::string> living;
+  std::vector<std::string_view> living;
   for (const PlacementNode& node : nodes) {
     rooms.push_back({&node, Bytes()});
-    living.insert(node.name);
+    living.emplace_back(node.name);
   }
+  std::ranges::sort(living);
   std::vector<const PlacementModel*> order;
   for (const PlacementModel& model : models) order.push_back(&model);
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->digest < b->digest; });
-  std::vector<std::vector<Room*>> ranked(order.size());
-  std::vector<std::size_t> next(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) ranked[i] = Ranked(*order[i], rooms, current);
+  std::vector<Ranking> ranked;
+  ranked.reserve(order.size());
+  for (const auto* model : order) ranked.emplace_back(Ranking::Inputs{*model, rooms, current});
   const auto floor = [&](std::size_t i) { return order[i]->single ? 1U : options.replicas; };
   const auto copies = [&](std::size_t i) {
     return order[i]->single ? 1U : std::max(options.replicas, order[i]->copies);
@@ -145,26 +187,25 @@ PlacementPlan PlanPlacement(const std::vector<PlacementModel>& models,
   for (std::uint32_t copy = 0; copy < most; ++copy) {
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (copy >= copies(i)) continue;
-      while (next[i] < ranked[i].size()) {
-        Room& room = *ranked[i][next[i]++];
-        if (room.used + order[i]->host_bytes > room.node->region) {
+      auto& placed = plan.placements[order[i]->digest];
+      while (Room* room = ranked[i].Take()) {
+        if (room->used + order[i]->host_bytes > room->node->region) {
           plan.tight = true;
           continue;
         }
-        room.used += order[i]->host_bytes;
-        plan.placements[order[i]->digest].push_back(room.node->name);
+        room->used += order[i]->host_bytes;
+        placed.push_back(room->node->name);
         break;
       }
       // Without room anywhere one node keeps it all the same, on its disk while it is cold.
-      if (copy == 0 && plan.placements[order[i]->digest].empty() && !ranked[i].empty())
-        plan.placements[order[i]->digest].push_back(ranked[i].front()->node->name);
+      if (copy == 0 && placed.empty() && ranked[i].size() > 0) placed.push_back(ranked[i].first().node->name);
     }
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
     std::vector<std::string>& placed = plan.placements[order[i]->digest];
     std::sort(placed.begin(), placed.end());
     const std::size_t wanted = std::min<std::size_t>(floor(i), ranked[i].size());
-    if (ranked[i].empty()) {
+    if (ranked[i].size() == 0) {
       absl::Status why = CheckFits(*order[i], nodes);
       if (!order[i]->home.empty()) {
         why = absl::UnavailableError(absl::StrCat(

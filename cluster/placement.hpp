@@ -62,6 +62,18 @@ struct PlacementPlan {
                                           const std::vector<PlacementNode>& nodes,
                                           const PlacementMap& current, const PlacementOptions& options);
 
+// How a plan ranks the nodes that could hold a model, the highest first, and of equal ones by name.
+class PlacementRank {
+ public:
+  explicit PlacementRank(const std::string& digest);
+  [[nodiscard]] double Of(const PlacementNode& node) const;
+
+ private:
+  std::uint64_t begun_;  // the hash of the digest, which each node's name continues
+};
+// Its memory and its region are large enough, whatever else is there.
+[[nodiscard]] bool CanHold(const PlacementModel& model, const PlacementNode& node);
+
 // FailedPrecondition, with the sizes, for a model that no GPU or no host region of the cluster can ever hold.
 // Unavailable when there is no node.
 [[nodiscard]] absl::Status CheckFits(const PlacementModel& model, const std::vector<PlacementNode>& nodes);

@@ -1,9 +1,11 @@
 // What a cluster decides by.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
+#include "base/enum_names.hpp"
 #include "base/units.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/membership_table.hpp"
@@ -12,12 +14,20 @@
 
 namespace troupe::cluster {
 
+// What becomes of a decision how functions are scaled: the option `scaling-dry-run`.
+enum class ScalingEffect {
+  kCarriedOut,
+  kShown,  // `troupe autoscale status` shows it, and nothing else follows from it
+};
+inline constexpr std::array<EnumName<ScalingEffect>, 2> kScalingEffects = {
+    {{"off", ScalingEffect::kCarriedOut}, {"on", ScalingEffect::kShown}}};
+
 // How functions that leave their quota_request to the manager follow their load.
 struct ScalingSettings {
   std::string policy = "troupe";   // cluster/autoscaling/scaling_policy.hpp
   std::string forecast = "holt";   // cluster/autoscaling/demand_forecast.hpp
   std::string owning = "by-cost";  // cluster/autoscaling/owning_choice.hpp
-  bool dry_run = false;            // what is decided can be read, and is not carried out
+  ScalingEffect effect = ScalingEffect::kCarriedOut;
 };
 
 struct ClusterSettings {

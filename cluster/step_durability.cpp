@@ -6,6 +6,8 @@ namespace {
 
 constexpr Duration kSync = std::chrono::milliseconds(5);
 constexpr std::uint64_t kNanosPerByte = 10;
+// Beside a step of this length a sync is not worth its risk: it would be the step that is computed again.
+constexpr Duration kShort = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -15,6 +17,10 @@ bool WritesKept(proto::StepDurability wish, Duration took, std::uint64_t bytes) 
   constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
   if (bytes > kMost) return false;
   return took > kSync + Duration(static_cast<Duration::rep>(bytes * kNanosPerByte));
+}
+
+bool MayGoOnUnwritten(proto::StepDurability wish, Duration took) {
+  return wish != proto::DURABLE_BYTES && took < kShort;
 }
 
 }  // namespace troupe::cluster

@@ -18,4 +18,9 @@ namespace troupe::cluster {
 // is not written.
 [[nodiscard]] bool WritesKept(proto::StepDurability wish, Duration took, std::uint64_t bytes);
 
+// Whether the steps that read this one may begin before the log has its outputs. The log gets the ends of a run in order, so it
+// never has a reader's without this one's; when the gateway dies in between, both are computed again. That costs
+// less than a sync of the disk before each step of each run, unless the step takes long or the workflow wants its outputs written.
+[[nodiscard]] bool MayGoOnUnwritten(proto::StepDurability wish, Duration took);
+
 }  // namespace troupe::cluster

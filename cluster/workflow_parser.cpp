@@ -24,8 +24,8 @@ class Reader {
 
   void Read(const YAML::Node& root) {
     if (!fields_.IsMap(root, "a workflow")) return Lose();
-    fields_.Keys(root, "a workflow", {"name", "version", "inputs", "steps", "outputs"});
-    fields_.Require(root, "a workflow", {"name", "steps", "outputs"});
+    const auto misspelt = fields_.Keys(root, "a workflow", {"name", "version", "inputs", "steps", "outputs"});
+    fields_.Require(root, "a workflow", {"name", "steps", "outputs"}, misspelt);
     if (root["name"]) spec().set_name(Name(root["name"], "workflow"));
     if (root["version"]) spec().set_version(Version(root["version"]));
     if (root["inputs"] && IsMap(root["inputs"], "'inputs'")) ReadInputs(root["inputs"]);
@@ -85,8 +85,8 @@ class Reader {
       input.mutable_spec()->set_name(PlainName(entry.first, "workflow input"));
       const std::string what = absl::StrCat("input '", input.spec().name(), "'");
       if (!fields_.IsMap(entry.second, what)) continue;
-      fields_.Keys(entry.second, what, {"type", "shape"});
-      fields_.Require(entry.second, what, {"type", "shape"});
+      const auto misspelt = fields_.Keys(entry.second, what, {"type", "shape"});
+      fields_.Require(entry.second, what, {"type", "shape"}, misspelt);
       const auto type = entry.second["type"] ? ReadType(entry.second["type"]) : proto::DATA_TYPE_UNSPECIFIED;
       const bool shaped = entry.second["shape"] && ReadShape(entry.second["shape"], what, input);
       // Without its shape, nothing that reads the input can be judged.
@@ -144,11 +144,13 @@ class Reader {
     if (node["name"]) step.set_name(PlainName(node["name"], "step"));
     if (step.name().empty()) Lose();
     const std::string what = step.name().empty() ? "a step" : absl::StrCat("step '", step.name(), "'");
-    fields_.Keys(node, what,
-                 {"name", "function", "workflow", "version", "inputs", "when", "for_each", "fan_out",
-                  "timeout", "retries", "on_error", "durable"});
-    fields_.Require(node, what, {"name", "inputs"});
-    if (!node["function"] == !node["workflow"])
+    const auto misspelt = fields_.Keys(node, what,
+                                       {"name", "function", "workflow", "version", "inputs", "when",
+                                        "for_each", "timeout", "retries", "on_error", "durable"},
+                                       {"fan_out"});
+    fields_.Require(node, what, {"name", "inputs"}, misspelt);
+    if (!node["function"] == !node["workflow"] && !misspelt.contains("function") &&
+        !misspelt.contains("workflow"))
       fields_.Error(node, absl::StrCat(what,
                                        node["function"] ? " has both 'function' and 'workflow'"
                                                         : " lacks 'function', or 'workflow'",
@@ -187,8 +189,8 @@ class Reader {
                    proto::WorkflowStep& step) {
     const std::string what = absl::StrCat("'", key, "' of ", step_name);
     if (!fields_.IsMap(node, what)) return;
-    fields_.Keys(node, what, {"input", "dimension", "most", "at_once"});
-    fields_.Require(node, what, {"input", "dimension"});
+    const auto misspelt = fields_.Keys(node, what, {"input", "dimension", "most", "at_once"});
+    fields_.Require(node, what, {"input", "dimension"}, misspelt);
     proto::ForEach each;
     const auto number = [&](const char* name, std::int64_t least, std::uint64_t most) {
       if (!node[name]) return std::uint32_t{0};
@@ -204,10 +206,10 @@ class Reader {
   void ReadOnError(const YAML::Node& node, const std::string& step_name, proto::WorkflowStep& step) {
     const std::string what = absl::StrCat("'on_error' of ", step_name);
     if (!fields_.IsMap(node, what)) return;
-    fields_.Keys(node, what, {"step", "values"});
+    const auto misspelt = fields_.Keys(node, what, {"step", "values"});
     proto::OnError on_error;
     on_error.set_line(LineOf(node));
-    if (!node["step"] == !node["values"])
+    if (!node["step"] == !node["values"] && misspelt.empty())
       fields_.Error(node, absl::StrCat(what,
                                        " names either a 'step', which stands in for it, or 'values', one for "
                                        "each of its outputs"));

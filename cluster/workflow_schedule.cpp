@@ -1,5 +1,6 @@
 #include "cluster/workflow_schedule.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -12,6 +13,18 @@ namespace troupe::cluster {
 namespace {
 
 using State = Source::State;
+
+// Whether what decided the step's end is there: that of the step for which it stands in, its condition, and for a step that was not
+// skipped its inputs.
+bool HasGround(const proto::WorkflowStep& step, const StepEnds& ends) {
+  const auto* const first = ends.StandsInFor(step.name());
+  if (first != nullptr && ends.Find(first->name()) == nullptr) return false;
+  if (step.has_when() && ends.SourceOf(step.when()).state == State::kWaits) return false;
+  if (ends.Find(step.name())->end == proto::STEP_SKIPPED) return true;
+  return std::ranges::none_of(step.inputs(), [&](const proto::Binding& binding) {
+    return ends.SourceOf(binding).state == State::kWaits;
+  });
+}
 
 }  // namespace
 
@@ -255,6 +268,21 @@ std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec, const St
     for (const proto::Binding& binding : ends.Step(name)->inputs()) reads(binding);
   }
   return again;
+}
+
+std::set<std::string> StepsWithoutGround(const proto::WorkflowSpec& spec, const StepEnds& ends) {
+  std::set<std::string> groundless;
+  StepEnds left = ends;
+  for (bool found = true; found;) {
+    found = false;
+    for (const proto::WorkflowStep& step : spec.steps()) {
+      if (left.Find(step.name()) == nullptr || HasGround(step, left)) continue;
+      left.Clear(step.name());
+      groundless.insert(step.name());
+      found = true;
+    }
+  }
+  return groundless;
 }
 
 }  // namespace troupe::cluster

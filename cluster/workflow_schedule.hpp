@@ -3,7 +3,7 @@
 //
 //   a step:  waiting -> decided: to run -> committed | failed (it has an on_error)
 //                       decided: to skip -> skipped
-//            each end is durable before what waits for the step is decided
+//            each end is durable before what waits for the step is decided, or on its way to the log (step_durability.hpp)
 //   a run:   running -> succeeded | failed | cancelled
 #pragma once
 
@@ -95,6 +95,10 @@ class WorkflowProgress {
 // what a step that is still to run reads or may read, what the workflow gives, and what those read in their turn.
 [[nodiscard]] std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec, const StepEnds& ends,
                                                      const std::set<std::string>& lost);
+
+// The steps whose ends were decided by the end of a step that has none in `ends`, or of one of them: a gateway went on behind a
+// step while the log wrote its end (MayGoOnUnwritten), the log then refused that one, and took a later one. They are decided anew.
+[[nodiscard]] std::set<std::string> StepsWithoutGround(const proto::WorkflowSpec& spec, const StepEnds& ends);
 
 // The outputs of a step that other steps' calls of functions read and nothing else does: they may stay where they are computed.
 // None of a step that makes several calls, whose outputs are put together, or that calls a workflow.

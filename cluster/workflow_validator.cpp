@@ -4,9 +4,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/nearest.hpp"
 #include "cluster/workflows/condition.hpp"
 #include "cluster/workflows/step_circles.hpp"
 #include "cluster/workflows/step_ends.hpp"
@@ -27,6 +29,8 @@ std::string Shape(const proto::TensorSpec& spec) {
 std::string Text(const proto::TensorSpec& spec) {
   return absl::StrCat(Type(spec.type()), " ", Shape(spec));
 }
+
+constexpr std::size_t kMostCompared = 32;  // names of inputs, letter by letter, in one step
 
 const proto::TensorSpec* FindTensor(const TensorSpecs& specs, const std::string& name) {
   const auto it =
@@ -172,12 +176,20 @@ class Validator {
     if (step.has_on_error()) CheckOnError(step, callee);
     if (callee == nullptr) return;
     for (const proto::TensorSpec& input : callee->inputs) {
-      if (whole_ && !bound.contains(input.name())) {
+      if (whole_ && !bound.contains(input.name()) && !Misspelt(*callee, bound, input.name())) {
         Error(step.line(), absl::StrCat("step '", step.name(), "' lacks input '", input.name(), "' (",
                                         Text(input), ") of ", callee->what));
       }
     }
     if (step.has_for_each()) CheckForEach(step, *callee, bound);
+  }
+
+  // An input that is meant by a name that is none of the callee's, which is told where it stands.
+  static bool Misspelt(const Callee& callee, const std::set<std::string>& bound, const std::string& input) {
+    if (std::cmp_greater(callee.inputs.size(), kMostCompared) || bound.size() > kMostCompared) return false;
+    return std::any_of(bound.begin(), bound.end(), [&](const std::string& name) {
+      return FindTensor(callee.inputs, name) == nullptr && !DidYouMean(name, {input}).empty();
+    });
   }
 
   void CheckBinding(const proto::WorkflowStep& step, const Callee* callee, const proto::Binding& binding) {

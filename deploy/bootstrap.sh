@@ -32,13 +32,14 @@ test_packages=(
   libonnx-testdata                        # conformance tests
   clang-format clang-tidy                 # `make check`
   lld                                     # links the tests
+  libclang-rt-16-dev                      # libFuzzer, for the fuzz targets in the sanitizers' build
   chromium chromium-driver                # the console's test
   jq openssl                              # the end-to-end tests
   iproute2 nftables util-linux            # networks of the chaos tests
   prometheus                              # promtool: the tests check each page of metrics with it
 )
 fuzz_packages=(clang-16 libclang-rt-16-dev libomp-16-dev llvm-16)  # compiler, libFuzzer and ASan, OpenMP, symbols
-bench_packages=(python3-torch nginx-light)                         # what `make bench` measures against
+bench_packages=(python3-torch nginx-light ucx-utils)               # what `make bench` measures against
 
 deploy_packages=(
   ansible-core openssh-client python3-yaml  # playbooks, and how they reach hosts

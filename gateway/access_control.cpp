@@ -55,6 +55,7 @@ std::optional<proto::KeyScope> ScopeOf(Endpoint endpoint, std::string_view metho
     case Endpoint::kPromote:
     case Endpoint::kRollBack:
     case Endpoint::kSharing:
+    case Endpoint::kUpload:  // how far an upload is concerns the client that deploys
       return proto::KEY_SCOPE_DEPLOY;
     case Endpoint::kFunction:
     case Endpoint::kWorkflows:

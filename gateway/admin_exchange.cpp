@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "base/digest.hpp"
 #include "base/status.hpp"
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
 #include "gateway/sharing_query.hpp"
 #include "gateway/text.hpp"
+#include "gateway/upload_exchange.hpp"
 #include "proto/gpu_sharing.hpp"
 #include "proto/precision.hpp"
 
@@ -106,7 +108,7 @@ absl::StatusOr<std::vector<proto::StateTensor>> ReadState(std::string_view text)
 absl::StatusOr<proto::Precision> ReadPrecision(std::string_view text) {
   if (const auto precision = proto::ParsePrecision(text)) return *precision;
   return absl::InvalidArgumentError(Cat("query parameter 'precision' is '", std::string(text),
-                                        "'; it is one of ", std::string(proto::kPrecisionNames)));
+                                        "'; it is one of ", NamesIn(proto::kPrecisions)));
 }
 
 absl::StatusOr<std::uint32_t> ReadPercent(const std::string& key, std::string_view text) {
@@ -124,6 +126,11 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
   for (const auto& [key, value] : query) {
     if (key == "version") {
       deployment.version = value;
+    } else if (key == "digest") {
+      if (!IsSha256Hex(value))
+        return absl::InvalidArgumentError(Cat("query parameter 'digest' is '", value.substr(0, 80),
+                                              "'; it is the SHA-256 of a file that was uploaded before"));
+      deployment.digest = value;
     } else if (key == "tenant") {
       deployment.tenant = value;
     } else if (key == "isolation") {
@@ -143,9 +150,9 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
     } else {
       TROUPE_ASSIGN_OR_RETURN(const bool is_setting, ReadSetting(key, value, deployment.sharing));
       if (!is_setting)
-        return absl::InvalidArgumentError(
-            Cat("unknown query parameter '", key, "'; there are version, tenant, isolation, precision, ",
-                proto::SharingFieldNames(), ", run_limit_ms, deadline_ms, percentile, state"));
+        return absl::InvalidArgumentError(Cat(
+            "unknown query parameter '", key, "'; there are version, digest, tenant, isolation, precision, ",
+            proto::SharingFieldNames(), ", run_limit_ms, deadline_ms, percentile, state"));
     }
   }
   if (const auto fault = proto::FaultIn(deployment.sharing)) return absl::InvalidArgumentError(fault->why);
@@ -163,8 +170,13 @@ class DeployExchange final : public HttpExchange {
   }
   void Finish(HttpReply reply) override {
     deployment_.onnx = body_.Take();
-    if (deployment_.onnx.empty())
-      return ReplyWith(reply, ErrorResponse(400, "the body must be an ONNX file, and it is empty"));
+    if (deployment_.onnx.empty() == deployment_.digest.empty()) {
+      return ReplyWith(reply,
+                       ErrorResponse(400, deployment_.digest.empty()
+                                              ? "the body must be a model's file, and it is empty"
+                                              : "the query names an uploaded file by its digest; leave "
+                                                "the body empty"));
+    }
     give_up_ = admin_.Deploy(std::move(deployment_), Forward<proto::FunctionStatus>(std::move(reply)));
   }
   // The server no longer counts the body's bytes, so the body must not be kept.
@@ -188,7 +200,7 @@ std::shared_ptr<HttpExchange> FunctionExchange(const Route& route, std::string_v
   if (method == "POST") {
     auto deployment = ReadDeployment(route.name, query);
     if (!deployment.ok()) return Ready(ErrorResponse(deployment.status()));
-    deployment->client = caller.name().empty() ? caller.address() : caller.name();
+    deployment->client = ClientOf(caller);
     deployment->caller = caller;
     return std::make_shared<DeployExchange>(*std::move(deployment), max_model, admin);
   }
@@ -327,6 +339,8 @@ std::shared_ptr<HttpExchange> MakeAdminExchange(const Route& route, const HttpRe
       return RunsExchange(*query, admin);
     case Endpoint::kRun:
       return RunExchange(route.name, method, caller, admin);
+    case Endpoint::kUpload:
+      return MakeUploadExchange(route.name, head, caller, admin);
     case Endpoint::kImports:
     case Endpoint::kImport:
       return WithoutBody([&admin, digest = route.name](const std::string&, HttpReply reply) {

@@ -6,6 +6,8 @@
 //   POST   functions/NAME/sharing?[version=V&]sm_partition=24&quota_request=30&quota_limit=80&gpu_mem=2GiB
 //          &max_instances=4&max_batch=8
 //   POST   workflows   body: the YAML file       GET    workflows    DELETE workflows/NAME
+//   POST   functions/NAME?digest=SHA256   no body: the file was uploaded before
+//   HEAD, GET, PATCH, DELETE   uploads/SHA256   (upload_exchange.hpp)
 //   GET    imports | imports/SHA256           GET    cluster
 // Answers are the messages of proto/admin.proto as JSON, with the field names of the .proto files.
 #pragma once

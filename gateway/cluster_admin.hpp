@@ -30,9 +30,24 @@ struct Deployment {
   Duration deadline = Duration::zero();   // zero: the cluster's default
   double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
-  std::string client;                     // whose turn its import is: the caller's name, else its address
+  std::string client;                     // whose turn its import is (ClientOf)
   proto::Caller caller;                   // for the audit
   std::string onnx;                       // the file's bytes
+  std::string digest;                     // of a file that was uploaded before; empty: the bytes are here
+};
+
+// Whose uploads and imports a caller's are: its name's, else its address's.
+[[nodiscard]] inline std::string ClientOf(const proto::Caller& caller) {
+  return caller.name().empty() ? caller.address() : caller.name();
+}
+
+// One part of a file.
+struct UploadPart {
+  std::string digest;  // SHA-256 of the whole
+  std::string client;
+  std::uint64_t offset = 0;  // bytes
+  bool complete = false;     // the file ends with it
+  std::string bytes;
 };
 
 // The caller has gone. Never empty; nothing happens when what it ends is over.
@@ -46,6 +61,14 @@ class ClusterAdmin {
   // the whole file was handed on, nothing is deployed, and the file's bytes are let go of: `done` hears
   // kCancelled.
   virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
+  // A file that comes in parts. A refusal is an answer with a code, and with how much is there: kOutOfRange when the part
+  // does not begin there, kDataLoss when the bytes are not those of the digest, kNotFound when nothing is there. Given up,
+  // the part's bytes are let go of soon, and what has arrived of them stays.
+  virtual AdminGiveUp AppendUpload(UploadPart part, AdminDone<proto::UploadReply> done) = 0;
+  virtual void ShowUpload(const std::string& digest, const std::string& client,
+                          AdminDone<proto::UploadReply> done) = 0;
+  virtual void DropUpload(const std::string& digest, const std::string& client,
+                          AdminDone<proto::UploadReply> done) = 0;
   // `version` empty: the newest.
   // `caller`, here and below: the caller that the audit line names.
   virtual void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,

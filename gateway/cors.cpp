@@ -49,10 +49,10 @@ HttpResponse Cors::Preflight(std::string_view methods) {
   HttpResponse response;
   response.code = 204;
   if (methods.empty()) return response;
-  response.headers =
-      Cat("Access-Control-Allow-Methods: ", methods,
-          "\r\nAccess-Control-Allow-Headers: Authorization, Content-Type, Content-Encoding, Idempotency-Key, "
-          "Inference-Header-Content-Length, Troupe-Sequence\r\nAccess-Control-Max-Age: 600\r\n");
+  response.headers = Cat(
+      "Access-Control-Allow-Methods: ", methods,
+      "\r\nAccess-Control-Allow-Headers: Authorization, Content-Type, Content-Encoding, Idempotency-Key, "
+      "Inference-Header-Content-Length, Troupe-Sequence, Upload-Offset, Upload-Complete\r\nAccess-Control-Max-Age: 600\r\n");
   return response;
 }
 
@@ -63,7 +63,7 @@ std::string Cors::Headers(const HttpRequestHead& head) const {
   if (head.origin.empty() || !Allows(head.origin)) return lines;
   Append(lines, "Access-Control-Allow-Origin: ", any_ ? kAnyOrigin : head.origin,
          "\r\nAccess-Control-Expose-Headers: Inference-Header-Content-Length, Retry-After, "
-         "Idempotent-Replayed\r\n");
+         "Idempotent-Replayed, Upload-Offset, Upload-Complete, Upload-Limit\r\n");
   return lines;
 }
 

@@ -101,6 +101,7 @@ std::shared_ptr<HttpExchange> GatewayHandler::Dispatch(Route route, const HttpRe
     case Endpoint::kRun:
     case Endpoint::kImports:
     case Endpoint::kImport:
+    case Endpoint::kUpload:
     case Endpoint::kCluster:
       if (admin_ == nullptr) return Ready(ErrorResponse(501, "this gateway does not manage a cluster"));
       return MakeAdminExchange(route, head, caller, options_.max_model, *admin_);

@@ -54,6 +54,8 @@ std::string_view HttpReason(int code) {
       return "Method Not Allowed";
     case 408:
       return "Request Timeout";
+    case 409:
+      return "Conflict";
     case 413:
       return "Content Too Large";
     case 415:

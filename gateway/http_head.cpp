@@ -28,7 +28,8 @@ std::optional<HttpResponse> CheckFields(const HttpHead& head) {
     if (head.count(field) < 2) continue;
     return ErrorResponse(400, Cat("the request has more than one header ", http::to_string(field)));
   }
-  for (const char* field : {"Inference-Header-Content-Length", "Idempotency-Key", "Troupe-Sequence"}) {
+  for (const char* field : {"Inference-Header-Content-Length", "Idempotency-Key", "Troupe-Sequence",
+                            "Upload-Offset", "Upload-Complete"}) {
     if (head.count(field) < 2) continue;
     return ErrorResponse(400, Cat("the request has more than one header ", field));
   }
@@ -55,7 +56,9 @@ HttpRequestHead ViewOf(const HttpHead& head, std::string_view client, bool is_lo
           client,
           is_loopback,
           view(head[http::field::origin]),
-          view(head[http::field::access_control_request_method])};
+          view(head[http::field::access_control_request_method]),
+          view(head["Upload-Offset"]),
+          view(head["Upload-Complete"])};
 }
 
 }  // namespace troupe::gateway

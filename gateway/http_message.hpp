@@ -31,6 +31,8 @@ struct HttpRequestHead {
   bool is_loopback = true;                   // the client is on this machine
   std::string_view origin{};                 // of the web page that asks; empty: no page does
   std::string_view requested_method{};       // Access-Control-Request-Method; empty: no such header
+  std::string_view upload_offset{};          // empty: no such header
+  std::string_view upload_complete{};        // empty: no such header
   std::shared_ptr<ClientUser> user{};        // of the connection; null: a test's request
 };
 

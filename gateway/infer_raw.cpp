@@ -25,8 +25,9 @@ absl::Status DeduceShape(proto::TensorSpec& spec, std::uint64_t raw_bytes) {
     return absl::OkStatus();
   }
   spec.set_shape(last_free, -1);
-  return absl::InvalidArgumentError(Cat("input '", spec.name(), "': ", raw_bytes, " bytes are no ",
-                                        TypeName(spec.type()), " ", ShapeText(spec)));
+  return absl::InvalidArgumentError(Cat("input '", spec.name(), "': the body has ", raw_bytes, " bytes, and ",
+                                        TypeName(spec.type()), " ", ShapeText(spec), " takes a multiple of ",
+                                        one.count()));
 }
 
 }  // namespace

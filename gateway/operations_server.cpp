@@ -2,11 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include <array>
-
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
 #include "gateway/json_text.hpp"
+#include "gateway/log_levels.hpp"
 #include "gateway/metrics.hpp"
 #include "gateway/text.hpp"
 
@@ -14,23 +13,9 @@ namespace troupe::gateway {
 
 namespace {
 
-struct LevelName {
-  std::string_view name;
-  spdlog::level::level_enum level;
-};
-constexpr std::array<LevelName, 7> kLevels = {{{"trace", spdlog::level::trace},
-                                               {"debug", spdlog::level::debug},
-                                               {"info", spdlog::level::info},
-                                               {"warn", spdlog::level::warn},
-                                               {"error", spdlog::level::err},
-                                               {"critical", spdlog::level::critical},
-                                               {"off", spdlog::level::off}}};
-
 HttpResponse LogLevel() {
   HttpResponse response;
-  for (const LevelName& row : kLevels) {
-    if (row.level == spdlog::get_level()) response.body = Cat("{\"level\":\"", row.name, "\"}");
-  }
+  response.body = Cat("{\"level\":\"", NameIn(kLogLevels, spdlog::get_level()), "\"}");
   return response;
 }
 
@@ -38,15 +23,15 @@ HttpResponse SetLogLevel(std::string_view body, const std::function<void(const s
   const std::size_t begin = body.find_first_not_of(" \t\r\n\"");
   const std::size_t end = body.find_last_not_of(" \t\r\n\"");
   const std::string_view name = begin == std::string_view::npos ? "" : body.substr(begin, end - begin + 1);
-  for (const LevelName& row : kLevels) {
-    if (row.name != name) continue;
-    spdlog::set_level(row.level);
-    spdlog::log(spdlog::level::info, "log level set to {}", row.name);
-    changed(std::string(row.name));
-    return LogLevel();
+  const auto level = FindNamed(kLogLevels, name);
+  if (!level) {
+    return ErrorResponse(
+        400, Cat("'", name.substr(0, 40), "' is not a valid log level; there are ", NamesIn(kLogLevels)));
   }
-  return ErrorResponse(400, Cat("'", name.substr(0, 40), "' is not a valid log level; there are ",
-                                Join(kLevels, ", ", [](const LevelName& row) { return row.name; })));
+  spdlog::set_level(*level);
+  spdlog::log(spdlog::level::info, "log level set to {}", name);
+  changed(std::string(name));
+  return LogLevel();
 }
 
 class Handler final : public HttpHandler {

@@ -40,7 +40,7 @@ struct Pattern {
   std::string_view text;
   Endpoint endpoint;
 };
-constexpr std::array<Pattern, 39> kPatterns = {{
+constexpr std::array<Pattern, 40> kPatterns = {{
     {"/v2/models/*/infer", Endpoint::kInfer},
     {"/v2/models/*/versions/@/infer", Endpoint::kInfer},
     {"/v2", Endpoint::kServerMetadata},
@@ -75,6 +75,7 @@ constexpr std::array<Pattern, 39> kPatterns = {{
     {"/v2/troupe/runs/*", Endpoint::kRun},
     {"/v2/troupe/imports", Endpoint::kImports},
     {"/v2/troupe/imports/*", Endpoint::kImport},
+    {"/v2/troupe/uploads/*", Endpoint::kUpload},
     {"/v2/troupe/cluster", Endpoint::kCluster},
     {"/metrics", Endpoint::kMetrics},
     {"/healthz", Endpoint::kHealthz},
@@ -117,7 +118,9 @@ std::string_view WithoutAuthority(std::string_view target) {
 }
 
 absl::Status NoSuchPath(std::string_view path) {
-  return absl::NotFoundError(Cat("no such path: ", path.substr(0, 200)));
+  return absl::NotFoundError(Cat("no such path: ", path.substr(0, 200),
+                                 "; POST /v2/repository/index lists the functions, POST "
+                                 "/v2/models/NAME/infer calls one, and /console shows them in a browser"));
 }
 
 }  // namespace
@@ -203,6 +206,8 @@ std::string_view AllowedMethods(Endpoint endpoint) {
       return "GET, HEAD, POST";
     case Endpoint::kWorkflow:
       return "DELETE";
+    case Endpoint::kUpload:
+      return "GET, HEAD, PATCH, DELETE";
     case Endpoint::kRun:
       return "GET, HEAD, DELETE";
     default:

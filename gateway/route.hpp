@@ -37,6 +37,7 @@ enum class Endpoint {
   kRun,               // GET, DELETE (cancel) /v2/troupe/runs/RUN
   kImports,           // GET  /v2/troupe/imports
   kImport,            // GET  /v2/troupe/imports/SHA256
+  kUpload,            // GET, PATCH, DELETE /v2/troupe/uploads/SHA256
   kCluster,           // GET  /v2/troupe/cluster
   kMetrics,           // GET  /metrics
   kHealthz,           // GET  /healthz

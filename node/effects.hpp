@@ -91,6 +91,21 @@ struct ForgetImage {
   std::string function{};
 };
 
+struct ReadImage {  // answered by the caller: a part of the file
+  Ask ask = 0;
+  proto::FetchImage wish{};
+};
+struct PulledState {
+  std::string image{};
+  std::vector<proto::TensorSpec> specs{};
+  Bytes most{};  // that its file may have
+};
+struct PullImages {  // from another node; each of them is durable when it is answered well
+  std::string digest{};
+  std::string address{};
+  std::vector<PulledState> images{};
+};
+
 // --- files, the log, timers, the cluster ---
 struct SaveProfiles {
   proto::NodeProfiles profiles{};
@@ -120,10 +135,12 @@ struct AskSince {  // for what changed in the cluster since this revision
 using Effect =
     std::variant<Answer<proto::SubmitReply>, Answer<proto::CreditGrant>, Answer<proto::AdoptModelReply>,
                  Answer<proto::MemberReport>, Answer<proto::DrainReply>, Answer<proto::TrialEnded>,
-                 Answer<proto::ExportedTensors>, Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime,
+                 Answer<proto::ExportedTensors>, Answer<proto::GivenUpStates>, Answer<proto::TakenOverStates>,
+                 Answer<proto::FetchReply>, Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime,
                  AssignRuntime, FetchCopy, PlaceCopy, DropCopy, BringInputs, ForgetInputs, PlaceZeros,
                  FreeZeros, LoadImage, SaveImage, KeepImage, RestoreImage, UnloadImage, ForgetImage,
-                 SaveProfiles, SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log, WakeMe, AskSince>;
+                 ReadImage, PullImages, SaveProfiles, SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log,
+                 WakeMe, AskSince>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::node

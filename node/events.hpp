@@ -125,11 +125,32 @@ struct RuntimeReassigned {
 struct ImageLoaded {  // the answer to LoadImage. NotFound: there is none
   std::string function{};
   absl::StatusOr<ImagePtr> image = absl::UnknownError("");
-  std::vector<std::string> sequences{};  // of a function: those that have an image
+  std::vector<std::string> sequences{};  // the sequences of the function that have an image
 };
 struct ImageSaved {  // the answer to SaveImage
   std::uint64_t batch = 0;
   absl::StatusOr<ImagePtr> image = absl::UnknownError("");
+};
+
+// --- states that move to another node, or come from one ---
+struct StatesWanted {
+  Ask ask = 0;
+  proto::GiveUpStates wish{};
+};
+struct StatesOffered {
+  Ask ask = 0;
+  proto::TakeOverStates wish{};
+};
+struct StatesElsewhere {  // the states of this model's functions are another node's
+  std::string digest{};
+};
+struct ImageAsked {  // by the node that takes it over
+  Ask ask = 0;
+  proto::FetchImage wish{};
+};
+struct ImagesPulled {  // the answer to PullImages
+  std::string digest{};
+  absl::Status status{};
 };
 
 // --- metering ---
@@ -175,10 +196,11 @@ struct FaultAsked {
   proto::FaultOrder::Kind kind{};
 };
 
-using Event = std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived,
-                           InputsArrived, RequestCancelled, OutputsRead, ExportAsked, AdoptionAsked,
-                           ModelDisowned, CopyFetched, CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded,
-                           ImageSaved, MetersRead, UsageSaved, TrialAsked, TrialStopped, ClusterChanged,
-                           Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+using Event =
+    std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived, InputsArrived,
+                 RequestCancelled, OutputsRead, ExportAsked, AdoptionAsked, ModelDisowned, CopyFetched,
+                 CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, StatesWanted,
+                 StatesOffered, StatesElsewhere, ImageAsked, ImagesPulled, MetersRead, UsageSaved, TrialAsked,
+                 TrialStopped, ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

@@ -138,6 +138,7 @@ proto::NodeLoad Membership::Load() const {
   load.set_swaps(counts.swaps);
   load.set_hits(counts.hits);
   load.set_retried(counts.retried);
+  load.set_busy_share(parts_.view.BusyShare(parts_.out.now()));
   return load;
 }
 

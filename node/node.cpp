@@ -69,6 +69,11 @@ struct Router {
   void operator()(OrderAnswered& event) const { parts.orders.On(event); }
   void operator()(const ImageLoaded& event) const { parts.states.On(event); }
   void operator()(ImageSaved& event) const { parts.write_backs.On(event); }
+  void operator()(const StatesWanted& event) const { parts.handovers.On(event); }
+  void operator()(const StatesOffered& event) const { parts.handovers.On(event); }
+  void operator()(const StatesElsewhere& event) const { parts.handovers.On(event); }
+  void operator()(const ImageAsked& event) const { parts.handovers.On(event); }
+  void operator()(const ImagesPulled& event) const { parts.handovers.On(event); }
   void operator()(const MetersRead& event) const { parts.metering.On(event); }
   void operator()(const UsageSaved& event) const { parts.metering.On(event); }
   void operator()(const TrialAsked& event) const { parts.profile_trials.On(event); }
@@ -124,6 +129,7 @@ Node::~Node() = default;
 Effects Node::On(Event event, Time now) {
   parts_->out.Begin(now);
   std::visit(Router{*parts_}, event);
+  parts_->handovers.Look();
   return parts_->out.Take();
 }
 

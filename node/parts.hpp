@@ -30,6 +30,7 @@
 #include "node/scheduling/dispatches.hpp"
 #include "node/scheduling/swap_scheduler.hpp"
 #include "node/settings.hpp"
+#include "node/state/handovers.hpp"
 #include "node/state/sequences.hpp"
 #include "node/state/states.hpp"
 #include "node/state/write_backs.hpp"
@@ -91,6 +92,7 @@ struct Parts {
   States states{*this, runtimes.size(), settings.state_memory};
   Sequences sequences{*this};
   WriteBacks write_backs{*this};
+  Handovers handovers{*this};
   // tensors/
   KeptTensors kept_tensors{*this};
   TensorCopies tensor_copies{*this};

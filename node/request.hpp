@@ -2,8 +2,10 @@
 // Plain data.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,8 +115,8 @@ enum class RunEnd {
   kNoFit,        // the swap-in or the run found no room: planned again
   kNotResident,  // the run was refused since the model is not on the device, or its copy from another GPU
                  // failed: planned again
-  kNotOrdered,   // its model was taken off the node before its orders were given: planned again, and what the
-                 // device has of the model is still there
+  kNotOrdered,  // its model was taken off the node before its orders were given, or what was to make room for it
+                // stays: planned again, and what the device has of the model is still there
 };
 struct RunDone {
   GpuIndex gpu = 0;
@@ -193,6 +195,13 @@ struct Consequences {
   // Requests that were cancelled, for the worker; a RunDone still ends them.
   std::vector<InFlight> cancel{};
   std::vector<Eviction> evictions{};  // order these; each is reported by an EvictDone
+
+  // What more events led to, before anything was decided anew.
+  void Add(Consequences more) {
+    std::ranges::move(more.finished, std::back_inserter(finished));
+    std::ranges::move(more.cancel, std::back_inserter(cancel));
+    std::ranges::move(more.evictions, std::back_inserter(evictions));
+  }
 };
 
 // Everything that one step of the scheduler decided, in the order in which it has to be carried out.

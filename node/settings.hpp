@@ -58,7 +58,7 @@ enum class KeepWeights {
 struct SequenceLimits {
   std::uint64_t most = 10'000;
   std::uint64_t of_function = 5'000;
-  Duration idle = std::chrono::hours(1);  // one that is unused for so long ends
+  Duration idle = std::chrono::hours(1);  // a sequence that is unused for so long ends
 };
 
 // What an operator sets once for a node: the daemon's configuration holds one of these.

@@ -1,7 +1,10 @@
 #include "node/view.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "node/parts.hpp"
 #include "node/runtimes/isolation.hpp"
@@ -9,6 +12,8 @@
 namespace troupe::node {
 
 namespace {
+
+constexpr Duration kFreshShares = std::chrono::seconds(5);
 
 std::int64_t Since(Time then, Time now) {
   return now > then ? (now - then).count() : 0;
@@ -58,6 +63,7 @@ proto::NodeDescription View::Describe(Time now) const {
   proto::NodeDescription node;
   node.set_node(settings.name);
   *node.mutable_load() = parts_.membership.Load();
+  node.set_alpha(parts_.scheduler.alpha());
   *node.mutable_adopted() = parts_.routers.served().list();
   for (std::uint32_t device = 0; device < settings.gpus.size(); ++device) {
     auto& status = *node.add_gpus();
@@ -191,6 +197,17 @@ void View::AddShares(GpuIndex gpu, const proto::WorkerDescription& worker, proto
   }
   status.set_busy_share(std::min(1.0, status.busy_share() + seen.busy_share));
   status.set_link_share(std::min(1.0, status.link_share() + seen.link_share));
+}
+
+double View::BusyShare(Time now) const {
+  const auto devices = parts_.settings.gpus.size();
+  std::vector<double> shares(devices);
+  for (GpuIndex gpu = 0; gpu < seen_.size(); ++gpu) {
+    if (Since(seen_[gpu].at, now) > kFreshShares.count()) continue;
+    auto& share = shares[parts_.settings.DeviceOf(gpu)];
+    share = std::min(1.0, share + seen_[gpu].busy_share);
+  }
+  return devices == 0 ? 0 : std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(devices);
 }
 
 void View::AddWorker(GpuIndex gpu, proto::WorkerDescription& worker, proto::GpuStatus& status, Time now) {

@@ -20,6 +20,9 @@ class View {
   [[nodiscard]] proto::NodeDescription Describe(Time now) const;
   // What the worker of one runtime says of itself; those of one GPU add up.
   void AddWorker(GpuIndex gpu, proto::WorkerDescription& worker, proto::GpuStatus& status, Time now);
+  // The share of the time in which a GPU computed, mean over the GPUs, as the workers said when they were last described
+  // (each second, by a daemon). What was said longer ago counts as nothing.
+  [[nodiscard]] double BusyShare(Time now) const;
 
  private:
   // What a worker said when it was last described, to tell shares of the time since.

@@ -63,6 +63,8 @@ inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "sequences-ended",
     "state-damaged",
     "state-lost",
+    "state-moved",
+    "state-not-moved",
     "state-not-saved",
     "state-refused",
     "state-stays",

@@ -6,27 +6,41 @@
 // router's request table, owns it; no locks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "scheduling/slo_count.hpp"
 
 namespace troupe {
 
+template <class Key>  // names a function to its owner
 class ErrorBudgets {
  public:
   // A request of a function with a deadline ended; cancelled and refused requests do not count. `percentile`
   // of its SLO in (0, 100]; 0: the default (scheduling/slo_count.hpp).
-  void Ended(const std::string& function, double percentile, bool in_time);
+  void Ended(const Key& function, double percentile, bool in_time) {
+    if (functions_.size() >= kMostFunctions && !functions_.contains(function)) functions_.clear();
+    functions_[function].Add(percentile, in_time);
+  }
   // Half as many again as may be late were late, and kFewLate more: not of a function that was late a few
   // times since it began.
-  [[nodiscard]] bool IsSpent(const std::string& function) const;
+  [[nodiscard]] bool IsSpent(const Key& function) const {
+    const auto it = functions_.find(function);
+    if (it == functions_.end()) return false;
+    const SloCount& count = it->second;
+    const double may_be_late = (1 - count.percentile / 100) * static_cast<double>(count.ended);
+    return static_cast<double>(count.ended - count.in_time) > kFewLate + kBeyond * may_be_late;
+  }
 
   static constexpr std::uint32_t kFewLate = 10;
 
  private:
-  absl::flat_hash_map<std::string, SloCount> functions_;
+  // With more all begin anew: what is not known is not given up.
+  static constexpr std::size_t kMostFunctions = 65'536;
+  static constexpr double kBeyond = 1.5;
+
+  absl::flat_hash_map<Key, SloCount> functions_;
 };
 
 }  // namespace troupe

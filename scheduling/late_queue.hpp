@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,8 +26,8 @@
 
 namespace troupe {
 
-// `Id` names a request to its owner; keys are unique in the queue.
-template <class Id>
+// `Id` names a request to its owner, `Function` a function; keys are unique in the queue.
+template <class Id, class Function>
 class LateQueue {
  public:
   explicit LateQueue(const LateRules& rules) : rules_(rules) {}
@@ -66,11 +65,11 @@ class LateQueue {
   [[nodiscard]] std::size_t late() const { return late_.size(); }
 
   // A request arrives with a deadline, and had better have a LateKey at once.
-  [[nodiscard]] bool Yields(const std::string& function) const {
+  [[nodiscard]] bool Yields(const Function& function) const {
     return rules_.budgets && budgets_.IsSpent(function);
   }
   // Counts requests that had a deadline, however they ended.
-  void Ended(const std::string& function, double percentile, bool in_time) {
+  void Ended(const Function& function, double percentile, bool in_time) {
     if (rules_.budgets) budgets_.Ended(function, percentile, in_time);
   }
 
@@ -78,7 +77,7 @@ class LateQueue {
   LateRules rules_;
   absl::btree_map<std::pair<Time, std::uint64_t>, Id> in_time_;  // such as have a deadline
   absl::btree_map<OrderingKey, Id> late_;
-  ErrorBudgets budgets_;
+  ErrorBudgets<Function> budgets_;
   std::uint32_t gone_ = 0;  // others, since the last turn
 };
 

@@ -7,8 +7,6 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t kMostOrderedFunctions =
-    16384;                          // the function that is idle longest is forgotten for a new one
 constexpr double kScoreUnit = 1e6;  // scores are whole numbers, to make keys that compare exactly
 constexpr double kLargestScore = 9e18;
 
@@ -18,53 +16,26 @@ std::int64_t Whole(double score) {
 
 }  // namespace
 
-double SloOrder::Share(const Function& function) {
-  return std::min(function.count.percentile, 99.99) / 100;
+void SloStanding::Ended(double percentile, bool in_time, Duration latency) {
+  ++period_ended;
+  period_in_time += in_time ? 1 : 0;
+  latency_seconds += std::max(0.0, ToSeconds(latency));
+  if (count.Add(percentile, in_time)) latency_seconds /= 2;
 }
 
-double SloOrder::Score(const Function& function) const {
-  const double share = Share(function);
-  const SloCount& count = function.count;
+double SloStanding::Score(const SloRules& rules) const {
+  const double share = Share();
   const double missing =
       (share * static_cast<double>(count.ended) - static_cast<double>(count.in_time)) / (1 - share);
-  if (!rules_.by_latency || count.ended == 0) return missing;
-  return missing * function.latency_seconds / static_cast<double>(count.ended);
+  if (!rules.by_latency || count.ended == 0) return missing;
+  return missing * latency_seconds / static_cast<double>(count.ended);
 }
 
-void SloOrder::Ended(const std::string& name, double percentile, bool in_time, Duration latency) {
-  if (functions_.size() >= kMostOrderedFunctions && !functions_.contains(name)) Forget();
-  Function& function = functions_[name];
-  function.last = ++ends_;
-  ++function.period_ended;
-  function.period_in_time += in_time ? 1 : 0;
-  function.latency_seconds += std::max(0.0, ToSeconds(latency));
-  if (function.count.Add(percentile, in_time)) function.latency_seconds /= 2;
-}
-
-void SloOrder::Forget() {
-  functions_.erase(std::min_element(functions_.begin(), functions_.end(), [](const auto& a, const auto& b) {
-    return a.second.last < b.second.last;
-  }));
-}
-
-FunctionPlace SloOrder::PlaceOf(const std::string& function) const {
-  const auto it = functions_.find(function);
-  return it == functions_.end() ? FunctionPlace{} : it->second.place;
-}
-
-bool SloOrder::Reorder(Time now) {
-  if (now < next_) return false;
-  next_ = now + rules_.reorder_every;
-  if (++reorders_ % rules_.reorders_per_alpha == 0) AdjustAlpha();
-  Place();
-  return true;
-}
-
-void SloOrder::Place() {
-  std::vector<std::pair<double, Function*>> order;
+void SloAlpha::Place(const std::vector<SloStanding*>& standings) const {
+  std::vector<std::pair<double, SloStanding*>> order;
   double total = 0;
-  for (auto& [name, function] : functions_) {
-    order.emplace_back(Score(function), &function);
+  for (SloStanding* const standing : standings) {
+    order.emplace_back(standing->Score(rules_), standing);
     total += std::max(order.back().first, 0.0);
   }
   std::stable_sort(order.begin(), order.end(),
@@ -73,24 +44,24 @@ void SloOrder::Place() {
   const double room = alpha_ * total * (1 + 1e-9);
   double sum = 0;
   bool high = true;
-  for (const auto& [score, function] : order) {
+  for (const auto& [score, standing] : order) {
     sum += std::max(score, 0.0);
     high = high && sum <= room;
-    function->place = high ? FunctionPlace{.group = 0, .score = -Whole(score)}
+    standing->place = high ? FunctionPlace{.group = 0, .score = -Whole(score)}
                            : FunctionPlace{.group = 1, .score = Whole(score)};
   }
 }
 
-void SloOrder::AdjustAlpha() {
+void SloAlpha::Adjust(const std::vector<SloStanding*>& standings) {
   std::size_t seen = 0;
   std::size_t met = 0;
-  for (auto& [name, function] : functions_) {
-    const auto ended = rules_.share_of_period ? function.period_ended : function.count.ended;
-    const auto in_time = rules_.share_of_period ? function.period_in_time : function.count.in_time;
-    function.period_ended = function.period_in_time = 0;
+  for (SloStanding* const standing : standings) {
+    const auto ended = rules_.share_of_period ? standing->period_ended : standing->count.ended;
+    const auto in_time = rules_.share_of_period ? standing->period_in_time : standing->count.in_time;
+    standing->period_ended = standing->period_in_time = 0;
     if (ended == 0) continue;
     ++seen;
-    met += static_cast<double>(in_time) >= Share(function) * static_cast<double>(ended) ? 1 : 0;
+    met += static_cast<double>(in_time) >= standing->Share() * static_cast<double>(ended) ? 1 : 0;
   }
   if (seen == 0) return;
   const double share = static_cast<double>(met) / static_cast<double>(seen);

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {

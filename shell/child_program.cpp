@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 extern char** environ;
 

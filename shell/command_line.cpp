@@ -4,17 +4,20 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/nearest.hpp"
 #include "base/status.hpp"
 #include "proto/version.hpp"
-#include "shell/cat.hpp"
 #include "shell/companions.hpp"
 #include "shell/inputs/json_tensor.hpp"
 #include "shell/inputs/tensor_values.hpp"
 #include "shell/known_words.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 
@@ -90,16 +93,41 @@ const CLI::App* Chosen(const CLI::App& app) {
   return chosen.empty() ? nullptr : chosen.front();
 }
 
+// The options that a command takes, its groups' and everybody's included.
+std::vector<std::string> OptionsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* at = &app; at != nullptr; at = Chosen(*at))
+    for (const auto* option : at->get_options())
+      for (const auto& name : option->get_lnames()) names.push_back(Cat("--", name));
+  return names;
+}
+
+// "'--dedline' is not an option of it; did you mean '--deadline'?"; empty when another word is too many.
+std::string UnknownOption(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto known = OptionsOf(app);
+  for (const auto& word : words) {
+    const auto name = word.substr(0, word.find('='));
+    if (!absl::StartsWith(name, "--") || absl::c_linear_search(known, name)) continue;
+    const auto meant = DidYouMean(name, known);
+    return Cat("'", Printable(name), "' is not an option of it", meant.empty() ? ";" : Cat(meant));
+  }
+  return "";
+}
+
 // What is wrong with the words, and whose help to read.
 absl::Status Explain(const CLI::App& app, const CLI::ParseError& error,
-                     const std::vector<std::string>& words) {
+                     const std::vector<std::string>& given) {
+  const auto words = WithoutOptions(given);
   const bool of_value = dynamic_cast<const CLI::ValidationError*>(&error) != nullptr;
   const bool of_option = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && words.empty();
   if (!of_value && !of_option) TROUPE_RETURN_IF_ERROR(CheckWords(words));
   std::string path;
   for (const CLI::App* at = Chosen(app); at != nullptr; at = Chosen(*at)) Append(&path, " ", at->get_name());
+  const auto see = Cat(" see 'troupe", path, " --help'");
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    if (const auto unknown = UnknownOption(app, given); !unknown.empty()) return UsageError(unknown + see);
   const auto what = absl::StrReplaceAll(error.what(), {{"\n", " "}});
-  return UsageError(Cat(Printable(what), "; see 'troupe", path, " --help'"));
+  return UsageError(Cat(Printable(what), ";", see));
 }
 
 absl::StatusOr<GlobalOptions> Globals(const CLI::App& app, const GlobalOptions& defaults) {
@@ -213,7 +241,7 @@ absl::StatusOr<Command> ParseCommand(std::vector<std::string> words, const Globa
   } catch (const CLI::CallForVersion& version) {
     command.text = Cat(version.what(), "\n");
   } catch (const CLI::ParseError& error) {
-    return Explain(*app, error, WithoutOptions(words));
+    return Explain(*app, error, words);
   }
   return command;
 }

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "absl/strings/match.h"
-#include "shell/cat.hpp"
 #include "shell/command_line.hpp"
 #include "shell/known_words.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/words.hpp"
 
 namespace troupe::shell {

@@ -1,6 +1,6 @@
 #include "shell/exit_code.hpp"
 
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

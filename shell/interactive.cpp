@@ -2,9 +2,9 @@
 
 #include <cstdlib>
 
-#include "shell/cat.hpp"
 #include "shell/completion.hpp"
 #include "shell/line_editor.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/words.hpp"
 
 namespace troupe::shell {

@@ -5,11 +5,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "base/nearest.hpp"
-#include "shell/cat.hpp"
 #include "shell/command_line.hpp"
 #include "shell/companions.hpp"
 #include "shell/exit_code.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 #include "shell/verb.hpp"
 
 namespace troupe::shell {
@@ -27,8 +27,14 @@ std::string Meant(const std::string& group, const std::string& word, const std::
   std::vector<std::string> whole;
   for (const auto& verb : Verbs())
     if (group.empty() && verb.name == word) whole.push_back(Cat("'", verb.words(), "'"));
-  if (whole.empty()) return DidYouMean(word, known);
-  return Cat("; did you mean ", absl::StrJoin(whole, " or "), "?");
+  if (!whole.empty()) return Cat("; did you mean ", absl::StrJoin(whole, " or "), "?");
+  return DidYouMean(word, known);
+}
+
+// One that may be meant is enough to go on; else all are named.
+std::string MeantOr(const std::string& meant, const std::vector<std::string>& known, const std::string& see) {
+  return meant.empty() ? Cat("; known here: ", absl::StrJoin(known, ", "), see)
+                       : Cat(meant, " ", see.substr(2));
 }
 
 }  // namespace
@@ -74,8 +80,8 @@ absl::Status CheckWords(const std::vector<std::string>& words) {
   if (IsForCompanion(words))
     return UsageError(Cat("'", first, "' is the first word where it is used: troupe ", first, " ..."));
   if (!Contains(known, first)) {
-    return UsageError(Cat("no such command: '", Printable(first), "'", Meant("", first, known),
-                          "; known here: ", absl::StrJoin(known, ", "), "; see 'troupe --help'"));
+    return UsageError(Cat("no such command: '", Printable(first), "'",
+                          MeantOr(Meant("", first, known), known, "; see 'troupe --help'")));
   }
   if (GroupSummary(first).empty()) return absl::OkStatus();
   const auto behind = WordsBehind(first);
@@ -83,7 +89,7 @@ absl::Status CheckWords(const std::vector<std::string>& words) {
   if (words.size() == 1) return UsageError(Cat("say what: ", absl::StrJoin(behind, ", "), see));
   if (Contains(behind, words[1])) return absl::OkStatus();
   return UsageError(Cat("no such command: '", first, " ", Printable(words[1]), "'",
-                        Meant(first, words[1], behind), "; known here: ", absl::StrJoin(behind, ", "), see));
+                        MeantOr(Meant(first, words[1], behind), behind, see)));
 }
 
 }  // namespace troupe::shell

@@ -8,7 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 #include "shell/words.hpp"
 
 namespace troupe::shell {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/nearest.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

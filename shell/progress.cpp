@@ -1,8 +1,8 @@
 #include "shell/progress.hpp"
 
 #include "absl/strings/str_format.h"
-#include "shell/cat.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

@@ -12,9 +12,9 @@
 #include "absl/strings/match.h"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/progress.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 
@@ -141,15 +141,16 @@ absl::StatusOr<proto::AdminReply> Session::AskWatched(proto::AdminRequest reques
   return answer;
 }
 
-absl::StatusOr<std::string> Session::Upload(std::string bytes, std::string_view doing) {
+absl::StatusOr<std::string> Session::Upload(std::shared_ptr<const actors::UploadSource> source,
+                                            std::string_view doing) {
   auto sent = std::make_shared<std::atomic<std::uint64_t>>(0);
-  const std::uint64_t total = bytes.size();
-  auto content = std::make_shared<std::string>(std::move(bytes));
+  const std::uint64_t total = source->size();
   const Duration find = options_.timeout.value_or(Duration::zero());
-  return Await<std::string>(doing, sent, total, [content, sent, find](actors::AdminClient& client) {
-    return client.Upload(
-        std::move(*content), [sent](std::uint64_t count) { sent->store(count); }, find);
-  });
+  return Await<std::string>(doing, sent, total,
+                            [source = std::move(source), sent, find](actors::AdminClient& client) {
+                              return client.Upload(
+                                  source, [sent](std::uint64_t count) { sent->store(count); }, find);
+                            });
 }
 
 absl::StatusOr<proto::InferReply> Session::Infer(proto::InferRequest request, Duration timeout) {

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "actors/admin_client.hpp"
 #include "shell/console.hpp"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 
@@ -54,7 +54,8 @@ class Session {
   using Watch = std::function<std::string(actors::AdminClient&)>;
   absl::StatusOr<proto::AdminReply> AskWatched(proto::AdminRequest request, std::string_view doing,
                                                Duration usual, Watch watch);
-  absl::StatusOr<std::string> Upload(std::string bytes, std::string_view doing);
+  absl::StatusOr<std::string> Upload(std::shared_ptr<const actors::UploadSource> source,
+                                     std::string_view doing);
   absl::StatusOr<proto::InferReply> Infer(proto::InferRequest request, Duration timeout);
 
   // The whole message as JSON with every field, under the names of the .proto files.

@@ -5,9 +5,9 @@
 
 #include "base/quantity.hpp"
 #include "proto/gpu_sharing.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

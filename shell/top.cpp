@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {

@@ -6,7 +6,7 @@
 
 #include "base/units.hpp"
 #include "proto/admin.pb.h"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/check.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -7,7 +7,7 @@
 
 #include "proto/admin.pb.h"
 #include "proto/request.pb.h"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 
@@ -60,6 +60,8 @@ namespace troupe::shell {
 
 // How functions stood to their SLOs in the last hour, and since the gateways began where `since_start`.
 [[nodiscard]] Table SloTable(const proto::AdminReply& reply, bool since_start);
+// "alpha      2 at node-a": a line for each member that orders functions by their SLOs.
+[[nodiscard]] std::string AlphaLines(const proto::AdminReply& reply);
 // One request: what it waited for, in lines with bars.
 [[nodiscard]] std::string RequestDetails(const proto::RequestTimeline& request, const Style& style);
 

@@ -2,8 +2,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -7,7 +7,7 @@
 
 namespace troupe::sim {
 
-void Outcome::Count(absl::StatusCode code) {
+void RequestEnds::Count(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOk:
       ++served;

@@ -27,6 +27,12 @@ struct ModelledInstance {
   Duration used{};
 };
 
+// What has happened since the latest tick.
+struct SinceTick {
+  std::uint64_t arrived = 0, served = 0;
+  double computed = 0, booked = 0;  // GPU seconds
+};
+
 class ScaledWorld {
  public:
   explicit ScaledWorld(const ScaledSetup& setup) : setup_(setup), scaler_({}), random_(setup.seed) {}
@@ -81,16 +87,17 @@ class ScaledWorld {
     return HasTime(instance) ? Time::max() : NextWindow(now_);
   }
 
-  // A Poisson process whose rate changes: drawn at the highest rate, and thinned.
+  // A Poisson process whose rate changes: drawn at the highest rate, and thinned. A load may end before the time does.
   void DrawArrival() {
     do {
       next_arrival_ += FromSeconds(random_.Exponential(1 / setup_.most_per_second));
-    } while (random_.Uniform() * setup_.most_per_second > setup_.load(next_arrival_ - Time()));
+    } while (next_arrival_ < Time() + setup_.length &&
+             random_.Uniform() * setup_.most_per_second > setup_.load(next_arrival_ - Time()));
   }
 
   void Arrive() {
     waiting_.push_back(next_arrival_);
-    ++arrived_;
+    ++lately_.arrived;
     DrawArrival();
   }
 
@@ -140,8 +147,8 @@ class ScaledWorld {
     }
     instance.ends = at;
     instance.began = now_;
-    computed_ += ToSeconds(RunOn(instance)) * instance.extent.sms / cluster::kWholeGpu;
-    ++served_;
+    lately_.computed += ToSeconds(RunOn(instance)) * instance.extent.sms / cluster::kWholeGpu;
+    ++lately_.served;
     CountAnswer(asked, at > asked + setup_.function.deadline);
   }
 
@@ -157,7 +164,7 @@ class ScaledWorld {
     for (const auto& [name, gpu] : scaler_.table().gpus())
       area += cluster::kWholeGpu * cluster::kWholeGpu - gpu.FreeArea();
     const double gpus = area / (cluster::kWholeGpu * cluster::kWholeGpu);
-    booked_ += gpus * seconds;
+    lately_.booked += gpus * seconds;
     if (Counted(now_)) outcome_.gpu_seconds += gpus * seconds;
     now_ = to;
   }
@@ -181,11 +188,11 @@ class ScaledWorld {
   void Tick() {
     const double seconds = ToSeconds(setup_.tick);
     cluster::FunctionLoad load{
-        .arrived_per_second = static_cast<double>(std::exchange(arrived_, 0)) / seconds,
-        .served_per_second = static_cast<double>(std::exchange(served_, 0)) / seconds,
+        .arrived_per_second = static_cast<double>(lately_.arrived) / seconds,
+        .served_per_second = static_cast<double>(lately_.served) / seconds,
         .waiting = waiting_.size() + late_.size(),
-        .busy = booked_ > 0 ? std::min(computed_ / booked_, 1.0) : 0};
-    computed_ = booked_ = 0;
+        .busy = lately_.booked > 0 ? std::min(lately_.computed / lately_.booked, 1.0) : 0};
+    lately_ = {};
     if (setup_.foreseen) {
       double most = 0;
       for (Duration ahead{}; ahead <= setup_.tick + setup_.ready; ahead += std::chrono::milliseconds(100))
@@ -233,8 +240,7 @@ class ScaledWorld {
   std::map<cluster::InstanceId, ModelledInstance> instances_;
   std::deque<Time> waiting_, late_;  // when they were asked; `late_` can no longer meet its deadline
   Time now_{}, next_arrival_{}, changes_at_{};
-  std::uint64_t arrived_ = 0, served_ = 0;  // since the latest tick
-  double computed_ = 0, booked_ = 0;        // GPU seconds since the latest tick
+  SinceTick lately_;
   ScaledOutcome outcome_;
 };
 

@@ -49,30 +49,39 @@ struct Answer {
   Duration took{};
   bool in_time = false;  // served within the deadline of its model; true without one
 };
-struct Outcome {
-  std::vector<Answer> answers;            // in the order in which they came
-  std::vector<WorkflowAnswer> workflows;  // of functions that others come after
+// How the requests ended.
+struct RequestEnds {
   std::uint64_t arrived = 0, served = 0, rejected = 0, expired = 0, cancelled = 0, failed = 0;
-  std::uint64_t waiting = 0;       // not answered at its end: only of a simulation that was ended early
+  std::uint64_t waiting = 0;  // not answered at its end: only of a simulation that was ended early
+
+  void Count(absl::StatusCode code);  // of an answer
+};
+// How models came onto GPUs.
+struct ModelLoads {
   std::uint64_t misses = 0;        // served requests whose model was not there when a GPU got them
   std::uint64_t swaps = 0;         // loads that were ordered, those ahead of requests among them
   std::uint64_t false_misses = 0;  // of them: of a model that another GPU had
   std::uint64_t peer_swaps = 0;    // of them: copied from another GPU
-  Duration length{};               // until the last answer
-  double computing = 0;            // share of GPU time in runs
-  double loading = 0;              // share of GPU time with a load on its way
-  std::uint64_t connections_lost = 0;
-  std::uint64_t starts = 0;  // of runtimes, since the first request
+  std::vector<std::uint64_t> from_host, from_peers;  // loads of each function's model
+  double duplicates = 0;                             // GPUs with the most asked model, averaged over seconds
+};
+// How GPUs, links and memory were used.
+struct MachineUse {
+  double computing = 0;      // share of GPU time in runs
+  double loading = 0;        // share of GPU time with a load on its way
   double link = 0;           // share of time in which a switch's link to the host was in use, averaged
   std::vector<double> gpus;  // share of time in runs of each, node by node
-  double duplicates = 0;     // GPUs with the most asked model, averaged over seconds
   Bytes gpu_memory{};        // of a GPU that sandboxes share, in use by them: averaged over seconds
+};
+struct Outcome : RequestEnds, ModelLoads, MachineUse {
+  std::vector<Answer> answers;            // in the order in which they came
+  std::vector<WorkflowAnswer> workflows;  // of functions that others come after
+  Duration length{};                      // until the last answer
+  std::uint64_t connections_lost = 0;
+  std::uint64_t starts = 0;  // of runtimes, since the first request
   std::uint64_t trace_hash = 0;
   bool ended_early = false;
 
-  std::vector<std::uint64_t> from_host, from_peers;  // loads of each function's model
-
-  void Count(absl::StatusCode code);  // of an answer
   // arrived = served + rejected + expired + cancelled + failed + waiting; failed and waiting are zero unless
   // something was lost.
   [[nodiscard]] absl::Status Conserved() const;

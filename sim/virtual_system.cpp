@@ -1,7 +1,7 @@
 #include "sim/virtual_system.hpp"
 
-#include "actors/core/message_types.hpp"
 #include "actors/core/time.hpp"
+#include "actors/interfaces/message_types.hpp"
 
 namespace troupe::sim {
 namespace {

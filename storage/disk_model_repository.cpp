@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -29,6 +31,10 @@ std::string ShardPath(const std::string& directory, const std::string& digest) {
 }
 std::string ObjectPath(const std::string& directory, const std::string& digest) {
   return absl::StrCat(ShardPath(directory, digest), "/", digest);
+}
+
+std::string PartPath(const std::string& directory, const std::string& part) {
+  return absl::StrCat(directory, "/parts/", part);
 }
 
 absl::Status Absent(const std::string& digest) {
@@ -67,14 +73,29 @@ absl::Status EmptyTemporaries(const std::string& directory) {
 
 }  // namespace
 
-// Writes under tmp/, hashing on the way.
+// Writes under tmp/ or parts/, hashing on the way.
 class DiskModelRepository::Writer final : public ObjectWriter {
  public:
-  Writer(std::shared_ptr<State> state, std::string path, transport::UniqueFd file)
-      : state_(std::move(state)), path_(std::move(path)), file_(std::move(file)) {}
+  enum class Left { kGoes, kStays };  // what was not committed
+  Writer(std::shared_ptr<State> state, std::string path, transport::UniqueFd file, Left left)
+      : state_(std::move(state)), path_(std::move(path)), file_(std::move(file)), left_(left) {}
   ~Writer() override {
-    if (file_.valid()) ::unlink(path_.c_str());
+    if (file_.valid() && left_ == Left::kGoes) ::unlink(path_.c_str());
   }
+
+  // Hashes the bytes that are in the file already.
+  absl::Status ReadBack() {
+    std::vector<std::byte> chunk(MiB(1).count());
+    for (;;) {
+      const ssize_t got = ::read(file_.get(), chunk.data(), chunk.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return DiskError(errno, "read", path_);
+      if (got == 0) return absl::OkStatus();
+      hash_.Update(std::span(chunk).first(static_cast<std::size_t>(got)));
+      size_ += Bytes(static_cast<std::uint64_t>(got));
+    }
+  }
+  [[nodiscard]] Bytes size() const override { return size_; }
 
   absl::Status Append(std::span<const std::byte> bytes) override {
     if (!file_.valid()) return absl::FailedPreconditionError("this object was committed before");
@@ -100,6 +121,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
                                                      expected,
                                                      ": they were changed on their way; send them again"));
     }
+    if (::fchmod(file.get(), 0400) != 0) return DiskError(errno, "protect", path_);
     TROUPE_RETURN_IF_ERROR(SyncFile(file, path_));
     TROUPE_ASSIGN_OR_RETURN(const FileIdentity identity, IdentityOf(file.get(), path_));
     const std::string shard = ShardPath(state_->directory, digest);
@@ -118,6 +140,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
   const std::shared_ptr<State> state_;
   const std::string path_;
   transport::UniqueFd file_;  // invalid once committed
+  const Left left_;
   Sha256 hash_;
   Bytes size_;
 };
@@ -125,7 +148,7 @@ class DiskModelRepository::Writer final : public ObjectWriter {
 absl::StatusOr<std::unique_ptr<DiskModelRepository>> DiskModelRepository::At(const std::string& directory) {
   TROUPE_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Acquire(directory));
   TROUPE_RETURN_IF_ERROR(CheckFormat(directory));
-  for (const char* each : {"/objects", "/quarantine", "/tmp"}) {
+  for (const char* each : {"/objects", "/quarantine", "/parts", "/tmp"}) {
     TROUPE_RETURN_IF_ERROR(MakeDirectories(directory + each));
   }
   TROUPE_RETURN_IF_ERROR(EmptyTemporaries(directory));
@@ -152,7 +175,41 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Create() {
     path = absl::StrCat(state_->directory, "/tmp/", state_->next_temporary++);
   }
   TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0400));
-  return std::make_unique<Writer>(state_, std::move(path), std::move(file));
+  return std::make_unique<Writer>(state_, std::move(path), std::move(file), Writer::Left::kGoes);
+}
+
+absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Continue(const std::string& part) {
+  TROUPE_RETURN_IF_ERROR(CheckPartName(part));
+  const std::string path = PartPath(state_->directory, part);
+  TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW));
+  auto writer = std::make_unique<Writer>(state_, path, std::move(file), Writer::Left::kStays);
+  TROUPE_RETURN_IF_ERROR(writer->ReadBack());
+  return writer;
+}
+
+std::vector<PartInfo> DiskModelRepository::Parts() const {
+  std::map<std::string, PartInfo> parts;
+  std::error_code error;
+  const auto now = fs::file_time_type::clock::now();
+  for (fs::directory_iterator it(state_->directory + "/parts", error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (!CheckPartName(name).ok() || !it->is_regular_file(ignored)) continue;
+    const auto idle = now - it->last_write_time(ignored);
+    parts[name] = {name, Bytes(it->file_size(ignored)),
+                   std::max(Duration::zero(), std::chrono::duration_cast<Duration>(idle))};
+  }
+  std::vector<PartInfo> all;
+  for (auto& [name, part] : parts) all.push_back(std::move(part));
+  return all;
+}
+
+absl::Status DiskModelRepository::RemovePart(const std::string& part) {
+  TROUPE_RETURN_IF_ERROR(CheckPartName(part));
+  const std::string path = PartPath(state_->directory, part);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return DiskError(errno, "remove", path);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ObjectBytes> DiskModelRepository::Open(const std::string& digest) {

@@ -29,6 +29,9 @@ class DiskModelRepository final : public ModelRepository {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<DiskModelRepository>> At(const std::string& directory);
 
   [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Create() override;
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Continue(const std::string& part) override;
+  [[nodiscard]] std::vector<PartInfo> Parts() const override;
+  [[nodiscard]] absl::Status RemovePart(const std::string& part) override;
   [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;
   [[nodiscard]] bool Has(const std::string& digest) const override;
   [[nodiscard]] absl::Status Remove(const std::string& digest) override;

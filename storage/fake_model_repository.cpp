@@ -12,8 +12,13 @@ namespace troupe::storage {
 
 class FakeModelRepository::Writer final : public ObjectWriter {
  public:
-  explicit Writer(FakeModelRepository& repository) : repository_(repository) {}
-  ~Writer() override { GiveBack(); }
+  // `part`: empty, or what is continued.
+  Writer(FakeModelRepository& repository, std::string part, std::vector<std::byte> bytes)
+      : repository_(repository), part_(std::move(part)), bytes_(std::move(bytes)) {}
+  ~Writer() override {
+    if (part_.empty() || committed_) GiveBack();
+  }
+  [[nodiscard]] Bytes size() const override { return Bytes(bytes_.size()); }
 
   absl::Status Append(std::span<const std::byte> bytes) override {
     if (committed_) return absl::FailedPreconditionError("this object was committed before");
@@ -22,12 +27,17 @@ class FakeModelRepository::Writer final : public ObjectWriter {
       return DiskFullError("memory", "write to");
     repository_.used_ += Bytes(bytes.size());
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    if (!part_.empty()) repository_.parts_[part_] = {bytes_, transport::SteadyNow()};
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::string> Commit(const std::string& expected) override {
     if (committed_) return absl::FailedPreconditionError("this object was committed before");
     committed_ = true;
+    if (!part_.empty()) {
+      const std::lock_guard lock(repository_.mutex_);
+      repository_.parts_.erase(part_);
+    }
     Sha256 hash;
     hash.Update(std::span<const std::byte>(bytes_));
     const std::string digest = hash.Finish();
@@ -52,12 +62,38 @@ class FakeModelRepository::Writer final : public ObjectWriter {
   }
 
   FakeModelRepository& repository_;
+  const std::string part_;
   std::vector<std::byte> bytes_;
   bool committed_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<ObjectWriter>> FakeModelRepository::Create() {
-  return std::make_unique<Writer>(*this);
+  return std::make_unique<Writer>(*this, "", std::vector<std::byte>());
+}
+
+absl::StatusOr<std::unique_ptr<ObjectWriter>> FakeModelRepository::Continue(const std::string& part) {
+  TROUPE_RETURN_IF_ERROR(CheckPartName(part));
+  const std::lock_guard lock(mutex_);
+  const auto begun = parts_.try_emplace(part, Part{{}, transport::SteadyNow()}).first;
+  return std::make_unique<Writer>(*this, part, begun->second.bytes);
+}
+
+std::vector<PartInfo> FakeModelRepository::Parts() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<PartInfo> all;
+  for (const auto& [name, part] : parts_)
+    all.push_back({name, Bytes(part.bytes.size()), transport::SteadyNow() - part.used});
+  return all;
+}
+
+absl::Status FakeModelRepository::RemovePart(const std::string& part) {
+  TROUPE_RETURN_IF_ERROR(CheckPartName(part));
+  const std::lock_guard lock(mutex_);
+  if (const auto found = parts_.find(part); found != parts_.end()) {
+    used_ -= Bytes(found->second.bytes.size());
+    parts_.erase(found);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ObjectBytes> FakeModelRepository::Open(const std::string& digest) {

@@ -17,6 +17,9 @@ namespace troupe::storage {
 class FakeModelRepository final : public ModelRepository {
  public:
   [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Create() override;
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Continue(const std::string& part) override;
+  [[nodiscard]] std::vector<PartInfo> Parts() const override;
+  [[nodiscard]] absl::Status RemovePart(const std::string& part) override;
   [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;
   [[nodiscard]] bool Has(const std::string& digest) const override;
   [[nodiscard]] absl::Status Remove(const std::string& digest) override;
@@ -39,6 +42,11 @@ class FakeModelRepository final : public ModelRepository {
   };
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
+  struct Part {
+    std::vector<std::byte> bytes;
+    Time used;
+  };
+  std::map<std::string, Part> parts_;
   Bytes used_;  // with what is being written
   Bytes capacity_ = Bytes(UINT64_MAX);
 };

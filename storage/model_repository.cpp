@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
@@ -17,6 +19,16 @@ absl::Status CheckDigest(const std::string& digest) {
   if (IsSha256Hex(digest)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("'", digest.substr(0, 80), "' is not a valid SHA-256: 64 lower-case hexadecimal digits"));
+}
+
+absl::Status CheckPartName(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= 128 && std::ranges::all_of(name, [](char c) {
+    return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+           absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
+  });
+  if (good) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", name.substr(0, 128), "' names no part of an object: lower-case letters, digits and '-' do"));
 }
 
 absl::StatusOr<std::string> ModelRepository::Put(std::span<const std::byte> bytes,

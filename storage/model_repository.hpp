@@ -30,14 +30,25 @@ struct ObjectInfo {
 // InvalidArgument unless `digest` is one: it becomes part of a path.
 [[nodiscard]] absl::Status CheckDigest(const std::string& digest);
 
+// The beginning of an object whose other bytes are still to come.
+struct PartInfo {
+  std::string name;
+  Bytes size;
+  Duration idle;  // since the last byte came
+};
+
+// InvalidArgument unless it consists of at most 128 lower-case letters, digits and '-': it becomes part of a path.
+[[nodiscard]] absl::Status CheckPartName(const std::string& name);
+
 // One object being written, by one thread. Destroyed without a Commit that succeeded, it leaves nothing
-// behind.
+// behind, unless it continues a part.
 class ObjectWriter {
  public:
   virtual ~ObjectWriter() = default;
   [[nodiscard]] virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
+  [[nodiscard]] virtual Bytes size() const = 0;
   // Makes the object durable and visible under its digest, which is returned. InvalidArgument when `expected`
-  // is not empty and the bytes have another digest: nothing is kept. Called once, last.
+  // is not empty and the bytes have another digest: nothing is kept, nor is the part. Called once, last.
   [[nodiscard]] virtual absl::StatusOr<std::string> Commit(const std::string& expected) = 0;
 };
 
@@ -48,6 +59,13 @@ class ModelRepository {
   virtual ~ModelRepository() = default;
 
   [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<ObjectWriter>> Create() = 0;
+  // A writer that goes on behind the bytes of this part, of which it reads all; a part without bytes when there is none.
+  // What it has appended outlasts it, and the process, until a Commit or RemovePart. After an error of Append the part has
+  // some of those bytes. One writer at a time for each part.
+  [[nodiscard]] virtual absl::StatusOr<std::unique_ptr<ObjectWriter>> Continue(const std::string& part) = 0;
+  [[nodiscard]] virtual std::vector<PartInfo> Parts() const = 0;  // by name
+  // Fine when there is none.
+  [[nodiscard]] virtual absl::Status RemovePart(const std::string& part) = 0;
   // The digest is verified once per process and object. DataLoss when the bytes differ from it: the object is
   // moved to the quarantine, and from then on is NotFound until it is put again.
   [[nodiscard]] virtual absl::StatusOr<ObjectBytes> Open(const std::string& digest) = 0;

@@ -32,6 +32,23 @@ bool HasRdmaDevices() {
   return !error && !is_empty;
 }
 
+// Fetches that the progress thread has not taken yet. Thread-safe.
+class OrderQueue {
+ public:
+  void Add(UcxFetch order) {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back(std::move(order));
+  }
+  [[nodiscard]] std::vector<UcxFetch> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(orders_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<UcxFetch> orders_;  // guarded by mutex_
+};
+
 class Endpoint : public RemoteEndpoint {
  public:
   Endpoint(UcxEndpoint::Options options, std::unique_ptr<UcxCore> core, SliceSource source, UniqueFd wake)
@@ -79,8 +96,7 @@ class Endpoint : public RemoteEndpoint {
   std::unique_ptr<UcxClient> client_;
   std::atomic<std::size_t> pending_ = 0;
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;
-  std::vector<UcxFetch> orders_;  // guarded by mutex_
+  OrderQueue orders_;
   std::thread thread_;
 };
 
@@ -101,19 +117,12 @@ void Endpoint::Fetch(const proto::ArenaRef& ref, std::span<std::byte> destinatio
     pending_.fetch_sub(1);
     done(std::move(status));
   };
-  {
-    const std::lock_guard lock(mutex_);
-    orders_.push_back(std::move(order));
-  }
+  orders_.Add(std::move(order));
   Wake();
 }
 
 bool Endpoint::TakeOrders() {
-  std::vector<UcxFetch> orders;
-  {
-    const std::lock_guard lock(mutex_);
-    orders.swap(orders_);
-  }
+  std::vector<UcxFetch> orders = orders_.Take();
   for (UcxFetch& order : orders) client_->Fetch(std::move(order));
   return !orders.empty();
 }

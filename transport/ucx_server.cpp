@@ -103,7 +103,7 @@ ucs_status_t UcxServer::OnAsk(void* context, const void* header, std::size_t hea
   const auto peer = can_reply ? server->peers_.find(param->reply_ep) : server->peers_.end();
   if (peer == server->peers_.end() || peer->second.failed) return UCS_OK;
   if (const auto ask = ReadFetchAsk(header, header_length)) {
-    peer->second.asked = true;
+    peer->second.asked = peer->second.asked || SameToken(ask->token, server->token_);
     server->Answer(param->reply_ep, *ask);
   } else {
     server->Refuse(param->reply_ep, SocketRefusal::kBrokenMessage);  // another version, or no Troupe at all
@@ -136,14 +136,14 @@ void UcxServer::Answer(ucp_ep_h peer, const FetchAsk& ask) {
   send.peer = peer;
   send.place = std::prev(sends_.end());
   send.deadline = SteadyNow() + kPatience;
+  const auto code = static_cast<std::int32_t>(pinned.status().code());
   if (pinned.ok()) {
     send.pinned = *std::move(pinned);
   } else {
     send.refusal = std::string(pinned.status().message().substr(0, kLongestRefusal));
     send.pinned.bytes = std::as_bytes(std::span(send.refusal));
   }
-  send.header = {kFetchMagic, static_cast<std::int32_t>(pinned.status().code()), ask.request,
-                 send.pinned.bytes.size()};
+  send.header = {kFetchMagic, code, ask.request, send.pinned.bytes.size()};
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = OnSent;

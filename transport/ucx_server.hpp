@@ -20,8 +20,8 @@
 
 namespace troupe::transport {
 
-// On the progress thread only. Bounded: at most kPeers connections, kSilent of them that have not asked yet
-// (for one more the oldest is closed), each for kFirstAsk at most; kSends answers on their way (more are
+// On the progress thread only. Bounded: at most kPeers connections, kSilent of them that have not asked
+// with the right token yet (for one more the oldest is closed), each for kFirstAsk at most; kSends answers on their way (more are
 // refused with ResourceExhausted), each of which must be taken within kPatience, or its connection is closed.
 class UcxServer {
  public:
@@ -55,7 +55,7 @@ class UcxServer {
  private:
   struct Peer {
     Time since;           // when it connected
-    bool asked = false;   // something that makes sense
+    bool asked = false;   // something that makes sense, with the right token
     bool failed = false;  // to be closed in the next Step
   };
   struct Send {
@@ -92,7 +92,7 @@ class UcxServer {
   ucp_listener_h listener_ = nullptr;
   std::string address_;
   std::map<ucp_ep_h, Peer> peers_;
-  std::deque<std::pair<Time, ucp_ep_h>> silent_;  // that have not asked, oldest first; some have since
+  std::deque<std::pair<Time, ucp_ep_h>> silent_;  // that have not asked so, oldest first; some have since
   bool any_failed_ = false;
   std::list<std::unique_ptr<Send>> sends_;  // oldest first
 };

@@ -8,22 +8,20 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
-#include <filesystem>
 #include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/client/manager_client.hpp"
 #include "actors/core/call.hpp"
-#include "actors/core/message_types.hpp"
 #include "actors/core/work_pool.hpp"
 #include "actors/interfaces/front.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "actors/peers/heartbeats.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"
 #include "base/status.hpp"
 #include "security/credentials.hpp"
-#include "transport/remote_channel.hpp"
 
 namespace troupe::actors {
 
@@ -70,10 +68,6 @@ class NetworkAdminClient final : public AdminClient {
     manager_.reset();
     directory_.reset();
     front_ = FrontActor();
-    if (!socket_.empty()) {
-      std::error_code ignored;
-      std::filesystem::remove(socket_, ignored);
-    }
   }
 
   absl::StatusOr<proto::AdminReply> Ask(proto::AdminRequest request, Duration timeout) override {
@@ -89,12 +83,11 @@ class NetworkAdminClient final : public AdminClient {
     return reply;
   }
 
-  absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress,
-                                     Duration find) override {
+  absl::StatusOr<std::string> Upload(std::shared_ptr<const UploadSource> source,
+                                     std::function<void(std::uint64_t)> progress, Duration find) override {
     Waiter<std::string> waiter;
-    manager_->Upload(std::make_shared<const std::string>(std::move(bytes)),
-                     find == Duration::zero() ? options_.timeout : find, waiter.Callback(),
-                     std::move(progress));
+    manager_->Upload(std::move(source), LocalUser(), find == Duration::zero() ? options_.timeout : find,
+                     waiter.Callback(), std::move(progress));
     return waiter.Wait();
   }
 
@@ -106,11 +99,11 @@ class NetworkAdminClient final : public AdminClient {
       front_ = FrontActor();  // perhaps another gateway answers the next time
       return out;
     }
-    TROUPE_RETURN_IF_ERROR(Inline(*out));
-    if (out->release() != 0) {
-      proto::ReleaseOutputs release;
-      release.set_release(out->release());
-      caf::anon_send(front_, std::move(release));
+    for (const auto& output : out->outputs()) {
+      if (!output.data().has_arena()) continue;
+      return absl::UnimplementedError(
+          absl::StrCat("the gateway is of an earlier release, and left the output '", output.spec().name(),
+                       "' on its machine: upgrade it, or send the request to its HTTP port"));
     }
     return out;
   }
@@ -169,27 +162,6 @@ class NetworkAdminClient final : public AdminClient {
         absl::StrCat("the gateway at ", address, " does not answer within ", FormatDuration(kConnect)));
   }
 
-  // Outputs that lie in a node's arena are brought into the message.
-  absl::Status Inline(proto::InferReply& reply) {
-    for (auto& output : *reply.mutable_outputs()) {
-      if (output.data().has_inlined()) continue;
-      TROUPE_RETURN_IF_ERROR(OpenChannel());
-      TROUPE_ASSIGN_OR_RETURN(const auto data, channel_->Fetch(output.data(), kSlack));
-      output.mutable_data()->set_inlined(data.bytes().data(), data.bytes().size());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status OpenChannel() {
-    if (channel_ != nullptr) return absl::OkStatus();
-    socket_ = absl::StrCat("/tmp/troupe-client-", getpid(), ".sock");
-    transport::RemoteChannel::Options options;
-    options.local.name = "troupe-client";
-    options.local.socket = socket_;
-    TROUPE_ASSIGN_OR_RETURN(channel_, transport::RemoteChannel::Create(std::move(options)));
-    return absl::OkStatus();
-  }
-
   const Options options_;
   caf::actor_system_config config_;
   std::unique_ptr<caf::actor_system> system_;
@@ -197,8 +169,6 @@ class NetworkAdminClient final : public AdminClient {
   std::unique_ptr<NetworkPeerDirectory> directory_;
   std::unique_ptr<ManagerClient> manager_;
   FrontActor front_;
-  std::string socket_;
-  std::unique_ptr<transport::TensorChannel> channel_;
 };
 
 }  // namespace
@@ -213,6 +183,10 @@ absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Create(Options options
   if (!options.tls_dir.empty()) {
     TROUPE_ASSIGN_OR_RETURN(
         credentials, security::Credentials::Load(security::CredentialFiles::InFolder(options.tls_dir)));
+    // The manager closes the connection of any other: it is not a person who asks.
+    TROUPE_RETURN_IF_ERROR(security::RequireRole(credentials->Current()->identity(),
+                                                 {security::Role::kAdmin, security::Role::kReader},
+                                                 "be used by 'troupe'"));
   }
   return std::make_unique<NetworkAdminClient>(std::move(options), std::move(credentials));
 }

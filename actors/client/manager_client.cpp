@@ -9,7 +9,6 @@
 #include "actors/core/inbox.hpp"
 #include "actors/core/time.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
-#include "base/digest.hpp"
 #include "base/wire_status.hpp"
 #include "proto/local.pb.h"
 
@@ -18,29 +17,57 @@ namespace troupe::actors {
 namespace {
 
 constexpr std::size_t kChunk = 1u << 20;
-enum : std::uint32_t { kGiveUp = 1 };
-constexpr Duration kChunkTimeout = std::chrono::seconds(30);
+enum : std::uint32_t { kGiveUp = 1, kTryAgain = 2 };
+// The last chunk waits for the whole file to be on the disk, the first one behind a restart for it to be read.
+constexpr Duration kChunkTimeout = std::chrono::minutes(5);
+// Of an upload whose connection broke: how long it looks for the manager each time, how often it tries without any byte
+// that arrives, and the longest pause between two tries.
+constexpr Duration kComesBack = std::chrono::seconds(30);
+constexpr int kTries = 8;
+constexpr Duration kFirstPause = std::chrono::milliseconds(100);
+constexpr Duration kLongestPause = std::chrono::seconds(5);
 
 using AgentActor = Interface<Hears<proto::Job>, Hears<proto::Tick>,
                              caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 struct UploadJob {
-  std::string name;
-  std::shared_ptr<const std::string> bytes;
+  std::shared_ptr<const UploadSource> source;
   std::string digest;
+  std::string client;
   std::uint64_t sent = 0;
-  Duration find{};  // the longest search for the manager
+  Duration find{};   // the longest search for the manager
+  int failures = 0;  // since a byte arrived
   ManagerClient::Done<std::string> done;
   std::function<void(std::uint64_t)> progress;
 
-  [[nodiscard]] bool over() const { return bytes == nullptr; }
+  [[nodiscard]] bool over() const { return source == nullptr; }
   // In the actor. Only the first end counts.
   void End(absl::StatusOr<std::string> answer) {
     if (over()) return;
-    bytes.reset();
+    source.reset();
     std::exchange(done, nullptr)(std::move(answer));
   }
+  // The manager has so many bytes.
+  void At(std::uint64_t bytes) {
+    if (bytes > sent) failures = 0;
+    sent = bytes;
+    if (progress) progress(sent);
+  }
+  [[nodiscard]] proto::UploadChunk Chunk(proto::UploadChunk::Wish wish) const {
+    proto::UploadChunk chunk;
+    chunk.set_wish(wish);
+    chunk.set_digest(digest);
+    chunk.set_client(client);
+    chunk.set_offset(sent);
+    return chunk;
+  }
 };
+
+// Whether to look again how much has arrived: the connection broke, or another one sends the same file.
+bool MayGoOn(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsAborted(status) ||
+         absl::IsOutOfRange(status);
+}
 
 template <class Reply>
 absl::StatusOr<Reply> WithCode(absl::StatusOr<Reply> reply) {
@@ -71,7 +98,7 @@ class ManagerClient::Agent : public AgentActor::base {
                             caf::actor_cast<PeerWatcherActor>(this));
     return {
         [this](const proto::Job& job) { state_->inbox.Run(job, *this); },
-        [this](const proto::Tick& tick) { GiveUp(tick.token()); },
+        [this](const proto::Tick& tick) { Tick(tick); },
         [this](const proto::PeerUp&, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
           monitor(manager_);
@@ -84,12 +111,13 @@ class ManagerClient::Agent : public AgentActor::base {
   void on_exit() override {
     calls_.Clear();
     for (auto& [token, waiting] : std::exchange(waiting_, {})) waiting.then(absl::CancelledError("stopping"));
+    for (auto& [token, upload] : std::exchange(paused_, {})) upload->End(absl::CancelledError("stopping"));
     manager_ = ClusterManagerActor();
     state_->inbox.Close();
   }
 
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done) {
-    WhenFound(timeout,
+    WhenFound(std::min(timeout, ManagerClient::kFindTimeout),
               [this, request = std::move(request), timeout, done](const absl::Status& status) mutable {
                 if (!status.ok()) return done(status);
                 Call<proto::AdminReply>(
@@ -98,32 +126,80 @@ class ManagerClient::Agent : public AgentActor::base {
               });
   }
 
-  void Send(std::shared_ptr<UploadJob> upload) {
+  void Send(proto::UploadChunk chunk, Done<proto::UploadReply> done) {
+    WhenFound(ManagerClient::kFindTimeout,
+              [this, chunk = std::move(chunk), done](const absl::Status& status) mutable {
+                if (!status.ok()) return done(status);
+                Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk), done);
+              });
+  }
+
+  // Asks how much of it is there, and sends the rest.
+  void Begin(const std::shared_ptr<UploadJob>& upload) {
     WhenFound(upload->find, [this, upload](const absl::Status& status) {
-      if (!status.ok()) return upload->End(status);
       if (upload->over()) return;
-      proto::UploadChunk chunk;
-      const auto size = std::min<std::size_t>(kChunk, upload->bytes->size() - upload->sent);
-      chunk.set_upload(upload->name);
-      chunk.set_offset(upload->sent);
-      chunk.set_data(upload->bytes->substr(upload->sent, size));
-      chunk.set_last(upload->sent + size == upload->bytes->size());
-      chunk.set_digest(upload->digest);
-      Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk),
-                               [this, upload, size](absl::StatusOr<proto::UploadReply> reply) {
+      if (!status.ok()) return upload->End(status);
+      upload->find = kComesBack;
+      Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, upload->Chunk(proto::UploadChunk::ASK),
+                               [this, upload](absl::StatusOr<proto::UploadReply> reply) {
                                  reply = WithCode(std::move(reply));
-                                 if (!reply.ok()) return upload->End(reply.status());
-                                 if (upload->over()) return;
-                                 upload->sent += size;
-                                 if (upload->progress) upload->progress(upload->sent);
-                                 if (upload->sent == upload->bytes->size())
-                                   return upload->End(upload->digest);
-                                 Send(upload);
+                                 if (absl::IsNotFound(reply.status())) reply = proto::UploadReply();
+                                 Arrived(upload, reply);
                                });
     });
   }
 
+  // Gives up what a caller does not want any more.
+  void Drop(const UploadJob& upload) {
+    if (!manager_ || upload.sent == 0) return;
+    Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, upload.Chunk(proto::UploadChunk::DROP),
+                             [](const absl::StatusOr<proto::UploadReply>&) {});
+  }
+
  private:
+  void Arrived(const std::shared_ptr<UploadJob>& upload, const absl::StatusOr<proto::UploadReply>& reply) {
+    if (upload->over()) return;
+    if (MayGoOn(reply.status())) return TryAgain(upload, reply.status());
+    if (!reply.ok()) return upload->End(reply.status());
+    if (reply->received() > upload->source->size()) {
+      return upload->End(absl::DataLossError(absl::StrCat("the cluster manager has ", reply->received(),
+                                                          " bytes of a file of ", upload->source->size(),
+                                                          ", which has changed meanwhile: upload it again")));
+    }
+    upload->At(reply->received());
+    if (upload->over()) return;
+    if (reply->complete()) return upload->End(upload->digest);
+    Next(upload);
+  }
+
+  void Next(const std::shared_ptr<UploadJob>& upload) {
+    auto chunk = upload->Chunk(proto::UploadChunk::APPEND);
+    const auto rest = upload->source->size() - upload->sent;
+    const auto size = std::min<std::uint64_t>(kChunk, rest);
+    auto piece = upload->source->Read(upload->sent, size);
+    if (!piece.ok()) return upload->End(piece.status());
+    chunk.set_data(*std::move(piece));
+    chunk.set_last(size == rest);
+    Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk),
+                             [this, upload](const absl::StatusOr<proto::UploadReply>& reply) {
+                               Arrived(upload, WithCode(reply));
+                             });
+  }
+
+  void TryAgain(const std::shared_ptr<UploadJob>& upload, const absl::Status& why) {
+    if (++upload->failures > kTries) return upload->End(why);
+    const auto pause = std::min(kLongestPause, kFirstPause * (1 << (upload->failures - 1)));
+    const auto token = next_++;
+    paused_.emplace(token, upload);
+    After(this, pause, MakeTick(kTryAgain, token));
+  }
+
+  void Tick(const proto::Tick& tick) {
+    if (tick.what() == kGiveUp) return GiveUp(tick.token());
+    const auto node = paused_.extract(tick.token());
+    if (!node.empty() && !node.mapped()->over()) Begin(node.mapped());
+  }
+
   using Then = std::function<void(absl::Status)>;
   struct Waiting {
     Duration wait;
@@ -131,10 +207,9 @@ class ManagerClient::Agent : public AgentActor::base {
   };
 
   // At once when the manager is known, else when it is found or given up.
-  void WhenFound(Duration timeout, Then then) {
+  void WhenFound(Duration wait, Then then) {
     if (manager_) return then(absl::OkStatus());
     const auto token = next_++;
-    const auto wait = std::min(timeout, ManagerClient::kFindTimeout);
     waiting_.emplace(token, Waiting{wait, std::move(then)});
     After(this, wait, MakeTick(kGiveUp, token));
   }
@@ -151,6 +226,7 @@ class ManagerClient::Agent : public AgentActor::base {
   ClusterManagerActor manager_;
   PendingCalls calls_;
   std::map<std::uint64_t, Waiting> waiting_;
+  std::map<std::uint64_t, std::shared_ptr<UploadJob>> paused_;  // uploads between two tries, by their timer
   std::uint64_t next_ = 1;
 };
 
@@ -170,23 +246,34 @@ void ManagerClient::Ask(proto::AdminRequest request, Duration timeout, Done<prot
                                         Agent& agent) { agent.Ask(request, timeout, done); });
 }
 
-ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const std::string> bytes, Duration find,
-                                            Done<std::string> done,
+void ManagerClient::Send(proto::UploadChunk chunk, Done<proto::UploadReply> done) {
+  state_->inbox.Post(state_->agent, [chunk = std::move(chunk), done = std::move(done)](Agent& agent) {
+    agent.Send(chunk, done);
+  });
+}
+
+ManagerClient::GiveUp ManagerClient::Upload(std::shared_ptr<const UploadSource> source,
+                                            const std::string& client, Duration find, Done<std::string> done,
                                             std::function<void(std::uint64_t)> progress) {
+  auto digest = DigestOf(*source);
+  if (!digest.ok()) {
+    done(digest.status());
+    return [] {};
+  }
   auto upload = std::make_shared<UploadJob>();
-  upload->digest = Sha256Hex(*bytes);
-  // Two uploads of one file at the same time must not mix.
-  upload->name =
-      absl::StrCat(upload->digest.substr(0, 16), "-", reinterpret_cast<std::uintptr_t>(upload.get()));
-  upload->bytes = std::move(bytes);
-  upload->find = find;
+  upload->digest = *std::move(digest);
+  upload->client = client;
+  upload->source = std::move(source);
+  upload->find = std::min(find, kFindTimeout);
   upload->done = std::move(done);
   upload->progress = std::move(progress);
-  state_->inbox.Post(state_->agent, [upload](Agent& agent) { agent.Send(upload); });
+  state_->inbox.Post(state_->agent, [upload](Agent& agent) { agent.Begin(upload); });
   return [state = state_, weak = std::weak_ptr(upload)] {
-    state->inbox.Post(state->agent, [weak](Agent&) {
-      if (const auto upload = weak.lock())
-        upload->End(absl::CancelledError("the upload was given up by its caller"));
+    state->inbox.Post(state->agent, [weak](Agent& agent) {
+      const auto upload = weak.lock();
+      if (upload == nullptr || upload->over()) return;
+      upload->End(absl::CancelledError("the upload was given up by its caller"));
+      agent.Drop(*upload);
     });
   };
 }

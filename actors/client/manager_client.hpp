@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "actors/seams/peer_directory.hpp"
+#include "actors/upload_source.hpp"
 #include "base/units.hpp"
 #include "proto/admin.pb.h"
 
@@ -29,15 +30,18 @@ class ManagerClient {
   // An error of the manager's (AdminReply.code) comes as the status. UNAVAILABLE when it cannot be reached in
   // time.
   void Ask(proto::AdminRequest request, Duration timeout, Done<proto::AdminReply> done);
-  // While the client lives. The upload ends with CANCELLED and lets go of its bytes; nothing happens when it
-  // is over.
+  // One chunk, as it is; a refusal comes as its reply.
+  void Send(proto::UploadChunk chunk, Done<proto::UploadReply> done);
+  // While the client lives. The upload ends with CANCELLED, lets go of its source, and what has arrived of it is
+  // dropped; nothing happens when it is over.
   using GiveUp = std::function<void()>;
-  // Sends a file in chunks; answers its SHA-256, under which the manager knows it. `find`: how long it may
-  // look for the manager. `progress` (may be empty) hears bytes sent, on an actor thread. The bytes are held
-  // until the answer.
+  // Sends a file in chunks; answers its SHA-256, under which the manager knows it. It begins behind what the manager has
+  // of it already for this `client`, and goes on there when the connection breaks. `find`: how long it may look for the
+  // manager at first. `progress` (may be empty) hears how many bytes are there, on an actor thread. The source is read on
+  // the caller's thread (for its digest), then on that one, and held until the answer.
   static constexpr Duration kFindTimeout = std::chrono::seconds(5);
-  GiveUp Upload(std::shared_ptr<const std::string> bytes, Duration find, Done<std::string> done,
-                std::function<void(std::uint64_t)> progress = nullptr);
+  GiveUp Upload(std::shared_ptr<const UploadSource> source, const std::string& client, Duration find,
+                Done<std::string> done, std::function<void(std::uint64_t)> progress = nullptr);
 
  private:
   class Agent;

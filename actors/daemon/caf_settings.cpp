@@ -5,7 +5,7 @@
 #include <limits>
 #include <thread>
 
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "actors/peers/heartbeats.hpp"
 
 namespace troupe::actors {

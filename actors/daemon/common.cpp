@@ -5,9 +5,11 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <caf/actor_ostream.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -121,13 +123,13 @@ Common::~Common() {
 
 absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& config) {
   std::unique_ptr<Common> out(new Common(config));
-  if (config.member.roles.contains("gateway") && !config.http.tls_certificate.empty()) {
+  if (config.member.roles.Has(security::Role::kGateway) && !config.http.tls_certificate.empty()) {
     TROUPE_ASSIGN_OR_RETURN(
         out->https, security::ServerCertificate::Load({config.http.tls_certificate, config.http.tls_key}));
   }
   TROUPE_RETURN_IF_ERROR(MakeDirectory("data", config.member.data, false));
   TROUPE_RETURN_IF_ERROR(MakeDirectory("run", config.member.run, true));
-  const bool owns_data = config.member.roles.contains("manager") || config.member.roles.contains("node");
+  const bool owns_data = config.member.roles.HasAny({security::Role::kManager, security::Role::kNode});
   if (owns_data) {
     TROUPE_ASSIGN_OR_RETURN(out->objects, storage::DiskModelRepository::At(config.member.data + "/models"));
   }
@@ -165,6 +167,9 @@ absl::StatusOr<std::unique_ptr<Common>> Common::Create(const DaemonConfig& confi
   }
   ApplyCafSettings(config, out->actor_config);
   out->system = std::make_unique<caf::actor_system>(out->actor_config);
+  // CAF prints each message that an actor has no handler for, with all that its sender wrote. A peer must not
+  // fill this process's output, nor write lines into it.
+  caf::actor_ostream::redirect_all(*out->system, "/dev/null");
   out->directory = std::make_unique<NetworkPeerDirectory>(*out->system, out->pool, out->credentials);
   out->directory->accepted().SetLog([](const std::string& line) { spdlog::warn("{}", line); });
   return out;
@@ -181,15 +186,20 @@ absl::StatusOr<std::pair<std::string, std::uint16_t>> SplitBind(const std::strin
 
 absl::Status CheckPorts(const DaemonConfig& config) {
   std::vector<std::pair<std::string, std::string>> wanted = {{"operations", config.member.operations}};
-  const auto has = [&](const char* role) { return config.member.roles.contains(role); };
-  if (has("manager")) wanted.emplace_back("manager", config.member.manager);
-  if (has("node") || has("gateway")) wanted.emplace_back("listen", config.member.listen);
-  if (has("gateway")) wanted.emplace_back("http", config.http.address);
-  // Held until all are tried, so that two options with one port are found too.
+  using security::Role;
+  const security::Roles roles = config.member.roles;
+  if (roles.Has(Role::kManager)) wanted.emplace_back("manager", config.member.manager);
+  if (roles.HasAny({Role::kNode, Role::kGateway})) wanted.emplace_back("listen", config.member.listen);
+  if (roles.Has(Role::kGateway)) wanted.emplace_back("http", config.http.address);
+  // Held until all are tried: two options may name one port by different hosts.
   std::vector<transport::UniqueFd> held;
+  std::map<std::string, std::string> taken;  // by whom
   for (const auto& [option, address] : wanted) {
     TROUPE_ASSIGN_OR_RETURN(const auto bind, SplitBind(address));
     if (bind.second == 0) continue;
+    if (const auto [other, first] = taken.emplace(address, option); !first)
+      return absl::InvalidArgumentError(absl::StrCat("--", option, " and --", other->second, " are both ",
+                                                     address, ": give --", option, " another port"));
     // The number of a Unix socket too may be no other program's TCP port: it would be taken for ours.
     TROUPE_ASSIGN_OR_RETURN(held.emplace_back(), TryListen(bind.first, bind.second, option));
     const bool of_actors = option == "manager" || option == "listen";

@@ -6,6 +6,7 @@
 #include "cluster/autoscaling/scaling_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
+#include "gateway/log_levels.hpp"
 #include "gpu/memory/memory_policy.hpp"
 #include "gpu/sharing/sharing_policy.hpp"
 #include "node/scheduling/policies/eviction_policy.hpp"
@@ -69,13 +70,16 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "allow addresses that are not loopback without certificates", true,
        Switch({&C::security, &SecurityConfig::insecure_network})},
       {OptionGroup::kSecurity, "tensor-network",
-       "how tensors travel between hosts: stream (TCP, encrypted with --tls-dir), or ucx (RDMA; not encrypted, "
-       "for networks of the cluster alone); the same for all daemons",
+       "how tensors travel between hosts: stream (TCP, encrypted with --tls-dir), or over UCX (RDMA; not "
+       "encrypted, and ended by a stranger's bytes): ucx-trusted says that only the cluster's machines reach "
+       "the network, ucx takes loopback addresses alone; the same for all daemons",
        false,
        Choice<TensorNetwork>({&C::tensors, &TensorConfig::network},
-                             {{"stream", TensorNetwork::kStream}, {"ucx", TensorNetwork::kUcx}})},
+                             {{"stream", TensorNetwork::kStream},
+                              {"ucx", TensorNetwork::kUcx},
+                              {"ucx-trusted", TensorNetwork::kUcxTrusted}})},
       {OptionGroup::kDevices, "device", "virtual GPUs, or the machine's own (cuda, from number 0 on)", false,
-       OneOf({&C::gpus, &GpuConfig::device}, {"virtual", "cuda"})},
+       Choice({&C::gpus, &GpuConfig::device}, gpu::kDeviceKinds)},
       {OptionGroup::kDevices, "gpus", "GPUs of a node", false, Number({&C::gpus, &GpuConfig::count}, 1, 64)},
       {OptionGroup::kDevices, "gpu-memory",
        "memory of each virtual GPU; of a real one what workers take of it at their start", false,
@@ -86,7 +90,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false,
        {SetLink, ShowLink}},
       {OptionGroup::kDevices, "compute", "real (results by oneDNN) or timed (as long as a profile says)",
-       false, OneOf({&C::worker, &W::compute}, {"real", "timed"})},
+       false, Choice({&C::worker, &W::compute}, gpu::kComputeModes)},
       {OptionGroup::kDevices, "profile",
        "file of times for timed compute, and of how many of the SMs a model can use", false,
        Text({&C::worker, &W::profile})},
@@ -102,9 +106,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        {SetTopology, Shown(Field<std::string>({&C::gpus, &GpuConfig::topology}))}},
       {OptionGroup::kDevices, "isolation",
        "with whom functions that do not say share a GPU worker: shared (all), tenant, workflow, function",
-       false,
-       Choice<proto::Isolation>({&C::node, &N::isolation, &I::mode},
-                                {proto::kIsolations.begin(), proto::kIsolations.end()})},
+       false, Choice({&C::node, &N::isolation, &I::mode}, proto::kIsolations)},
       {OptionGroup::kDevices, "runtimes",
        "workers of each GPU, which share its memory evenly; 0: 1 when shared, else 3", false,
        Number({&C::node, &N::isolation, &I::runtimes}, 0, 16)},
@@ -123,7 +125,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
            {{"run", node::StateWriteBack::kRun}, {"evict", node::StateWriteBack::kEvict}})},
       {OptionGroup::kFunctions, "import-sandbox",
        "required: no import where the kernel allows no jail; best-effort: import with what it allows", false,
-       OneOf({&C::imports, &ImportConfig::sandbox}, {"required", "best-effort"})},
+       Choice({&C::imports, &ImportConfig::sandbox}, gpu::kImportSandboxes)},
       {OptionGroup::kFunctions,
        "policy",
        "preset: policies, or a published system with the options that make it",
@@ -137,8 +139,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kMachines, "max-nodes",
        "nodes beyond which none is added by load; 0: load neither adds nor drains", false,
        Number({&C::machines, &MachineConfig::limits, &L::max_nodes}, 0, 10'000)},
-      {OptionGroup::kOperation, "log-level", "trace, debug, info, warn, error or off", false,
-       OneOf({&C::log, &LogConfig::level}, {"trace", "debug", "info", "warn", "error", "off"})},
+      {OptionGroup::kOperation, "log-level", "trace, debug, info, warn, error, critical or off", false,
+       Choice({&C::log, &LogConfig::level}, gateway::kLogLevels)},
       {OptionGroup::kOperation, "allow-faults",
        "let operators and tests inject faults here (troupe chaos run); never where it matters", true,
        Switch({&C::security, &SecurityConfig::allow_faults})},
@@ -204,7 +206,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        false, Policy(&PolicyNames::owning, cluster::FindOwningRule)},
       {OptionGroup::kAdvanced, "scaling-dry-run",
        "on: they get no part of a GPU, and 'troupe autoscale status' shows what they would get; off", false,
-       Choice<bool>({&C::functions, &FunctionConfig::scaling_dry_run}, {{"off", false}, {"on", true}})},
+       Choice({&C::functions, &FunctionConfig::scaling_effect}, cluster::kScalingEffects)},
       {OptionGroup::kAdvanced, "swap", "policy of the swap slot: grouped, per-tensor, whole or pageable",
        false, Policy(&PolicyNames::swap, gpu::FindSwapPolicy)},
       {OptionGroup::kAdvanced, "link-sharing",
@@ -227,13 +229,13 @@ const std::vector<ConfigOption>& ConfigOptions() {
       {OptionGroup::kAdvanced, "addresses",
        "where weights lie on a GPU: adjacent, or mapped block by block to one address that is the model's on "
        "every GPU",
-       false, OneOf({&C::worker, &W::addresses}, {"adjacent", "mapped"})},
+       false, Choice({&C::worker, &W::addresses}, gpu::kWeightAddresses)},
       {OptionGroup::kAdvanced, "cuda-graphs",
        "on real GPUs, runs that come again replayed from a recording: on or off", false,
-       OneOf({&C::worker, &W::cuda_graphs}, {"on", "off"})},
+       Choice({&C::worker, &W::repeated}, gpu::kRepeatedLaunches)},
       {OptionGroup::kAdvanced, "cuda-kernels",
        "our own kernels on real GPUs: whole, or persistent (few blocks that stay)", false,
-       OneOf({&C::worker, &W::cuda_kernels}, {"whole", "persistent"})},
+       Choice({&C::worker, &W::kernels}, gpu::kKernelForms)},
       {OptionGroup::kAdvanced, "refill",
        "what a dead GPU worker held: hot-first: it comes to other GPUs and the new worker by itself, into "
        "free "
@@ -287,10 +289,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "burst: a model that one GPU loads from the host comes to others from that one as it arrives, over "
        "the "
        "links between them; off",
-       false,
-       Choice<node::BroadcastRule>(
-           {&C::node, &N::scheduler, &S::broadcast},
-           {{"off", node::BroadcastRule::kOff}, {"burst", node::BroadcastRule::kBurst}})},
+       false, Choice({&C::node, &N::scheduler, &S::broadcast}, node::BroadcastRules())},
       {OptionGroup::kAdvanced, "runtime-idle",
        "an isolated worker that did nothing for this long is replaced by a warm one", false,
        Time({&C::node, &N::isolation, &I::idle})},

@@ -3,6 +3,8 @@
 // what an operator may set, that struct stands here, and is handed on as it is.
 #pragma once
 
+#include <spdlog/common.h>
+
 #include <functional>
 #include <set>
 #include <string>
@@ -14,18 +16,22 @@
 #include "base/units.hpp"
 #include "cluster/membership_table.hpp"
 #include "cluster/provisioning.hpp"
+#include "cluster/settings.hpp"
+#include "gpu/device/device_settings.hpp"
+#include "gpu/import/import_report.hpp"
 #include "gpu/memory/intermediates.hpp"
 #include "gpu/swap/swap_policy.hpp"
 #include "gpu/worker/worker_process.hpp"
 #include "node/settings.hpp"
+#include "security/identity.hpp"
 
 namespace troupe::actors {
 
 // This process: its roles, its name, where it keeps its files and where it listens.
 struct MemberConfig {
-  std::set<std::string> roles{};  // manager, gateway, node
-  bool embedded = false;          // --role all: one process, and workers that end with it
-  std::string name{};             // of this member; default: from the host's name and the role
+  security::Roles roles{};  // of which a daemon has manager, gateway and node
+  bool embedded = false;    // --role all: one process, and workers that end with it
+  std::string name{};       // of this member; default: from the host's name and the role
   std::string data = "troupe-data";
   std::string run{};  // run directory for sockets; default: derived from `data`
   std::string bin{};  // where troupe-gpu-worker and troupe-import are; default: beside this program
@@ -54,7 +60,9 @@ struct SecurityConfig {
   bool insecure_network = false;
   bool allow_faults = false;
 };
-enum class TensorNetwork { kStream, kUcx };  // TCP, with TLS where there are certificates; or UCX
+// TCP, with TLS where there are certificates; or UCX, which withstands no stranger: between loopback addresses
+// alone, or on any network, when the operator says that only the cluster's machines reach it.
+enum class TensorNetwork { kStream, kUcx, kUcxTrusted };
 struct TensorConfig {
   TensorNetwork network = TensorNetwork::kStream;  // how tensors travel between hosts
   Bytes arena = MiB(256);                          // of tensors that this process sends
@@ -64,7 +72,7 @@ struct TensorConfig {
 };
 enum class HugePages { kOff, kAuto };  // kAuto: for the host region, where the system has some
 struct GpuConfig {
-  std::string device = "virtual";  // or cuda: the driver's GPUs, from number 0 on
+  gpu::DeviceKind device = gpu::DeviceKind::kVirtual;  // or the driver's GPUs, from number 0 on
   unsigned count = 1;
   std::string kind{};  // of its GPUs, or of each with commas between them; empty: as the driver says
   Bytes memory = GiB(1);
@@ -98,12 +106,12 @@ struct FunctionConfig {
   Duration default_deadline = std::chrono::milliseconds(200);
   Duration default_timeout = std::chrono::seconds(30);
   unsigned queue = 4096;  // requests that may wait in a router
-  bool scaling_dry_run = false;
+  cluster::ScalingEffect scaling_effect = cluster::ScalingEffect::kCarriedOut;
 };
 struct ImportConfig {
   Bytes memory = GiB(4);
   Duration time = std::chrono::seconds(60);
-  std::string sandbox = "required";
+  gpu::ImportSandbox sandbox = gpu::ImportSandbox::kRequired;
   unsigned jobs = 2;  // at the same time
 };
 struct MachineConfig {
@@ -112,7 +120,7 @@ struct MachineConfig {
 };
 enum class LogFormat { kText, kJson };
 struct LogConfig {
-  std::string level = "info";
+  spdlog::level::level_enum level = spdlog::level::info;
   LogFormat format = LogFormat::kText;
 };
 // How CAF runs the actors; chosen by `bench/run.sh caf-settings`.
@@ -131,9 +139,6 @@ struct DaemonConfig {
   TensorConfig tensors{};
   GpuConfig gpus{};
   gpu::WorkerSettings worker{.sms = 132,  // as many as an H100 has
-                             .addresses = "adjacent",
-                             .cuda_graphs = "on",
-                             .cuda_kernels = "whole",
                              .link_sharing = std::string(gpu::kDefaultLinkSharing),
                              .intermediates = std::string(gpu::kDefaultIntermediates),
                              .quota_window = std::chrono::seconds(1)};
@@ -193,6 +198,8 @@ absl::Status SetOption(const std::string& assignment, DaemonConfig& config);
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config);
 // The same for the text of a file that errors call `path`.
 absl::Status ApplyConfig(const std::string& text, const std::string& path, DaemonConfig& config);
+// In the order of the alphabet, which is that of a member's default name.
+[[nodiscard]] std::vector<std::string> RoleNames(security::Roles roles);
 // Without the brackets of an IPv6 address.
 [[nodiscard]] std::string Unbracketed(const std::string& host);
 // Of "host:port", without them too.

@@ -115,6 +115,20 @@ absl::Status CheckBind(const std::string& what, const std::string& address, Spea
       "say --tls-dir, use 127.0.0.1, or say --insecure-network on a network that you trust"));
 }
 
+// UCX's own protocol ends the process on bytes that it does not expect, whether there are certificates or not.
+absl::Status CheckUcx(const DaemonConfig& config) {
+  if (config.tensors.network != TensorNetwork::kUcx || config.member.embedded) return absl::OkStatus();
+  for (const auto& [option, address] :
+       {std::pair("listen", config.member.listen), {"manager", config.member.manager}}) {
+    if (IsLoopback(address.substr(0, address.rfind(':')))) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--tensor-network ucx: --", option, " '", address, "' is not loopback, and any process that reaches ",
+        "a port of UCX can end this daemon, read tensors and change them: use --tensor-network stream, or ",
+        "ucx-trusted on a network that only the cluster's machines reach"));
+  }
+  return absl::OkStatus();
+}
+
 // Roles and name are those of the certificate: the manager refuses others, but only the log would say so.
 absl::Status TakeIdentity(DaemonConfig& config) {
   if (config.security.tls_dir.empty()) return absl::OkStatus();
@@ -122,13 +136,13 @@ absl::Status TakeIdentity(DaemonConfig& config) {
       const auto snapshot,
       security::Snapshot::Load(security::CredentialFiles::InFolder(config.security.tls_dir)));
   const auto& identity = snapshot->identity();
-  for (const auto& role : config.member.roles) {
-    TROUPE_ASSIGN_OR_RETURN(const auto wanted, security::ParseRole(role));
-    TROUPE_RETURN_IF_ERROR(
-        security::RequireRole(identity, {wanted}, absl::StrCat("be used with --role ", role)));
+  for (const security::Role role : security::kAllRoles) {
+    if (!config.member.roles.Has(role)) continue;
+    TROUPE_RETURN_IF_ERROR(security::RequireRole(
+        identity, {role}, absl::StrCat("be used with --role ", std::string(security::RoleName(role)))));
   }
   if (config.member.name.empty()) config.member.name = identity.name;
-  const bool member = config.member.roles.contains("node") || config.member.roles.contains("gateway");
+  const bool member = config.member.roles.HasAny({security::Role::kNode, security::Role::kGateway});
   if (!member || config.member.name == identity.name) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--name ", config.member.name, " is not the name in the certificate ", identity.ToString(), " in ",
@@ -176,7 +190,8 @@ absl::Status CheckKinds(const GpuConfig& gpus) {
 
 // The manager refuses what this refuses, but only the log would say so.
 absl::Status CheckName(const DaemonConfig& config) {
-  const bool both = config.member.roles.contains("gateway") && config.member.roles.contains("node");
+  const bool both =
+      config.member.roles.Has(security::Role::kGateway) && config.member.roles.Has(security::Role::kNode);
   for (const char* suffix : {"", both ? "-gateway" : ""}) {
     const auto status = cluster::ValidateName("member", config.member.name + suffix);
     if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("--name: ", status.message()));
@@ -191,6 +206,14 @@ std::string Unbracketed(const std::string& host) {
   return in_brackets ? host.substr(1, host.size() - 2) : host;
 }
 
+std::vector<std::string> RoleNames(security::Roles roles) {
+  std::vector<std::string> names;
+  for (const security::Role role : security::kAllRoles)
+    if (roles.Has(role)) names.emplace_back(security::RoleName(role));
+  std::ranges::sort(names);
+  return names;
+}
+
 std::string HostOf(const std::string& address) {
   return Unbracketed(address.substr(0, address.rfind(':')));
 }
@@ -203,14 +226,15 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   if (config.gpus.topology != "auto") {
     TROUPE_ASSIGN_OR_RETURN(const node::Topology topology, node::Topology::Parse(config.gpus.topology));
     TROUPE_RETURN_IF_ERROR(topology.Check(config.gpus.count));
-  } else if (config.gpus.device == "virtual") {
+  } else if (config.gpus.device == gpu::DeviceKind::kVirtual) {
     return absl::InvalidArgumentError(
         "--topology auto: virtual GPUs are wired as it is said; say how, or --device cuda");
   }
   TROUPE_RETURN_IF_ERROR(CheckKinds(config.gpus));
-  if (config.gpus.device != "virtual" && config.worker.compute != "real") {
-    return absl::InvalidArgumentError(absl::StrCat("--compute ", config.worker.compute, ": --device ",
-                                                   config.gpus.device, " computes real results"));
+  if (config.gpus.device != gpu::DeviceKind::kVirtual && config.worker.compute != gpu::ComputeMode::kReal) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--compute ", std::string(NameIn(gpu::kComputeModes, config.worker.compute)), ": --device ",
+        std::string(NameIn(gpu::kDeviceKinds, config.gpus.device)), " computes real results"));
   }
   TROUPE_RETURN_IF_ERROR(CheckBind("listen", config.member.listen, Speaks::kActors, config));
   TROUPE_RETURN_IF_ERROR(CheckDialable("listen", config.member.listen));
@@ -223,9 +247,10 @@ absl::Status CompleteConfig(DaemonConfig& config) {
         "--http-tls-certificate and --http-tls-key belong together: give both, or neither for plain HTTP");
   TROUPE_RETURN_IF_ERROR(ResolveHttp("operations", config.member.operations));
   // The manager may choose a port for itself with 0; a daemon that connects needs the real port.
-  if (!config.member.roles.contains("manager"))
+  if (!config.member.roles.Has(security::Role::kManager))
     TROUPE_RETURN_IF_ERROR(ParseAddress(config.member.manager).status());
   TROUPE_RETURN_IF_ERROR(CheckBind("manager", config.member.manager, Speaks::kActors, config));
+  TROUPE_RETURN_IF_ERROR(CheckUcx(config));
   TROUPE_RETURN_IF_ERROR(TakeIdentity(config));
   if (config.membership.heartbeat <= Duration::zero() ||
       config.membership.suspect_after <= config.membership.heartbeat ||
@@ -239,8 +264,9 @@ absl::Status CompleteConfig(DaemonConfig& config) {
   if (config.member.name.empty()) {
     std::array<char, 256> host{};
     gethostname(host.data(), host.size() - 1);
-    config.member.name = absl::StrCat(
-        host.data(), "-", config.member.embedded ? "all" : absl::StrJoin(config.member.roles, "-"));
+    config.member.name =
+        absl::StrCat(host.data(), "-",
+                     config.member.embedded ? "all" : absl::StrJoin(RoleNames(config.member.roles), "-"));
   }
   TROUPE_RETURN_IF_ERROR(CheckName(config));
   std::error_code error;

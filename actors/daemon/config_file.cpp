@@ -39,7 +39,11 @@ absl::StatusOr<const ConfigOption*> FindOption(const std::string& key) {
   const auto& options = ConfigOptions();
   const auto option =
       std::find_if(options.begin(), options.end(), [&](const auto& o) { return o.key == key; });
-  if (option == options.end()) return absl::InvalidArgumentError(absl::StrCat("unknown key", Nearest(key)));
+  if (option == options.end()) {
+    const auto meant = Nearest(key);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown key", meant.empty() ? "; trouped --help and --help-advanced list them" : meant));
+  }
   return &*option;
 }
 

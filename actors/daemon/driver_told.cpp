@@ -22,7 +22,7 @@ absl::StatusOr<std::string> TopologyOf(const Management& management, std::uint32
 // A driver that does not say it leaves all GPUs of the device alike.
 std::vector<std::string> KindsOf(const DaemonConfig& config, const Management* management) {
   std::vector<std::string> kinds = absl::StrSplit(config.gpus.kind, ',');
-  if (config.gpus.kind.empty()) kinds = {config.gpus.device};
+  if (config.gpus.kind.empty()) kinds = {std::string(NameIn(gpu::kDeviceKinds, config.gpus.device))};
   kinds.resize(config.gpus.count, kinds.front());
   if (!config.gpus.kind.empty() || management == nullptr || !management->ok()) return kinds;
   for (std::uint32_t gpu = 0; gpu < kinds.size(); ++gpu)
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<gpu::GpuWatch>> Watch(const Management& managemen
 
 absl::StatusOr<DriverTold> AskDriver(const DaemonConfig& config) {
   DriverTold told{config.gpus.topology, KindsOf(config, nullptr), nullptr};
-  if (config.gpus.device == "virtual") return told;
+  if (config.gpus.device == gpu::DeviceKind::kVirtual) return told;
   const Management management = gpu::GpuManagement::OpenAsProgramsDo();
   told.kinds = KindsOf(config, &management);
   if (config.gpus.topology == "auto") {

@@ -97,14 +97,14 @@ class GatewayRole final : public Role {
     admin_ = std::make_unique<GatewayAdmin>(*manager_);
     TROUPE_RETURN_IF_ERROR(Serve());
     // Where shells find the front. A node in the same process has the configured port.
-    const auto listen = config.member.roles.contains("node")
+    const auto listen = config.member.roles.Has(security::Role::kNode)
                             ? config.member.listen.substr(0, config.member.listen.rfind(':')) + ":0"
                             : config.member.listen;
     TROUPE_ASSIGN_OR_RETURN(address_, common_.Publish(front_->actor(), listen));
     auto& record = member.record;
     // In one process the node has the plain name.
-    record.set_name(config.member.roles.contains("node") ? config.member.name + "-gateway"
-                                                         : config.member.name);
+    record.set_name(config.member.roles.Has(security::Role::kNode) ? config.member.name + "-gateway"
+                                                                   : config.member.name);
     record.set_kind(proto::MEMBER_GATEWAY);
     record.set_address(address_);
     record.set_operations(operations);

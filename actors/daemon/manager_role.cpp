@@ -40,10 +40,10 @@ absl::Status CheckRoom(const std::string& data) {
 }
 
 // The daemon starts all the same: what was deployed before is served.
-void TellOfJail(const std::string& import_program, const std::string& sandbox) {
+void TellOfJail(const std::string& import_program, gpu::ImportSandbox sandbox) {
   const auto lacking = gpu::ProbeJail(import_program);
   if (!lacking.ok()) {
-    spdlog::warn("imports have no jail (--import-sandbox {}): {}", sandbox,
+    spdlog::warn("imports have no jail (--import-sandbox {}): {}", NameIn(gpu::kImportSandboxes, sandbox),
                  std::string(lacking.status().message()));
   } else if (lacking->empty()) {
     spdlog::info("imports run in a jail");
@@ -92,7 +92,7 @@ class ManagerRole final : public Role {
     options.scaling = {.policy = config.policies.chosen.scaling,
                        .forecast = config.policies.chosen.forecast,
                        .owning = config.policies.chosen.owning,
-                       .dry_run = config.functions.scaling_dry_run};
+                       .effect = config.functions.scaling_effect};
     options.audit = common_.audit.get();
     options.lacking = [objects = std::make_shared<storage::StoredObjects>(*common_.objects)](
                           const proto::FunctionRecord& function) { return objects->LackingFor(function); };

@@ -59,7 +59,7 @@ class NodeRole final : public Role {
     const bool huge_pages = config.gpus.huge_pages == HugePages::kAuto;
     TROUPE_ASSIGN_OR_RETURN(
         host_, storage::HostSegments::Create({config.member.name, config.gpus.host_region, huge_pages,
-                                              Isolated(), config.gpus.device != "virtual"}));
+                                              Isolated(), config.gpus.device != gpu::DeviceKind::kVirtual}));
     if (huge_pages && !host_->huge_pages())
       spdlog::debug("the host region is made of normal pages: the system has no huge ones for {}",
                     FormatBytes(config.gpus.host_region));
@@ -67,7 +67,7 @@ class NodeRole final : public Role {
     repository.import_program = config.member.bin + "/troupe-import";
     repository.work_directory = config.member.data + "/fetch";
     // Real GPUs run canonical weights.
-    if (config.gpus.device == "virtual") {
+    if (config.gpus.device == gpu::DeviceKind::kVirtual) {
       TROUPE_ASSIGN_OR_RETURN(repository.pack_target, gpu::AskPackTarget(repository.import_program));
     }
     repository_ = std::make_shared<StoredModelRepository>(std::move(repository), *common_.objects,
@@ -188,7 +188,9 @@ class NodeRole final : public Role {
     KeepNodeFiles(config.member.data, config.member.run, common_.pool, options);
     options.executor.supervision.hang_timeout = config.gpus.hang;
     for (unsigned i = 0; i < config.gpus.count; ++i)
-      options.gpus.push_back({absl::StrCat(config.gpus.device, ":", i), config.gpus.memory, kinds_.at(i)});
+      options.gpus.push_back(
+          {absl::StrCat(std::string(NameIn(gpu::kDeviceKinds, config.gpus.device)), ":", i),
+           config.gpus.memory, kinds_.at(i)});
     options.scheduler.isolated = Isolated();
     WorkerSite site{reader_,
                     common_.pool,
@@ -210,7 +212,7 @@ class NodeRole final : public Role {
       const auto gpu = index / config.node.isolation.runtimes;
       auto& command = worker.command;
       command.program = config.member.bin + "/troupe-gpu-worker";
-      command.device = absl::StrCat(config.gpus.device, ":", gpu);
+      command.device = absl::StrCat(std::string(NameIn(gpu::kDeviceKinds, config.gpus.device)), ":", gpu);
       // A worker that outlived a daemon with other runtimes has no owner, and ends with its lease.
       const auto runtime = isolated ? absl::StrCat(".", config.node.isolation.runtimes, "-",
                                                    index % config.node.isolation.runtimes)
@@ -227,7 +229,7 @@ class NodeRole final : public Role {
       worker.memory = Bytes(config.gpus.memory.count() / config.node.isolation.runtimes);
       worker.keep_weights = keeps;
       if (watch != nullptr) worker.problem = [watch, gpu] { return watch->ProblemOf(gpu); };
-      if (config.gpus.device != "virtual")
+      if (config.gpus.device != gpu::DeviceKind::kVirtual)
         command.quota = worker.memory;  // a virtual GPU's memory is all there is
       return MakeProcessWorkerLink(site, std::move(worker));
     };
@@ -264,8 +266,9 @@ class NodeRole final : public Role {
   [[nodiscard]] bool KeepsWeights() const {
     const auto& config = common_.config;
     const auto& memory = config.policies.chosen.memory;
-    return config.node.keep_weights == node::KeepWeights::kOn && config.gpus.device == "virtual" &&
-           !Isolated() && config.worker.addresses == "adjacent" && memory != "block-cache" &&
+    return config.node.keep_weights == node::KeepWeights::kOn &&
+           config.gpus.device == gpu::DeviceKind::kVirtual && !Isolated() &&
+           config.worker.addresses == gpu::WeightAddresses::kAdjacent && memory != "block-cache" &&
            memory != "device-malloc";
   }
   // A worker that serves no key yet maps no models.

@@ -2,8 +2,10 @@
 // switches and policies. Private to the table of options (config.cpp).
 #pragma once
 
-#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "actors/daemon/config.hpp"
+#include "base/enum_names.hpp"
+#include "base/policy.hpp"
 #include "base/status.hpp"
 
 namespace troupe::actors {
@@ -60,18 +64,9 @@ inline OptionSetter Text(const Field<std::string>& field) {
           },
           Shown(field)};
 }
-inline OptionSetter OneOf(const Field<std::string>& field, std::vector<std::string> allowed) {
-  return {[field, allowed](const std::string& value, DaemonConfig& config) {
-            if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-              return Wrong(value, absl::StrCat("one of ", absl::StrJoin(allowed, ", ")));
-            field.in(config) = value;
-            return absl::OkStatus();
-          },
-          Shown(field)};
-}
 // One of an enum's values, by its name.
 template <class Enum>
-OptionSetter Choice(const Field<Enum>& field, std::vector<std::pair<std::string, Enum>> values) {
+OptionSetter Choice(const Field<Enum>& field, std::vector<EnumName<Enum>> values) {
   return {[field, values](const std::string& text, DaemonConfig& config) {
             for (const auto& [name, value] : values) {
               if (name != text) continue;
@@ -85,9 +80,20 @@ OptionSetter Choice(const Field<Enum>& field, std::vector<std::pair<std::string,
           },
           [field, values](const DaemonConfig& config) {
             for (const auto& [name, value] : values)
-              if (value == field.of(config)) return name;
+              if (value == field.of(config)) return std::string(name);
             return std::string();
           }};
+}
+// The names stand beside the enum.
+template <class Enum, std::size_t N>
+OptionSetter Choice(const Field<Enum>& field, const std::array<EnumName<Enum>, N>& table) {
+  return Choice<Enum>(field, {table.begin(), table.end()});
+}
+template <class Enum>
+OptionSetter Choice(const Field<Enum>& field, std::span<const PolicyEntry<Enum>> table) {
+  std::vector<EnumName<Enum>> values;
+  for (const auto& entry : table) values.emplace_back(entry.name, entry.policy);
+  return Choice<Enum>(field, std::move(values));
 }
 // Less holds nothing of use, and is a unit that was forgotten.
 constexpr Bytes kLeastSize = MiB(1);

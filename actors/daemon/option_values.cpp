@@ -1,6 +1,5 @@
 #include "actors/daemon/option_values.hpp"
 
-#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,18 +13,20 @@
 namespace troupe::actors {
 
 absl::Status SetRoles(const std::string& value, DaemonConfig& config) {
-  static const std::set<std::string> kKnown = {"manager", "gateway", "node", "all"};
-  config.member.roles.clear();
+  using security::Role;
+  constexpr security::Roles kOfDaemons = {Role::kManager, Role::kGateway, Role::kNode};
+  config.member.roles = {};
   config.member.embedded = false;
   for (const auto piece : absl::StrSplit(value, absl::ByAnyChar(", |"), absl::SkipEmpty())) {
-    const std::string role(piece);
-    if (!kKnown.contains(role)) return Wrong(role, "manager, gateway, node (several with commas) or all");
-    if (role == "all") {
-      config.member.roles = {"manager", "gateway", "node"};
+    if (piece == "all") {
+      config.member.roles = kOfDaemons;
       config.member.embedded = true;
-    } else {
-      config.member.roles.insert(role);
+      continue;
     }
+    const auto role = security::ParseRole(std::string(piece));
+    if (!role.ok() || !kOfDaemons.Has(*role))
+      return Wrong(std::string(piece), "manager, gateway, node (several with commas) or all");
+    config.member.roles.Add(*role);
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/daemon/certificate_watch.hpp"
@@ -21,6 +23,7 @@
 #include "actors/daemon/roles.hpp"
 #include "actors/daemon/service_manager.hpp"
 #include "actors/peers/local_socket.hpp"
+#include "base/nearest.hpp"
 #include "base/status.hpp"
 #include "gateway/operations_server.hpp"
 #include "proto/version.hpp"
@@ -43,7 +46,7 @@ int Fail(const absl::Status& status, std::optional<StartReport>& report) {
 void StartLog(const DaemonConfig& config) {
   auto logger = spdlog::stderr_logger_mt("trouped");
   spdlog::set_default_logger(logger);
-  spdlog::set_level(spdlog::level::from_str(config.log.level));
+  spdlog::set_level(config.log.level);
   if (config.log.format == LogFormat::kJson) {
     // Messages are ours and hold no quotes that would need escaping beyond what %v prints.
     spdlog::set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","message":"%v"})",
@@ -62,6 +65,24 @@ void ShowAdvanced() {
                 usual.c_str());
   }
   std::exit(0);
+}
+
+// What is wrong with words that are none of the flags, and what may be meant.
+absl::Status UnknownWords(const std::vector<std::string>& words) {
+  const auto flag = absl::c_find_if(words, [](const auto& word) { return absl::StartsWith(word, "--"); });
+  if (flag == words.end())
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", absl::StrJoin(words, " "), "' is not an option; see trouped --help"));
+  const auto name = flag->substr(0, flag->find('='));
+  std::vector<std::string> known;
+  std::string wrong = absl::StrCat("'", name, "' is not an option");
+  for (const auto& option : ConfigOptions()) {
+    if (!option.is_advanced()) known.push_back(absl::StrCat("--", option.key));
+    if (name == absl::StrCat("--", option.key))
+      wrong = absl::StrCat(name, " is an advanced option: say --set ", option.key,
+                           "=VALUE, or write it into the file's block 'advanced'");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(wrong, DidYouMean(name, known), " (see trouped --help)"));
 }
 
 // What the caller wants done with the configuration.
@@ -103,6 +124,8 @@ absl::StatusOr<DaemonConfig> ReadConfig(int argc, char** argv, Wish& wish) {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
     std::exit(app.exit(e));
+  } catch (const CLI::ExtrasError&) {
+    return UnknownWords(app.remaining());
   } catch (const CLI::ParseError& e) {
     return absl::InvalidArgumentError(absl::StrCat(e.what(), " (see trouped --help)"));
   }
@@ -152,9 +175,10 @@ class Daemon {
     gauges_.emplace(common_->registry);
     if (common_->credentials != nullptr) certificates_.emplace(*common_->credentials, *common_->directory);
     TROUPE_RETURN_IF_ERROR(Operate());
-    if (config_.member.roles.contains("manager")) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
-    if (config_.member.roles.contains("node")) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
-    if (config_.member.roles.contains("gateway"))
+    const security::Roles roles = config_.member.roles;
+    if (roles.Has(security::Role::kManager)) TROUPE_RETURN_IF_ERROR(Add(StartManagerRole(*common_)));
+    if (roles.Has(security::Role::kNode)) TROUPE_RETURN_IF_ERROR(Add(StartNodeRole(*common_, address_)));
+    if (roles.Has(security::Role::kGateway))
       TROUPE_RETURN_IF_ERROR(Add(StartGatewayRole(*common_, address_)));
     started_ = true;
     std::string line = "ready:";
@@ -303,7 +327,7 @@ int main(int argc, char** argv) {
   if (!config.ok()) return Fail(config.status(), report);
   if (wish == Wish::kCheck) {
     std::printf("valid: '%s', %s\n", config->member.name.c_str(),
-                absl::StrJoin(config->member.roles, ", ").c_str());
+                absl::StrJoin(RoleNames(config->member.roles), ", ").c_str());
     return 0;
   }
   if (wish == Wish::kDetach) {

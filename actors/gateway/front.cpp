@@ -1,14 +1,16 @@
 #include "actors/gateway/front.hpp"
 
 #include <map>
-#include <set>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/core/continuations.hpp"
 #include "actors/core/deliver.hpp"
 #include "actors/core/inbox.hpp"
 #include "actors/core/time.hpp"
 #include "actors/gateway/kept_inputs.hpp"
+#include "actors/gateway/shell_tensors.hpp"
 #include "actors/gateway/workflow_run.hpp"
 #include "base/random.hpp"
 #include "base/wire_status.hpp"
@@ -18,13 +20,12 @@ namespace troupe::actors {
 namespace {
 
 using FrontSelf =
-    FrontActor::extend<Hears<proto::Job>, Hears<proto::Tick>,
+    FrontActor::extend<Hears<proto::Job>, Hears<proto::Continue>,
                        caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 // Begins the name of each run without a key of its caller. A key cannot begin so, so the name cannot be taken
 // from outside.
 constexpr char kOwnRun[] = ".";
-enum : std::uint32_t { kTakeBack = 1 };
 
 proto::InferReply Failed(const absl::Status& status) {
   proto::InferReply reply;
@@ -65,20 +66,22 @@ class Front : public FrontSelf::base {
         [this](proto::InferRequest& request) {
           auto promise = make_response_promise<proto::InferReply>();
           request.set_call(0);  // numbers of others mean nothing here
-          Infer(std::move(request), [this, promise](proto::InferReply reply) mutable {
-            Keep(reply.release());
-            Deliver(promise, std::move(reply));
+          auto placed = std::make_shared<PlacedInputs>(channel_);
+          if (const auto status = placed->Place(request); !status.ok()) {
+            Deliver(promise, Failed(status));
+            return promise;
+          }
+          Infer(std::move(request), [this, promise, placed](proto::InferReply reply) mutable {
+            placed.reset();
+            Answer(promise, std::move(reply));
           });
           return promise;
         },
         [this](const proto::DescribeGateway& ask) {
           return options_.describe ? options_.describe(ask, Now(this)) : proto::GatewayDescription();
         },
-        [this](const proto::ReleaseOutputs& release) {
-          kept_.erase(release.release());
-          send(router_, release);
-        },
-        [this](const proto::Tick& tick) { TakeBack(tick.token()); },
+        [](const proto::ReleaseOutputs&) {},
+        [this](const proto::Continue& message) { continuations_.Resume(message); },
         [this](const proto::Job& job) { inbox_->Run(job, *this); },
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
           manager_ = caf::actor_cast<ClusterManagerActor>(peer);
@@ -94,6 +97,7 @@ class Front : public FrontSelf::base {
 
   void on_exit() override {
     inbox_->Close();
+    continuations_.Clear();
     runs_.clear();
     for (const auto& [id, run] : living_) send_exit(run, caf::exit_reason::user_shutdown);
     living_.clear();
@@ -187,19 +191,19 @@ class Front : public FrontSelf::base {
     send(watcher, proto::PeerUp(), caf::actor_cast<caf::strong_actor_ptr>(manager_));
   }
 
-  // Outputs that an actor is to read: unlike those of threads, which hold on until they are written to their
-  // client, it may be gone without a word, and it is gone as an actor as soon as it has the answer.
-  void Keep(std::uint64_t release) {
-    if (release == 0) return;
-    kept_.insert(release);
-    After(this, options_.read_limit, MakeTick(kTakeBack, release));
-  }
-
-  void TakeBack(std::uint64_t release) {
-    if (kept_.erase(release) == 0) return;
-    proto::ReleaseOutputs message;
-    message.set_release(release);
-    send(router_, std::move(message));
+  // A shell may be gone without a word as soon as it has the answer. So the outputs go into the answer, and what the
+  // worker keeps of them is released before it leaves.
+  void Answer(caf::typed_response_promise<proto::InferReply> promise, proto::InferReply reply) {
+    proto::ReleaseOutputs read;
+    read.set_release(reply.release());
+    reply.clear_release();
+    BringOutputs(
+        channel_, std::move(reply),
+        [this](FetchDone done) { return continuations_.Make<transport::TensorData>(this, std::move(done)); },
+        [this, promise, read = std::move(read)](proto::InferReply whole) mutable {
+          if (read.release() != 0) send(router_, std::move(read));
+          Deliver(promise, std::move(whole));
+        });
   }
 
   // It was committed as ours. Should its own gateway live after all, what that commits is refused.
@@ -227,7 +231,7 @@ class Front : public FrontSelf::base {
   std::map<std::uint64_t, WorkflowRunActor> runs_;  // by call
   // Until their end: a run that has answered may still be storing its own. They end with us.
   std::map<caf::actor_id, WorkflowRunActor> living_;
-  std::set<std::uint64_t> kept_;  // to actors, and neither released nor overdue
+  Continuations continuations_;
   std::uint64_t next_run_ = 1;
   Random random_;
 };

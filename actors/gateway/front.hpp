@@ -18,9 +18,6 @@ struct FrontOptions {
   std::string gateway;            // this member's name
   std::string manager;            // address: workflow runs commit there
   std::uint64_t incarnation = 0;  // makes run keys unique
-  // From the answer to an actor of another process (a shell, which takes seconds at most to read). An actor
-  // that has not said by then that it has read the outputs counts as gone, and the outputs are released.
-  Duration read_limit = std::chrono::seconds(60);
   std::shared_ptr<ViewCell> view;
   // Told of each call of a workflow that ends, and how (absl::StatusCode); called in the actor. May be empty.
   std::function<void(const proto::FunctionKey& workflow, int code, Duration took)> on_run;

@@ -1,5 +1,6 @@
 #include "actors/gateway/gateway_admin.hpp"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace troupe::actors {
 namespace {
 
 constexpr Duration kAskTimeout = std::chrono::seconds(10);
+constexpr std::size_t kUploadChunk = 1u << 20;
 constexpr Duration kDeployTimeout = std::chrono::minutes(10);
 
 using Reply = absl::StatusOr<proto::AdminReply>;
@@ -25,11 +27,20 @@ std::function<void(const Reply&)> Functions(gateway::AdminDone<std::vector<proto
   };
 }
 
+proto::UploadChunk ChunkOf(const std::string& digest, const std::string& client,
+                           proto::UploadChunk::Wish wish) {
+  proto::UploadChunk chunk;
+  chunk.set_wish(wish);
+  chunk.set_digest(digest);
+  chunk.set_client(client);
+  return chunk;
+}
+
 }  // namespace
 
 gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
                                           gateway::AdminDone<proto::FunctionStatus> done) {
-  auto bytes = std::make_shared<const std::string>(std::move(deployment.onnx));
+  auto source = std::make_shared<const StringSource>(std::move(deployment.onnx));
   proto::AdminRequest request;
   *request.mutable_caller() = deployment.caller;
   auto& deploy = *request.mutable_deploy();
@@ -52,15 +63,63 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);
   for (auto& tensor : deployment.state) *deploy.add_state() = std::move(tensor);
-  return manager_.Upload(std::move(bytes), ManagerClient::kFindTimeout,
-                         [this, request, done](const absl::StatusOr<std::string>& digest) mutable {
-                           if (!digest.ok()) return done(digest.status());
-                           request.mutable_deploy()->set_onnx_digest(*digest);
-                           manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
-                             if (!reply.ok()) return done(reply.status());
-                             done(reply->functions(0));
-                           });
-                         });
+  const auto ask = [this, done, request](const absl::StatusOr<std::string>& digest) mutable {
+    if (!digest.ok()) return done(digest.status());
+    request.mutable_deploy()->set_onnx_digest(*digest);
+    manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
+      if (!reply.ok()) return done(reply.status());
+      done(reply->functions(0));
+    });
+  };
+  if (!deployment.digest.empty()) {
+    auto deploys = ask;
+    deploys(deployment.digest);
+    return [] {};
+  }
+  return manager_.Upload(std::move(source), deployment.client, ManagerClient::kFindTimeout, ask);
+}
+
+// A part on its way to the manager, in messages of one chunk each.
+struct GatewayAdmin::PartJob {
+  gateway::UploadPart part;
+  std::size_t sent = 0;
+  gateway::AdminDone<proto::UploadReply> done;
+  std::atomic<bool> given_up = false;
+};
+
+gateway::AdminGiveUp GatewayAdmin::AppendUpload(gateway::UploadPart part,
+                                                gateway::AdminDone<proto::UploadReply> done) {
+  auto job = std::make_shared<PartJob>();
+  job->part = std::move(part);
+  job->done = std::move(done);
+  SendNext(job);
+  return [weak = std::weak_ptr(job)] {
+    if (const auto under_way = weak.lock()) under_way->given_up = true;
+  };
+}
+
+void GatewayAdmin::SendNext(const std::shared_ptr<PartJob>& job) {
+  auto chunk = ChunkOf(job->part.digest, job->part.client, proto::UploadChunk::APPEND);
+  chunk.set_offset(job->part.offset + job->sent);
+  chunk.set_data(job->part.bytes.substr(job->sent, kUploadChunk));
+  job->sent += chunk.data().size();
+  const bool ends = job->sent == job->part.bytes.size();
+  chunk.set_last(job->part.complete && ends);
+  manager_.Send(std::move(chunk), [this, job, ends](const absl::StatusOr<proto::UploadReply>& reply) {
+    if (job->given_up) return job->done(absl::CancelledError("the client has gone"));
+    if (!reply.ok() || reply->code() != 0 || ends) return job->done(reply);
+    SendNext(job);
+  });
+}
+
+void GatewayAdmin::ShowUpload(const std::string& digest, const std::string& client,
+                              gateway::AdminDone<proto::UploadReply> done) {
+  manager_.Send(ChunkOf(digest, client, proto::UploadChunk::ASK), std::move(done));
+}
+
+void GatewayAdmin::DropUpload(const std::string& digest, const std::string& client,
+                              gateway::AdminDone<proto::UploadReply> done) {
+  manager_.Send(ChunkOf(digest, client, proto::UploadChunk::DROP), std::move(done));
 }
 
 void GatewayAdmin::Remove(const proto::Caller& caller, std::string_view name, std::string_view version,

@@ -2,6 +2,10 @@
 // server.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "actors/client/manager_client.hpp"
 #include "gateway/cluster_admin.hpp"
 
@@ -14,6 +18,12 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
 
   gateway::AdminGiveUp Deploy(gateway::Deployment deployment,
                               gateway::AdminDone<proto::FunctionStatus> done) override;
+  gateway::AdminGiveUp AppendUpload(gateway::UploadPart part,
+                                    gateway::AdminDone<proto::UploadReply> done) override;
+  void ShowUpload(const std::string& digest, const std::string& client,
+                  gateway::AdminDone<proto::UploadReply> done) override;
+  void DropUpload(const std::string& digest, const std::string& client,
+                  gateway::AdminDone<proto::UploadReply> done) override;
   void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
               std::function<void(absl::Status)> done) override;
   void ListFunctions(gateway::AdminDone<std::vector<proto::FunctionStatus>> done) override;
@@ -37,6 +47,9 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   void Status(gateway::AdminDone<proto::ClusterStatusReply> done) override;
 
  private:
+  struct PartJob;
+  void SendNext(const std::shared_ptr<PartJob>& job);
+
   ManagerClient& manager_;
 };
 

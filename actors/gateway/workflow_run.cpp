@@ -211,11 +211,15 @@ void WorkflowRun::RestorePart(const std::string& step, const RunTensors::Stored&
   });
 }
 
-void WorkflowRun::GoOnWith(const Restored& restored) {
+void WorkflowRun::GoOnWith(Restored& restored) {
   cluster::StepEnds ends(progress_.spec());
   for (const auto& [step, outcome] : restored.ends) {
     results_.committed.insert(step);
     ends.Set(step, outcome);
+  }
+  for (const auto& step : cluster::StepsWithoutGround(progress_.spec(), ends)) {
+    ends.Clear(step);
+    ++results_.recomputed[step];  // its next end takes the place of the one in the log
   }
   if (const auto& [what, why] = restored.failed; !why.ok()) {
     // An output that cannot be computed again is lost: the run cannot go on.
@@ -223,8 +227,10 @@ void WorkflowRun::GoOnWith(const Restored& restored) {
     return Advance();
   }
   results_.has_inputs = true;
+  std::erase_if(restored.ends, [&](const auto& end) { return ends.Find(end.first) == nullptr; });
   std::set<std::string> lost;
-  for (const auto& [step, why] : restored.lost) lost.insert(step);
+  for (const auto& [step, why] : restored.lost)
+    if (ends.Find(step) != nullptr) lost.insert(step);
   const auto again = cluster::StepsToRecompute(progress_.spec(), ends, lost);
   for (const auto& [step, outcome] : restored.ends)
     if (!again.contains(step)) progress_.End(step, outcome);

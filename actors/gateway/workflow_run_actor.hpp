@@ -80,7 +80,7 @@ class WorkflowRun : public RunSelf::base {
   void Restore(const proto::RunRecord& run);
   void RestorePart(const std::string& step, const RunTensors::Stored& stored,
                    const std::shared_ptr<Restored>& restored);
-  void GoOnWith(const Restored& restored);
+  void GoOnWith(Restored& restored);
   // Another gateway has it now: nothing more is begun, and its end is waited for.
   void Yield();
   void Forget();
@@ -107,9 +107,14 @@ class WorkflowRun : public RunSelf::base {
   void Failed(const proto::WorkflowStep& step, const absl::Status& status);
   // That a step was skipped, or failed, is durable before a step that reads it is decided.
   void CommitEnd(const std::string& step, proto::StepEnd end, const absl::Status& status);
-  // `written`: the outputs as the log is to keep them.
-  void CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written);
-  void Committed(const proto::WorkflowStep& step, const Values& outputs, const absl::Status& status);
+  // Whether the run goes on behind a step while the log still writes its end: not where a function's state went on with it,
+  // nor without a manager.
+  [[nodiscard]] bool GoesOnUnwritten(const proto::WorkflowStep& step, Duration took) const;
+  // `written`: the outputs as the log is to keep them. `goes_on`: what reads the step need not wait for the log.
+  void CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written,
+                  bool goes_on);
+  void Committed(const proto::WorkflowStep& step, const Values& outputs);
+  void NotCommitted(const proto::WorkflowStep& step, const absl::Status& status);
 
   // --- the end (workflow_run.cpp) ---
   void Finish();

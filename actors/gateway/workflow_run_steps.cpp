@@ -1,10 +1,12 @@
-// A run's steps: which of them run, and how each ends, durable before a step that reads it is decided.
+// A run's steps: which of them run, and how each ends. That is durable before a step that reads it is decided, but for short
+// steps without a state, whose ends the log gets in order (GoesOnUnwritten).
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/time.hpp"
+#include "actors/gateway/view_cell.hpp"
 #include "actors/gateway/workflow_run_actor.hpp"
 #include "cluster/step_durability.hpp"
 #include "cluster/step_retry.hpp"
@@ -55,7 +57,7 @@ void WorkflowRun::RunStep(const proto::WorkflowStep& step) {
   Values outputs;
   for (const auto& spec : *specs)
     outputs.push_back({.spec = spec, .bytes = std::make_shared<const std::string>()});
-  CommitStep(step, outputs, outputs);
+  CommitStep(step, outputs, outputs, false);
 }
 
 void WorkflowRun::FetchFor(const proto::WorkflowStep& step, const std::vector<std::string>& names) {
@@ -113,7 +115,7 @@ void WorkflowRun::StepEnded(const proto::WorkflowStep& step,
   std::uint64_t kept = 0;
   for (const auto& output : outcome->outputs) kept += output.kept ? output.kept->length() : 0;
   if (kept > 0 && cluster::WritesKept(step.durable(), outcome->took, kept)) return Write(step, *outcome);
-  CommitStep(step, outcome->outputs, outcome->outputs);
+  CommitStep(step, outcome->outputs, outcome->outputs, GoesOnUnwritten(step, outcome->took));
 }
 
 void WorkflowRun::Write(const proto::WorkflowStep& step, const StepCalls::Outcome& outcome) {
@@ -130,14 +132,15 @@ void WorkflowRun::Write(const proto::WorkflowStep& step, const StepCalls::Outcom
       progress_.Reopen({step.name()});
       return Advance();
     }
-    failed->ok() ? CommitStep(step, outcome.outputs, *written) : Failed(step, *failed);
+    failed->ok() ? CommitStep(step, outcome.outputs, *written, false) : Failed(step, *failed);
   };
   for (auto& value : *written) {
     if (!value.kept) continue;
     ++*open;
     tensors_.FetchKept(value, [close, &value, written](absl::StatusOr<RunValue> bytes) {
-      if (bytes.ok()) value = *std::move(bytes);
-      close(bytes.status());
+      const auto status = bytes.status();
+      if (status.ok()) value = *std::move(bytes);
+      close(status);
     });
   }
   close(absl::OkStatus());
@@ -176,35 +179,56 @@ void WorkflowRun::CommitEnd(const std::string& step, proto::StepEnd end, const a
   });
 }
 
-// Where the outputs are is durable before a step that needs them begins; and they are, if they are written.
-void WorkflowRun::CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written) {
-  Store(written, [this, step, outputs, life = ownership_.life](absl::StatusOr<RunTensors::Stored> stored) {
-    if (life != ownership_.life) return;
-    if (!stored.ok()) return Failed(step, stored.status());
-    if (progress_.state() != proto::RUN_RUNNING)
-      return Failed(step, absl::CancelledError("the run has ended"));
-    proto::CommitStep command;
-    command.set_run(options_.run);
-    command.set_step(step.name());
-    auto committed = outputs;
-    for (std::size_t i = 0; i < committed.size(); ++i)
-      if (const auto& one = (*stored)[static_cast<int>(i)]; committed[i].kept && !one.has_kept())
-        committed[i].stored = one;
-    *command.mutable_outputs() = *std::move(stored);
-    if (const auto again = results_.recomputed.find(step.name()); again != results_.recomputed.end())
-      command.set_recomputed(again->second);
-    results_.committed.insert(step.name());
-    session_.Tell(std::move(command), [this, step, outputs = std::move(committed),
-                                       life](const absl::StatusOr<proto::RunReply>& reply) {
-      if (life == ownership_.life) Committed(step, outputs, StatusOf(reply));
-    });
-  });
+bool WorkflowRun::GoesOnUnwritten(const proto::WorkflowStep& step, Duration took) const {
+  if (!session_.registered() || !cluster::MayGoOnUnwritten(step.durable(), took)) return false;
+  if (step.function().empty() || !options_.view) return false;
+  proto::FunctionKey key;
+  key.set_name(step.function());
+  key.set_version(step.version());
+  const auto view = options_.view->Get();
+  const auto* const function = view->functions().Find(key);
+  return function != nullptr && function->state().empty();
 }
 
-void WorkflowRun::Committed(const proto::WorkflowStep& step, const Values& outputs,
-                            const absl::Status& status) {
+// Where the outputs are is durable before a step that needs them begins, unless the run goes on; and they are, if they are
+// written.
+void WorkflowRun::CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written,
+                             bool goes_on) {
+  Store(written,
+        [this, step, outputs, goes_on, life = ownership_.life](absl::StatusOr<RunTensors::Stored> stored) {
+          if (life != ownership_.life) return;
+          if (!stored.ok()) return Failed(step, stored.status());
+          if (progress_.state() != proto::RUN_RUNNING)
+            return Failed(step, absl::CancelledError("the run has ended"));
+          proto::CommitStep command;
+          command.set_run(options_.run);
+          command.set_step(step.name());
+          auto committed = outputs;
+          for (std::size_t i = 0; i < committed.size(); ++i)
+            if (const auto& one = (*stored)[static_cast<int>(i)]; committed[i].kept && !one.has_kept())
+              committed[i].stored = one;
+          *command.mutable_outputs() = *std::move(stored);
+          if (const auto again = results_.recomputed.find(step.name()); again != results_.recomputed.end())
+            command.set_recomputed(again->second);
+          results_.committed.insert(step.name());
+          session_.Tell(std::move(command), [this, step, goes_on, outputs = committed,
+                                             life](const absl::StatusOr<proto::RunReply>& reply) {
+            if (life != ownership_.life) return;
+            const auto status = StatusOf(reply);
+            if (!status.ok()) return NotCommitted(step, status);
+            if (!goes_on) Committed(step, outputs);
+          });
+          if (goes_on) Committed(step, committed);
+        });
+}
+
+// What goes on behind the step may have ended the run already: then the log's answer to that end counts.
+void WorkflowRun::NotCommitted(const proto::WorkflowStep& step, const absl::Status& status) {
   if (absl::IsAborted(status)) return Yield();
-  if (!status.ok()) return Failed(step, status);
+  if (end_.finish == nullptr) Failed(step, status);
+}
+
+void WorkflowRun::Committed(const proto::WorkflowStep& step, const Values& outputs) {
   cluster::StepOutcome outcome;
   for (const auto& output : outputs) {
     outcome.outputs.insert(output.spec.name());

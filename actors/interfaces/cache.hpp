@@ -6,7 +6,7 @@
 // objects to the disk, unless they are there; UNAVAILABLE: the manager is away. PlaceModel places what the
 // disk has in the region; DATA_LOSS, NOT_FOUND: the disk does not have it (any more), fetch it again;
 // RESOURCE_EXHAUSTED: no room in one piece. DropModel frees its place: it has no reader, and the next model
-// finds the room. Losing the cache loses no data: objects on disk are content-addressed and found again by
+// finds the room. PullImage brings the image of a state from the node that gave it up. Losing the cache loses no data: objects on disk are content-addressed and found again by
 // digest.
 #pragma once
 
@@ -16,8 +16,9 @@
 
 namespace troupe::actors {
 
-using CacheActor = Interface<Asks<proto::FetchModel, proto::HostModel>,
-                             Asks<proto::PlaceModel, proto::HostModel>, Hears<proto::DropModel>,
-                             Asks<proto::FetchObject, proto::FetchReply>, Hears<proto::ReleaseFetched>>;
+using CacheActor =
+    Interface<Asks<proto::FetchModel, proto::HostModel>, Asks<proto::PlaceModel, proto::HostModel>,
+              Hears<proto::DropModel>, Asks<proto::FetchObject, proto::FetchReply>,
+              Asks<proto::PullImage, proto::PulledImage>, Hears<proto::ReleaseFetched>>;
 
 }  // namespace troupe::actors

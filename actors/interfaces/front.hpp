@@ -2,7 +2,8 @@
 // Asked by:  the HTTP front's threads, shells (InferRequest).   Asks: ROUTER, WORKFLOW RUN.
 // Asked by:  CLUSTER MANAGER (DescribeGateway).
 // Told by:   CLUSTER MANAGER (ContinueRun: a run whose own gateway is gone goes on here).
-// It only looks up which of the two a name is. Losing it loses the requests under way: their clients retry;
+// Told by:   shells of earlier releases (ReleaseOutputs), which read outputs where they lay; nothing follows from it.
+// It only looks up which of the two a name is, and carries the large tensors of shells (gateway/shell_tensors). Losing it loses the requests under way: their clients retry;
 // the runs under way go on at another gateway.
 #pragma once
 

@@ -1,6 +1,6 @@
 // NODE CONTROLLER: decides which GPU of this node runs a request, and where its weights come from.
 // Asked by:  ROUTER (SubmitRequest, ExportTensors, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode,
-//            RunTrial), CACHE of another node (FetchObject, for this node's cache).
+//            RunTrial, GiveUpStates, TakeOverStates), another node (FetchObject, for this node's cache; FetchImage).
 // Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER
 // (MemberReport). Owns THE view of the node's GPUs: one decision gives GPU, source and victims together.
 // Decides with node::SwapScheduler; this actor only moves messages. Losing it loses no data: rebuilt from the
@@ -23,6 +23,8 @@ using NodeControllerActor = Interface<
     Asks<proto::ExportTensors, proto::ExportedTensors>,
     typename caf::replies_to<proto::RouterHello, CreditSinkActor>::template with<proto::CreditGrant>,
     Asks<proto::AdoptModel, proto::AdoptModelReply>, Hears<proto::DisownModel>,
+    Asks<proto::GiveUpStates, proto::GivenUpStates>, Asks<proto::TakeOverStates, proto::TakenOverStates>,
+    Hears<proto::ForgetStates>, Asks<proto::FetchImage, proto::FetchReply>,
     Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,
     Asks<proto::RunTrial, proto::TrialEnded>, Hears<proto::StopTrial>, Hears<proto::KillGpu>,
     Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>, Asks<proto::DescribeMember, proto::MemberReport>,

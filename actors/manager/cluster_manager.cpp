@@ -10,6 +10,7 @@
 #include "actors/core/open_promises.hpp"
 #include "actors/manager/audit_lines.hpp"
 #include "actors/manager/member_links.hpp"
+#include "actors/manager/node_questions.hpp"
 #include "actors/manager/object_transfers.hpp"
 #include "actors/manager/provision_orders.hpp"
 #include "actors/manager/runner_handles.hpp"
@@ -101,7 +102,15 @@ class ClusterManager : public ManagerSelf::base {
   // --- messages to events ---
   void On(cluster::Event event) {
     for (auto& effect : cluster_.On(std::move(event), Now(this), options_.unix_now()))
-      std::visit([this](auto& wanted) { Do(wanted); }, effect);
+      std::visit(
+          [this](auto& wanted) {
+            if constexpr (requires { questions_.Do(wanted); }) {
+              questions_.Do(wanted);
+            } else {
+              Do(wanted);
+            }
+          },
+          effect);
   }
 
   // The cluster answers now or later, by the number of the question.
@@ -213,38 +222,6 @@ class ClusterManager : public ManagerSelf::base {
     for (const auto& [name, node] : links_.nodes()) send(node, tell.update);
     for (const auto& [name, gateway] : links_.gateways()) send(gateway, tell.update);
   }
-  void Do(cluster::AskAdoption& ask) {
-    proto::AdoptModel adopt;
-    *adopt.mutable_function() = std::move(ask.function);
-    cluster::AdoptionAnswered answered{ask.digest, ask.node, ask.epoch, adopt.function().key().name(), {}};
-    Call<proto::AdoptModelReply>(
-        this, calls_, links_.Node(ask.node), options_.adopt_timeout, std::move(adopt),
-        [this, answered = std::move(answered)](const absl::StatusOr<proto::AdoptModelReply>& reply) mutable {
-          answered.status = reply.ok() ? StatusIn(*reply) : reply.status();
-          On(std::move(answered));
-        });
-  }
-  void Do(cluster::TellDisowned& tell) {
-    proto::DisownModel disown;
-    disown.set_model_digest(std::move(tell.digest));
-    send(links_.Node(tell.node), std::move(disown));
-  }
-  void Do(cluster::AskDrain& ask) {
-    Call<proto::DrainReply>(this, calls_, links_.Node(ask.wish.name()), options_.ask_timeout, ask.wish,
-                            [this, number = ask.ask](const absl::StatusOr<proto::DrainReply>& reply) {
-                              On(cluster::DrainAnswered{number, reply.status()});
-                            });
-  }
-  void Do(cluster::AskTrial& ask) {
-    const auto experiment = ask.trial.experiment();
-    // The node ends the trial by itself; what is left here is a node that does not answer.
-    const auto limit = Duration(ask.trial.limit_ns()) + options_.trial_grace;
-    Call<proto::TrialEnded>(this, calls_, links_.Node(ask.node), limit, std::move(ask.trial),
-                            [this, experiment](absl::StatusOr<proto::TrialEnded> ended) {
-                              On(cluster::TrialAnswered{experiment, std::move(ended)});
-                            });
-  }
-  void Do(cluster::TellTrialStopped& tell) { send(links_.Node(tell.node), std::move(tell.stop)); }
   void Do(cluster::KillGpu& kill) { send(links_.Node(kill.kill.node()), std::move(kill.kill)); }
   void Do(cluster::DescribeNode& describe) {
     Call<proto::NodeDescription>(
@@ -328,6 +305,8 @@ class ClusterManager : public ManagerSelf::base {
     WorkflowRunActor run;
   } asking_;  // in the message that is being handled
   PendingCalls calls_;
+  NodeQuestions<ManagerSelf::base> questions_{this, links_, calls_, options_,
+                                              [this](cluster::Event event) { On(std::move(event)); }};
   Continuations continuations_;
   ObjectTransfers objects_;
   OpenPromises<proto::JoinReply, proto::HeartbeatReply, proto::AdminReply, proto::RunReply,

@@ -32,15 +32,12 @@ class ObjectTransfers {
   template <class Self>
   caf::typed_response_promise<proto::UploadReply> Receive(Self* self, proto::UploadChunk& chunk) {
     auto promise = self->template make_response_promise<proto::UploadReply>();
-    const auto received = chunk.offset() + chunk.data().size();
-    repository_.Receive(absl::StrCat("upload-", chunk.upload()), chunk.offset(),
-                        std::move(*chunk.mutable_data()), chunk.last(), chunk.digest(),
-                        continuations_.Make<std::uint64_t>(
-                            self, [promise, received](const absl::StatusOr<std::uint64_t>& size) mutable {
-                              auto reply = cluster::Failure<proto::UploadReply>(size.status());
-                              reply.set_received(received);
-                              promise.deliver(std::move(reply));
-                            }));
+    repository_.Upload(std::move(chunk),
+                       continuations_.Make<proto::UploadReply>(
+                           self, [promise](absl::StatusOr<proto::UploadReply> reply) mutable {
+                             if (!reply.ok()) reply = cluster::Failure<proto::UploadReply>(reply.status());
+                             promise.deliver(*std::move(reply));
+                           }));
     return promise;
   }
   template <class Self>

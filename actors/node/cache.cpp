@@ -45,6 +45,8 @@ class Cache : public CacheSelf::base {
     });
     directory_.Watch(options_.manager, system().message_types<ClusterManagerActor>(),
                      caf::actor_cast<PeerWatcherActor>(this));
+    images_ = SpawnImagePuller(system(), options_.images, directory_);
+    link_to(images_);
     return {
         [this](const proto::FetchModel& fetch) { return Fetch(fetch.function()); },
         [this](const proto::PlaceModel& place) { return Place(place.function(), place.isolation_key()); },
@@ -52,6 +54,7 @@ class Cache : public CacheSelf::base {
           repository_.Disown(drop.model_digest(), drop.isolation_key());
         },
         [this](const proto::FetchObject& part) { return reads_.Fetch(this, part); },
+        [this](proto::PullImage& pull) { return delegate(images_, std::move(pull)); },
         [this](const proto::ReleaseFetched& release) { reads_.Release(release.release()); },
         [this](const proto::Continue& message) {
           continuations_.Resume(message);
@@ -81,6 +84,8 @@ class Cache : public CacheSelf::base {
     pulls_.Clear();
     fetches_.clear();
     manager_ = nullptr;
+    send_exit(images_, caf::exit_reason::user_shutdown);
+    images_ = nullptr;
   }
 
  private:
@@ -158,6 +163,7 @@ class Cache : public CacheSelf::base {
   ModelRepository& repository_;
   PeerDirectory& directory_;
   ClusterManagerActor manager_;
+  ImagePullerActor images_;
   PendingCalls calls_;
   Continuations continuations_;
   ModelPulls pulls_;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "actors/interfaces/cache.hpp"
+#include "actors/node/image_puller.hpp"
 #include "actors/node/model_pulls.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/peer_directory.hpp"
@@ -17,6 +18,7 @@ struct CacheOptions {
   std::string manager;  // address of the cluster manager
   std::string node{};   // the name of this node
   PullTerms pulls{};
+  ImagePullTerms images{};  // of states
   // Ranges that other nodes are given at a time; more are refused, and asked of others. So an input of a request waits on
   // the link behind 32 MiB of models at most.
   std::size_t served = 8;

@@ -28,8 +28,12 @@ absl::StatusOr<std::string> ReadDigested(const std::string& path) {
   return WithoutDigest(text);
 }
 
+std::string Digested(const std::string& bytes) {
+  return absl::StrCat(Sha256Hex(bytes), "\n", bytes);
+}
+
 absl::Status WriteDigested(const std::string& path, const std::string& bytes) {
-  return storage::ReplaceFile(path, absl::StrCat(Sha256Hex(bytes), "\n", bytes));
+  return storage::ReplaceFile(path, Digested(bytes));
 }
 
 struct DigestedFile::State {

@@ -16,6 +16,8 @@ namespace troupe::actors {
 
 // The bytes in a text of this layout; DataLoss: the text is damaged.
 [[nodiscard]] absl::StatusOr<std::string> WithoutDigest(const std::string& text);
+// A text of this layout.
+[[nodiscard]] std::string Digested(const std::string& bytes);
 // A file of this layout, at most 64 MiB. Both block. NotFound when there is none.
 [[nodiscard]] absl::StatusOr<std::string> ReadDigested(const std::string& path);
 [[nodiscard]] absl::Status WriteDigested(const std::string& path, const std::string& bytes);

@@ -266,7 +266,7 @@ void ModelPulls::Write(Self* self, std::uint64_t id) {
           }));
 }
 
-void ModelPulls::End(std::uint64_t id, const absl::Status& status) {
+void ModelPulls::End(std::uint64_t id, absl::Status status) {
   auto pull = std::move(pulls_.extract(id).mapped());
   for (const auto& place : pull.places) {
     const auto it = nodes_.find(place.address);
@@ -276,7 +276,7 @@ void ModelPulls::End(std::uint64_t id, const absl::Status& status) {
     nodes_.erase(it);
     directory_.Forget(place.address, watcher_);
   }
-  pull.result.status = status;
+  pull.result.status = std::move(status);
   pull.done(std::move(pull.result));
 }
 

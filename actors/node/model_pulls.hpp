@@ -124,7 +124,7 @@ class ModelPulls {
   void Loaded(Self* self, std::uint64_t pull, const Question& question, absl::StatusOr<std::string> bytes);
   void Failed(Self* self, std::uint64_t pull, const Question& question, const absl::Status& status);
   void Write(Self* self, std::uint64_t pull);
-  void End(std::uint64_t pull, const absl::Status& status);
+  void End(std::uint64_t pull, absl::Status status);
   static void Release(Self* self, const ObjectSourceActor& source, const proto::FetchReply& reply);
   [[nodiscard]] ObjectSourceActor SourceOf(const OnePull& pull, node::ObjectPull::Source source) const;
   [[nodiscard]] OnePull* Find(std::uint64_t pull);

@@ -15,6 +15,7 @@
 #include "actors/core/open_promises.hpp"
 #include "actors/core/time.hpp"
 #include "actors/member/member_session.hpp"
+#include "actors/node/image_orders.hpp"
 #include "actors/node/worker_orders.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
@@ -65,7 +66,9 @@ class NodeController : public ControllerSelf::base {
         cache_(std::move(cache)),
         node_(options_, policies),
         inputs_(options_.channel, options_.remote_inputs),
-        store_(options_.states) {}
+        images_(
+            this, cache_, calls_, options_.states, [this](node::Event event) { On(std::move(event)); },
+            [this](node::Ask ask, proto::FetchReply part) { open_.Deliver(ask, std::move(part)); }) {}
   const char* name() const override { return "node_controller"; }
 
   behavior_type make_behavior() override {
@@ -90,6 +93,16 @@ class NodeController : public ControllerSelf::base {
           return Ask<proto::AdoptModelReply>(node::AdoptionAsked{0, std::move(*adopt.mutable_function())});
         },
         [this](const proto::DisownModel& disown) { On(node::ModelDisowned{disown.model_digest()}); },
+        [this](proto::GiveUpStates& wish) {
+          return Ask<proto::GivenUpStates>(node::StatesWanted{0, std::move(wish)});
+        },
+        [this](proto::TakeOverStates& wish) {
+          return Ask<proto::TakenOverStates>(node::StatesOffered{0, std::move(wish)});
+        },
+        [this](const proto::ForgetStates& forget) { On(node::StatesElsewhere{forget.model_digest()}); },
+        [this](proto::FetchImage& part) {
+          return Ask<proto::FetchReply>(node::ImageAsked{0, std::move(part)});
+        },
         [this](const proto::DrainNode& drain) {
           return Ask<proto::DrainReply>(node::DrainAsked{0, drain.drain()});
         },
@@ -114,7 +127,7 @@ class NodeController : public ControllerSelf::base {
         [this](const proto::Tick& tick) { On(node::TimerFired{static_cast<node::Timer>(tick.what())}); },
         [this](const proto::Continue& message) {
           inputs_.Resume(message);
-          store_.Resume(message);
+          images_.Resume(message);
           metering_.Resume(message);
         },
     };
@@ -127,7 +140,7 @@ class NodeController : public ControllerSelf::base {
     executors_.clear();
     open_.Clear();
     inputs_.Clear();
-    store_.Clear();
+    images_.Clear();
     metering_.Clear();
     routers_.clear();
     cache_ = nullptr;
@@ -137,7 +150,15 @@ class NodeController : public ControllerSelf::base {
   // --- messages to events ---
   void On(node::Event event) {
     for (auto& effect : node_.On(std::move(event), Now(this)))
-      std::visit([this](auto& wanted) { Do(wanted); }, effect);
+      std::visit(
+          [this](auto& wanted) {
+            if constexpr (requires { images_.Do(wanted); }) {
+              images_.Do(wanted);
+            } else {
+              Do(wanted);
+            }
+          },
+          effect);
   }
 
   // The node answers now or later, by the number of the question.
@@ -281,27 +302,6 @@ class NodeController : public ControllerSelf::base {
       if (input.data().has_arena()) options_.channel->Release(input.data()).IgnoreError();
   }
 
-  void Do(node::LoadImage& load) {
-    const auto loaded = [this, function = load.function](absl::StatusOr<node::ImagePtr> image,
-                                                         std::vector<std::string> sequences) {
-      On(node::ImageLoaded{function, std::move(image), std::move(sequences)});
-    };
-    if (load.with_sequences)
-      return store_.LoadWithSequences(this, load.function, std::move(load.specs), loaded);
-    store_.Load(this, load.function, std::move(load.specs),
-                [loaded](absl::StatusOr<node::ImagePtr> image) { loaded(std::move(image), {}); });
-  }
-  void Do(node::SaveImage& save) {
-    store_.Save(this, std::move(save.image),
-                [this, batch = save.batch](absl::StatusOr<node::ImagePtr> image) {
-                  On(node::ImageSaved{batch, std::move(image)});
-                });
-  }
-  void Do(node::KeepImage& keep) { store_.Keep(std::move(keep.image)); }
-  void Do(node::RestoreImage& restore) { store_.Restore(this, restore.function); }
-  void Do(node::UnloadImage& unload) { store_.Unload(unload.function); }
-  void Do(node::ForgetImage& forget) { store_.Forget(this, forget.function); }
-
   void Do(node::SaveProfiles& save) { options_.save_profiles(std::move(save.profiles)); }
   void Do(node::SaveAdopted& save) { options_.save_adopted(std::move(save.adopted)); }
   void Do(node::ReadMeters&) {
@@ -326,15 +326,16 @@ class NodeController : public ControllerSelf::base {
   CacheActor cache_;
   node::Node node_;
   RemoteInputs inputs_;
-  StateStore store_;
   static constexpr std::uint64_t kFirstMeterTicket = std::uint64_t{1} << 61U;
   Continuations metering_{kFirstMeterTicket};  // tickets that no other continuations here have
   MemberSession session_;
   PendingCalls calls_;
+  ImageOrders<ControllerSelf::base> images_;
   std::vector<ExecutorActor> executors_;  // by runtime
   std::map<std::uint64_t, CreditSinkActor> routers_;
   OpenPromises<proto::SubmitReply, proto::CreditGrant, proto::AdoptModelReply, proto::MemberReport,
-               proto::DrainReply, proto::TrialEnded, proto::ExportedTensors, proto::AdminReply>
+               proto::DrainReply, proto::TrialEnded, proto::ExportedTensors, proto::GivenUpStates,
+               proto::TakenOverStates, proto::FetchReply, proto::AdminReply>
       open_;
 };
 

@@ -4,12 +4,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/node/message_file.hpp"
 #include "base/status.hpp"
+#include "base/wire_status.hpp"
 #include "cluster/function_state.hpp"
 #include "proto/sequence_id.hpp"
 #include "storage/durable_file.hpp"
@@ -86,7 +88,8 @@ absl::StatusOr<node::ImagePtr> Copy(const Channel& channel, const proto::StateIm
   return kept();
 }
 
-absl::Status Write(const std::string& path, const Channel& channel, const proto::StateImage& image) {
+// The text of its file.
+absl::StatusOr<std::string> TextOf(const Channel& channel, const proto::StateImage& image) {
   proto::StateImage whole = image;
   for (auto& tensor : *whole.mutable_tensors()) {
     if (!tensor.data().has_arena()) continue;
@@ -94,7 +97,12 @@ absl::Status Write(const std::string& path, const Channel& channel, const proto:
     const auto bytes = data.bytes();
     tensor.mutable_data()->set_inlined(bytes.data(), bytes.size());
   }
-  return WriteDigested(path, whole.SerializeAsString());
+  return Digested(whole.SerializeAsString());
+}
+
+absl::Status Write(const std::string& path, const Channel& channel, const proto::StateImage& image) {
+  TROUPE_ASSIGN_OR_RETURN(const auto text, TextOf(channel, image));
+  return storage::ReplaceFile(path, text);
 }
 
 bool Same(const proto::TensorSpec& a, const proto::TensorSpec& b) {
@@ -116,6 +124,17 @@ std::string Wrong(const std::string& text, const std::string& function,
   return same ? "" : "has other tensors than the function declares";
 }
 
+// The image of a file, where workers may map it.
+absl::StatusOr<node::ImagePtr> Placed(proto::StateImage image, const Channel& channel) {
+  if (channel == nullptr) return Kept(std::move(image), channel);
+  Bytes inlined;
+  for (auto& tensor : *image.mutable_tensors()) {
+    const std::string whole = std::move(*tensor.mutable_data()->mutable_inlined());
+    TROUPE_ASSIGN_OR_RETURN(*tensor.mutable_data(), Put(*channel, std::as_bytes(std::span(whole)), inlined));
+  }
+  return Kept(std::move(image), channel);
+}
+
 absl::StatusOr<node::ImagePtr> ReadFile(const std::string& path, const Channel& channel,
                                         const std::string& function,
                                         const std::vector<proto::TensorSpec>& specs) {
@@ -131,13 +150,33 @@ absl::StatusOr<node::ImagePtr> ReadFile(const std::string& path, const Channel& 
     static_cast<void>(std::rename(path.c_str(), aside.c_str()));
     return absl::DataLossError(absl::StrCat("'", path, "' ", wrong, "; it is kept as '", aside, "'"));
   }
-  if (channel == nullptr) return Kept(std::move(image), channel);
-  Bytes inlined;
-  for (auto& tensor : *image.mutable_tensors()) {
-    const std::string whole = std::move(*tensor.mutable_data()->mutable_inlined());
-    TROUPE_ASSIGN_OR_RETURN(*tensor.mutable_data(), Put(*channel, std::as_bytes(std::span(whole)), inlined));
-  }
-  return Kept(std::move(image), channel);
+  return Placed(std::move(image), channel);
+}
+
+// A part of the text of a file; what ends before it, gives less.
+absl::StatusOr<proto::FetchReply> PartOf(const std::string& path, std::uint64_t offset,
+                                         std::uint64_t length) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return absl::NotFoundError(absl::StrCat("there is no '", path, "'"));
+  proto::FetchReply part;
+  part.set_total(static_cast<std::uint64_t>(file.tellg()));
+  std::string bytes(offset < part.total() ? std::min(length, part.total() - offset) : 0, '\0');
+  file.seekg(static_cast<std::streamoff>(offset));
+  if (!bytes.empty() && !file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    return absl::UnavailableError(absl::StrCat("cannot read '", path, "'"));
+  part.mutable_data()->set_inlined(std::move(bytes));
+  return part;
+}
+
+absl::StatusOr<proto::FetchReply> PartInMemory(const Channel& channel, const node::ImagePtr& image,
+                                               const proto::FetchImage& wish) {
+  if (image == nullptr) return absl::NotFoundError(absl::StrCat("there is no image of '", wish.image(), "'"));
+  TROUPE_ASSIGN_OR_RETURN(const auto text, TextOf(channel, *image));
+  proto::FetchReply part;
+  part.set_total(text.size());
+  part.mutable_data()->set_inlined(
+      text.substr(std::min<std::uint64_t>(wish.offset(), text.size()), wish.length()));
+  return part;
 }
 
 constexpr char kExtension[] = ".state";
@@ -227,11 +266,22 @@ void StateStore::Load(caf::local_actor* self, const std::string& function,
       std::move(done));
 }
 
+std::vector<std::string> StateStore::SequencesInMemory(const std::string& function) const {
+  const auto prefix = cluster::SequencePrefix(function);
+  std::vector<std::string> sequences;
+  for (auto at = images_.lower_bound(prefix); at != images_.end() && at->first.starts_with(prefix); ++at)
+    sequences.push_back(at->first.substr(prefix.size()));
+  return sequences;
+}
+
 void StateStore::LoadWithSequences(caf::local_actor* self, const std::string& function,
                                    std::vector<proto::TensorSpec> specs, const Listed& done) {
-  if (options_.directory.empty())
-    return Load(self, function, std::move(specs),
-                [done](absl::StatusOr<node::ImagePtr> image) { done(std::move(image), {}); });
+  if (options_.directory.empty()) {
+    const auto sequences = SequencesInMemory(function);
+    return Load(self, function, std::move(specs), [done, sequences](absl::StatusOr<node::ImagePtr> image) {
+      done(std::move(image), sequences);
+    });
+  }
   auto found = std::make_shared<std::vector<std::string>>();
   Do(
       self, function,
@@ -241,6 +291,52 @@ void StateStore::LoadWithSequences(caf::local_actor* self, const std::string& fu
         return ReadFile(StateFile(directory, function), channel, function, specs);
       },
       [done, found](absl::StatusOr<node::ImagePtr> image) { done(std::move(image), *found); });
+}
+
+void StateStore::Read(caf::local_actor* self, const proto::FetchImage& part, const PartRead& done) {
+  const auto answer = [done](absl::StatusOr<proto::FetchReply> reply) {
+    proto::FetchReply failed;
+    if (!reply.ok()) SetStatus(reply.status(), failed);
+    done(reply.ok() ? *std::move(reply) : std::move(failed));
+  };
+  if (part.length() > kLongestPart) {
+    return answer(absl::InvalidArgumentError(absl::StrCat(
+        part.length(), " bytes of a state were asked for at once, and ", kLongestPart, " are the most")));
+  }
+  auto read = std::make_shared<absl::StatusOr<proto::FetchReply>>(absl::UnavailableError("it was not read"));
+  const auto image = Find(part.image());
+  // Behind the writes of it that were asked for before.
+  Do(
+      self, part.image(),
+      [directory = options_.directory, channel = options_.channel, image, part,
+       read]() -> absl::StatusOr<node::ImagePtr> {
+        *read = directory.empty() ? PartInMemory(channel, image, part)
+                                  : PartOf(StateFile(directory, part.image()), part.offset(), part.length());
+        return image;
+      },
+      [answer, read](const absl::StatusOr<node::ImagePtr>& ended) {
+        answer(ended.ok() ? std::move(*read) : ended.status());
+      });
+}
+
+void StateStore::Import(caf::local_actor* self, const std::string& function,
+                        std::vector<proto::TensorSpec> specs, std::string text, Imported done) {
+  const bool in_memory = options_.directory.empty();
+  Do(
+      self, function,
+      [channel = options_.channel, directory = options_.directory, function, specs = std::move(specs),
+       text = std::move(text)]() -> absl::StatusOr<node::ImagePtr> {
+        proto::StateImage image;
+        if (const std::string wrong = Wrong(text, function, specs, image); !wrong.empty())
+          return absl::DataLossError(absl::StrCat("what came of the state '", function, "' ", wrong));
+        if (directory.empty()) return Placed(std::move(image), channel);
+        TROUPE_RETURN_IF_ERROR(storage::ReplaceFile(StateFile(directory, function), text));
+        return node::ImagePtr();
+      },
+      [this, function, in_memory, done = std::move(done)](absl::StatusOr<node::ImagePtr> image) {
+        if (image.ok() && in_memory) images_[function] = *image;
+        done(image.status());
+      });
 }
 
 void StateStore::Unload(const std::string& function) {

@@ -55,6 +55,17 @@ class StateStore {
   using Listed = std::function<void(absl::StatusOr<node::ImagePtr>, std::vector<std::string> sequences)>;
   void LoadWithSequences(caf::local_actor* self, const std::string& function,
                          std::vector<proto::TensorSpec> specs, const Listed& done);
+  // --- states that move ---
+  static constexpr std::uint64_t kLongestPart = 64 << 10;
+  // A part of the text of a file, as it is when what was asked before is done.
+  using PartRead = std::function<void(proto::FetchReply)>;
+  void Read(caf::local_actor* self, const proto::FetchImage& part, const PartRead& done);
+  // The text of another node's file, durable as the file here when `done` is called. DataLoss: it is not the image that
+  // it has to be, and nothing changes.
+  using Imported = std::function<void(const absl::Status&)>;
+  void Import(caf::local_actor* self, const std::string& function, std::vector<proto::TensorSpec> specs,
+              std::string text, Imported done);
+
   // Null: there is none in memory.
   [[nodiscard]] node::ImagePtr Find(const std::string& function) const;
   // What was saved last is not kept: the file becomes THE image again, or goes when there is none.
@@ -69,6 +80,7 @@ class StateStore {
   void Clear();
 
  private:
+  [[nodiscard]] std::vector<std::string> SequencesInMemory(const std::string& function) const;
   using Job = std::function<absl::StatusOr<node::ImagePtr>()>;
   // Those of one function go one after another: two that write its file at once would be in each other's way,
   // and the older one must not come last. A null job restores the file.

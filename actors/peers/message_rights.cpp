@@ -52,6 +52,11 @@ constexpr Row kRows[] = {
     {"AdoptModel", kManager},
     {"AdoptModelReply", kNode},
     {"DisownModel", kManager},
+    {"GiveUpStates", kManager},
+    {"GivenUpStates", kNode},
+    {"TakeOverStates", kManager},
+    {"TakenOverStates", kNode},
+    {"ForgetStates", kManager},
     {"DrainNode", kManager},
     {"DrainReply", kNode},
     {"DescribeNode", kManager},
@@ -63,8 +68,9 @@ constexpr Row kRows[] = {
     {"StopTrial", kManager},
     {"KillGpu", kManager},
     {"InjectFault", kManager},
-    // Models, from the manager and from other nodes.
+    // Models, from the manager and from other nodes; states, from the node that gave them up.
     {"FetchObject", kNode},
+    {"FetchImage", kNode},
     {"FetchReply", {Role::kManager, Role::kNode}},
     {"ReleaseFetched", kNode},
     {"LocateModel", kNode},

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
+#include "base/wire_status.hpp"
 
 namespace troupe::actors {
 
@@ -43,6 +44,35 @@ void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offse
     recent_.insert(digest);
   }
   done(size);
+}
+
+void FakeModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) {
+  if (failing_uploads_ > 0) {
+    --failing_uploads_;
+    return done(absl::UnavailableError("the disk does not answer"));
+  }
+  proto::UploadReply reply;
+  const auto name = absl::StrCat(chunk.client(), " ", chunk.digest());
+  const auto begun = receiving_.find(name);
+  const std::uint64_t at = begun == receiving_.end() ? 0 : begun->second.size();
+  reply.set_received(at);
+  if (const auto whole = objects_.find(chunk.digest()); whole != objects_.end()) {
+    reply.set_received(whole->second.size());
+    reply.set_complete(true);
+  } else if (chunk.wish() == proto::UploadChunk::DROP) {
+    receiving_.erase(name);
+  } else if (chunk.wish() == proto::UploadChunk::ASK) {
+    if (begun == receiving_.end()) SetStatus(absl::NotFoundError("nothing of this upload has come"), reply);
+  } else if (chunk.offset() != at) {
+    SetStatus(absl::OutOfRangeError(absl::StrCat("the upload is at byte ", at)), reply);
+  } else {
+    const auto size = at + chunk.data().size();
+    Receive(name, chunk.offset(), std::move(*chunk.mutable_data()), chunk.last(), chunk.digest(),
+            [&](const absl::StatusOr<std::uint64_t>& received) { SetStatus(received.status(), reply); });
+    reply.set_received(size);
+    reply.set_complete(chunk.last() && reply.code() == 0);
+  }
+  done(std::move(reply));
 }
 
 void FakeModelRepository::Import(const std::string& onnx_digest, const std::string& client,

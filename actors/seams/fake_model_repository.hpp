@@ -43,6 +43,10 @@ class FakeModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
+  // The next so many chunks of uploads are not answered by the disk.
+  void FailUploads(int count) { failing_uploads_ = count; }
+  [[nodiscard]] std::size_t unfinished() const { return receiving_.size(); }
+  void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) override;
   void Import(const std::string& onnx_digest, const std::string& client,
               Done<proto::FunctionRecord> done) override;
   [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;
@@ -84,6 +88,7 @@ class FakeModelRepository final : public ModelRepository {
   // Put or read since the last Collect, which leaves them: the fake has no clock.
   std::set<std::string> recent_;
   std::map<std::string, std::string> receiving_;
+  int failing_uploads_ = 0;
   std::map<std::string, proto::FunctionRecord> models_;
   std::map<std::pair<std::string, std::string>, Bytes> adopted_;  // by digest and isolation key
   std::set<std::string> damaged_;

@@ -173,6 +173,7 @@ class Worker : public caf::event_based_actor {
   void Answer(std::uint64_t sequence, const absl::Status& status, proto::WorkerOutcome outcome, Time begin) {
     ++shared_->progress;
     ++shared_->answered;
+    shared_->control->open = shared_->sent - shared_->answered;
     outcome.set_sequence(sequence);
     SetStatus(status, outcome);
     outcome.set_begin_ns(begin.time_since_epoch().count());

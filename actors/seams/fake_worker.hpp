@@ -28,6 +28,7 @@ struct FakeWorkerShared {
     incarnation = life;
     death_told = false;
     sent = answered = 0;
+    control->open = 0;
   }
 };
 

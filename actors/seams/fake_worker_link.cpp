@@ -62,7 +62,11 @@ class FakeWorkerLink final : public WorkerLink {
     if (shared_->written - shared_->taken >= shared_->profile.ring)
       return absl::ResourceExhaustedError("the worker's order ring is full");
     ++shared_->written;
-    if (HasOutcome(order)) ++shared_->sent;
+    if (HasOutcome(order)) {
+      ++shared_->sent;
+      ++shared_->control->open;
+    }
+    shared_->control->given += order.has_run() ? 1 : 0;
     caf::anon_send(worker_, order);
     return absl::OkStatus();
   }

@@ -97,6 +97,8 @@ class FakeWorkerControl {
   Bytes used;                    // device memory
   Bytes fullest;                 // device memory at its fullest, with the activations of the runs under way
   std::uint64_t no_fit = 0;      // swap-ins that found no room
+  std::uint64_t given = 0;       // runs that it was ordered
+  std::uint64_t open = 0;        // orders that it has not answered yet
   FakeWorkerLife life;
   FakeKept kept;
   std::shared_ptr<FakeMeters> meters;  // of its machine; null: nothing is counted

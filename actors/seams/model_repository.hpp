@@ -31,6 +31,9 @@ class ModelRepository {
   // ABORTED: the part before is being written still. Two uploads of one object are both kept: as one.
   virtual void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                        const std::string& digest, Done<std::uint64_t> done) = 0;
+  // A client's file, part by part, kept over restarts (KeptUploads). A refusal is a reply with its code and with what is
+  // there; a status says that the repository could not even look.
+  virtual void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) = 0;
   // Imports a received ONNX file in a child process, when it is this client's turn. Answers a record with
   // model and weights digests, sizes, inputs and outputs; the canonical objects are stored and synced.
   // RESOURCE_EXHAUSTED: the client, or all clients, have too many files that wait.
@@ -52,7 +55,7 @@ class ModelRepository {
                     Done<std::string> done) = 0;
   [[nodiscard]] virtual bool Has(const std::string& digest) const = 0;
   // Removes the objects that `kept` does not name and that were not used within `unused_for`
-  // (storage/model_repository.hpp); answers how many bytes that were.
+  // (storage/model_repository.hpp), and uploads that were idle for too long; answers how many bytes the objects had.
   virtual void Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) = 0;
   // The objects that have to be here before Adopt: the packed model for this node's devices, or the canonical
   // one.

@@ -3,18 +3,12 @@
 // (local_peer_directory). One contract test runs on both.
 #pragma once
 
-#include <caf/actor_control_block.hpp>
 #include <set>
 #include <string>
 
-#include "actors/interfaces/interface.hpp"
-#include "proto/local.pb.h"
+#include "actors/interfaces/peer_watcher.hpp"
 
 namespace troupe::actors {
-
-// Hears (PeerUp, handle) each time the peer is connected and PeerLost each time it is gone.
-using PeerWatcherActor =
-    Interface<typename caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
 
 class PeerDirectory {
  public:

@@ -50,6 +50,7 @@ StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepo
       objects_(objects),
       channel_(channel),
       uploads_(objects, options_.uploads),
+      kept_uploads_(objects, options_.kept_uploads),
       importer_({options_.import_program, options_.work_directory, options_.import, options_.imports},
                 objects),
       host_(objects, host),
@@ -75,6 +76,13 @@ void StoredModelRepository::Receive(const std::string& upload, std::uint64_t off
   OnPool<std::uint64_t>(std::move(done), [this, upload, offset, data = std::move(data), last, digest] {
     return uploads_.Append(upload, offset, data, last, digest);
   });
+}
+
+void StoredModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) {
+  OnPool<proto::UploadReply>(std::move(done),
+                             [this, chunk = std::move(chunk)]() -> absl::StatusOr<proto::UploadReply> {
+                               return kept_uploads_.Handle(chunk);
+                             });
 }
 
 void StoredModelRepository::Import(const std::string& onnx_digest, const std::string& client,
@@ -107,6 +115,7 @@ void StoredModelRepository::Keep(const proto::TensorRef& ref, Done<std::string> 
 
 void StoredModelRepository::Collect(std::set<std::string> kept, Duration unused_for, Done<Bytes> done) {
   OnPool<Bytes>(std::move(done), [this, kept = std::move(kept), unused_for]() -> absl::StatusOr<Bytes> {
+    kept_uploads_.Expire();
     TROUPE_ASSIGN_OR_RETURN(const auto removed, objects_.Collect(kept, unused_for));
     Bytes sum;
     for (const auto& object : removed) sum += object.size;

@@ -11,6 +11,7 @@
 
 #include "actors/core/work_pool.hpp"
 #include "actors/seams/host_copies.hpp"
+#include "actors/seams/kept_uploads.hpp"
 #include "actors/seams/model_importer.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/queued_imports.hpp"
@@ -31,7 +32,8 @@ class StoredModelRepository final : public ModelRepository {
     std::string pack_target;  // what this node's devices want; empty: canonical models only
     Duration load_timeout = std::chrono::seconds(10);
     std::size_t threads = 2;
-    std::size_t uploads = 64;    // at the same time
+    std::size_t uploads = 64;  // objects that are received at the same time
+    KeptUploads::Limits kept_uploads = {};
     std::size_t imports = 1024;  // whose results are remembered
     cluster::ImportQueue::Limits import_queue;
   };
@@ -42,6 +44,7 @@ class StoredModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
+  void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) override;
   void Import(const std::string& onnx_digest, const std::string& client,
               Done<proto::FunctionRecord> done) override;
   [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;
@@ -79,6 +82,7 @@ class StoredModelRepository final : public ModelRepository {
   storage::ModelRepository& objects_;
   transport::TensorChannel& channel_;
   UploadTable uploads_;
+  KeptUploads kept_uploads_;
   ModelImporter importer_;
   HostCopies host_;
   std::mutex mutex_;

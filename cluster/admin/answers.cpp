@@ -12,6 +12,7 @@
 #include "cluster/ownership/ownership.hpp"
 #include "cluster/ownership/scaling.hpp"
 #include "cluster/profiling/profiled_sharing.hpp"
+#include "cluster/slo/slo_answers.hpp"
 #include "cluster/workflow_parser.hpp"
 #include "cluster/workflow_validator.hpp"
 
@@ -53,7 +54,8 @@ proto::AdminReply AnswerWorkflows(const ManagerState& state, const std::string& 
       if (version.empty() || record.spec().version() == version) *reply.add_workflows() = record;
   }
   if (!name.empty() && reply.workflows_size() == 0)
-    return Error(absl::NotFoundError(absl::StrCat("there is no workflow '", name, "'")));
+    return Error(absl::NotFoundError(
+        absl::StrCat("there is no workflow '", name, "'; `troupe workflow list` shows what there is")));
   return reply;
 }
 
@@ -203,6 +205,7 @@ void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) 
 void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply) {
   for (const auto& gpu : node.gpus()) *reply.add_gpus() = gpu;
   if (node.has_region()) *reply.add_regions() = node.region();
+  AddAlpha(node.node(), node.alpha(), reply);
 }
 
 absl::StatusOr<proto::WorkflowRecord> ReadWorkflow(const std::string& yaml, const Catalogue& catalogue,

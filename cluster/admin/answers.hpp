@@ -41,6 +41,7 @@ struct ManagerState {
                                                 const ManagerState& state, const absl::Status& remark);
 // Adds to each function of `reply` on which GPUs of the node it is resident.
 void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply);
+// Adds the node's GPUs, its host region and the alpha of its order by SLO.
 void GpusOf(const proto::NodeDescription& node, proto::AdminReply& reply);
 
 // Parses and validates a workflow file against the functions that exist.

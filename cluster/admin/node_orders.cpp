@@ -59,7 +59,8 @@ void NodeOrders::Kill(Ask ask, const proto::KillGpu& wish) {
         ask, absl::NotFoundError(absl::StrCat("there is no node '", wish.node(), "' that is connected")));
   const auto* member = parts_.members.table().Find(wish.node());
   if (member == nullptr || wish.gpu() >= static_cast<std::uint32_t>(member->record.gpus_size()))
-    return Answer(ask, absl::NotFoundError(absl::StrCat("node '", wish.node(), "' has no GPU ", wish.gpu())));
+    return Answer(ask, absl::NotFoundError(absl::StrCat("node '", wish.node(), "' has no GPU ", wish.gpu(),
+                                                        "; `troupe gpu list` shows those that it has")));
   parts_.out.Tell(wish.node(), "gpu-killed", absl::StrCat("GPU ", wish.gpu(), ", by an operator"));
   parts_.out.Add(KillGpu{wish});
   Answer(ask, absl::OkStatus());

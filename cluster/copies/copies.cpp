@@ -27,6 +27,7 @@ void Copies::Asked(const proto::ModelDemand& demand) {
 }
 
 void Copies::Place() {
+  parts_.state_moves.Pulse();
   const auto moves =
       table_.Plan(parts_.catalogue.functions().table(), parts_.members.table(), parts_.out.now());
   const auto homes = KeepHomes();

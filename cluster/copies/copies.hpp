@@ -45,6 +45,11 @@ class Copies {
   // Deployments::Adopted is called when a node has adopted the model, or could not: now, when a node has it or
   // none is asked.
   void AwaitAdoption(Deployed deployed);
+  // The states of the model's functions move: no node is to have it meanwhile.
+  void BeginMove(const std::string& digest) { table_.BeginMove(digest); }
+  void EndMove(const std::string& digest) { table_.EndMove(digest); }
+  // The store has the new home.
+  void Moved(const std::string& digest, const std::string& node) { table_.Rebind(digest, node); }
   void On(const HomeStored& stored, const absl::Status& status);
 
   [[nodiscard]] const PlacementTable& table() const { return table_; }

@@ -39,49 +39,59 @@ PlacementModel ModelOf(const proto::FunctionRecord& record) {
 }  // namespace
 
 void PlacementTable::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
-  all_ = true;
+  anew_.nodes.insert(node);
+  anew_.models.insert(adopted.begin(), adopted.end());
   copies_.NodeJoined(node, adopted);
 }
 
 void PlacementTable::NodeGone(const std::string& node) {
-  all_ = true;
+  anew_.nodes.insert(node);
   copies_.NodeGone(node);
 }
 
 void PlacementTable::Adopted(const std::string& digest, const std::string& node) {
-  touched_.insert(digest);
+  anew_.models.insert(digest);
   copies_.Adopted(digest, node);
 }
 
 void PlacementTable::AdoptFailed(const std::string& digest, const std::string& node, Time now) {
-  touched_.insert(digest);
-  retry_at_ = std::min(retry_at_, copies_.Failed(digest, node, now));
+  anew_.models.insert(digest);
+  anew_.retry_at = std::min(anew_.retry_at, copies_.Failed(digest, node, now));
 }
 
 void PlacementTable::Disowned(const std::string& digest, const std::string& node) {
-  touched_.insert(digest);
+  anew_.models.insert(digest);
   copies_.Disowned(digest, node);
 }
 
 void PlacementTable::TouchDue(Time now) {
-  if (now < retry_at_) return;
-  retry_at_ = std::min(copies_.AddDue(now, touched_), homes_.AddDue(now, touched_));
+  if (now < anew_.retry_at) return;
+  anew_.retry_at = std::min(copies_.AddDue(now, anew_.models), homes_.AddDue(now, anew_.models));
 }
 
 std::vector<PlacementMove> PlacementTable::Plan(const FunctionTable& functions,
                                                 const MembershipTable& members, Time now) {
-  if (regions_.SetNodes(NodesOf(members))) all_ = true;
+  SetNodes(members);
   TouchDue(now);
-  for (const auto& digest : demanded_.Update(regions_.GpusOfANode(), now)) touched_.insert(digest);
-  if (!all_ && touched_.empty()) return {};
+  for (const auto& digest : demanded_.Update(regions_.GpusOfANode(), now)) anew_.models.insert(digest);
+  if (!anew_.all && anew_.models.empty()) return {};
   ++plans_.made;
-  const auto touched = std::exchange(touched_, {});
+  const auto touched = std::exchange(anew_.models, {});
   std::optional<PlacementPlan> plan;
-  if (!all_ && !tight_) plan = PlanSome(functions, touched);
+  if (!anew_.all && !tight_) plan = PlanSome(functions, touched);
   if (!plan) plan = PlanAll(functions);
-  all_ = false;
-  retry_at_ = std::min(retry_at_, homes_.AwaitLeases(members, now));
+  anew_.all = false;
+  anew_.retry_at = std::min(anew_.retry_at, homes_.AwaitLeases(members, now));
   return Ask(std::move(plan->moves), now);
+}
+
+void PlacementTable::SetNodes(const MembershipTable& members) {
+  if (anew_.members == members.version() && anew_.nodes.empty()) return;
+  anew_.members = members.version();
+  const auto changed = std::exchange(anew_.nodes, {});
+  if (!regions_.SetNodes(NodesOf(members), changed, anew_.models)) return;
+  // What had too few copies, or none at all, may have more now.
+  for (const auto& [digest, why] : problems_) anew_.models.insert(digest);
 }
 
 void PlacementTable::AddWanted(const FunctionTable& functions, const std::string& digest,
@@ -89,7 +99,7 @@ void PlacementTable::AddWanted(const FunctionTable& functions, const std::string
   const auto* record = functions.LoadedUserOf(digest);
   if (record == nullptr) return;
   const bool single = functions.models().at(digest).loaded_with_state > 0;
-  if (single && homes_.AwaitsLease(digest)) return;
+  if (single && homes_.MustWait(digest)) return;
   auto& model = models.emplace_back(ModelOf(*record));
   // All that run this model run where the state of one of them is.
   model.single = single;
@@ -133,7 +143,7 @@ void PlacementTable::Take(const Models& models, const PlacementPlan& plan) {
   for (const auto& model : models) {
     const auto placed = plan.placements.find(model.digest);
     if (placed == plan.placements.end() || placed->second.empty()) continue;
-    regions_.Add(model, placed->second);
+    regions_.Add(model, placed->second, model.single ? 1 : std::max(replicas_, model.copies));
     if (model.single && model.home.empty()) homes_.Bind(model.digest, placed->second.front());
   }
   for (const auto& problem : plan.problems) problems_[problem.digest] = problem.why;
@@ -145,7 +155,7 @@ std::vector<PlacementMove> PlacementTable::Ask(std::vector<PlacementMove> wanted
     if (!move.adopt) {
       // The last copies go only once nothing is on its way to replace them. A node may not be reached: then it
       // is asked again.
-      touched_.insert(move.digest);
+      anew_.models.insert(move.digest);
       if (!copies_.BeingAdopted(move.digest)) moves.push_back(std::move(move));
       continue;
     }
@@ -175,7 +185,19 @@ void PlacementTable::SortByUrgency(std::vector<PlacementMove>& moves, Time now) 
 
 void PlacementTable::Unbind(const std::string& digest) {
   homes_.Unbind(digest);
-  touched_.insert(digest);
+  anew_.models.insert(digest);
+}
+
+std::string PlacementTable::OtherHome(const proto::FunctionRecord& function, const MembershipTable& members,
+                                      const std::set<std::string>& without) {
+  auto model = ModelOf(function);
+  model.single = true;
+  auto nodes = NodesOf(members);
+  std::erase_if(nodes,
+                [&](const PlacementNode& node) { return !node.accepts || without.contains(node.name); });
+  const auto plan = PlanPlacement({model}, nodes, {}, {1});
+  const auto placed = plan.placements.find(model.digest);
+  return placed == plan.placements.end() || placed->second.empty() ? std::string() : placed->second.front();
 }
 
 absl::Status PlacementTable::CheckFits(const proto::FunctionRecord& function,

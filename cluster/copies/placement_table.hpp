@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -48,12 +49,13 @@ class PlacementTable {
 
   // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
   void UsersChanged(const std::string& digest) {
-    if (!digest.empty()) touched_.insert(digest);
+    if (!digest.empty()) anew_.models.insert(digest);
   }
 
   // What to ask of nodes now; adoptions count as asked with this. Only models are planned anew whose users or
-  // copies have changed, or whose retry is due; all of them when the nodes have changed, or when the regions
-  // are so full that one model takes another's place. So it may be called often, with thousands of functions.
+  // copies have changed, whose retry is due, or whose place a change of the nodes can change; all of them when
+  // the regions are so full that one model takes another's place. So it may be called often, with many
+  // thousands of functions.
   [[nodiscard]] std::vector<PlacementMove> Plan(const FunctionTable& functions,
                                                 const MembershipTable& members, Time now);
   // Homes are given at the start, and chosen by Plan; what it has chosen and what no function needs any more
@@ -65,6 +67,22 @@ class PlacementTable {
   [[nodiscard]] bool IsHome(const std::string& node) const { return homes_.IsHome(node); }
   // The home could not be stored: another is chosen.
   void Unbind(const std::string& digest);
+  [[nodiscard]] const StateHomes& homes() const { return homes_; }
+  // Where the state of this function, and of others with its model, could move to; empty: to none of the nodes that are not
+  // in `without`.
+  [[nodiscard]] static std::string OtherHome(const proto::FunctionRecord& function,
+                                             const MembershipTable& members,
+                                             const std::set<std::string>& without);
+  // From the begin to the end of a move no node is to have the model.
+  void BeginMove(const std::string& digest) {
+    homes_.BeginMove(digest);
+    anew_.models.insert(digest);
+  }
+  void Rebind(const std::string& digest, const std::string& node) { homes_.Rebind(digest, node); }
+  void EndMove(const std::string& digest) {
+    homes_.EndMove(digest);
+    anew_.models.insert(digest);
+  }
 
   // How many copies the load of which models needs, as of the last plan.
   void Foreseen(const std::string& digest, std::uint32_t nodes) { demanded_.Foreseen(digest, nodes); }
@@ -86,6 +104,7 @@ class PlacementTable {
  private:
   using Models = std::vector<PlacementModel>;
   void TouchDue(Time now);
+  void SetNodes(const MembershipTable& members);
   // Nothing is wanted of a model that no loaded function runs.
   void AddWanted(const FunctionTable& functions, const std::string& digest, Models& models) const;
   [[nodiscard]] PlacementPlan PlanAll(const FunctionTable& functions);
@@ -104,10 +123,14 @@ class PlacementTable {
   DemandedCopies demanded_;
   std::map<std::string, absl::Status> problems_;
   bool tight_ = false;  // one model takes another's place
-  // What is to be planned anew.
-  std::set<std::string> touched_;
-  bool all_ = true;
-  Time retry_at_ = Time::max();  // the earliest time at which a copy or a home that had to wait need not
+  struct Anew {
+    std::set<std::string> models{};
+    std::set<std::string> nodes{};  // that joined or went since the newest plan
+    bool all = true;                // models
+    std::uint64_t members = std::numeric_limits<std::uint64_t>::max();  // the version of the newest plan
+    Time retry_at = Time::max();  // the earliest time at which a copy or a home that had to wait need not
+  };
+  Anew anew_;  // what is to be planned
   Plans plans_;
 };
 

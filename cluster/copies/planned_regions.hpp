@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,35 +18,55 @@ namespace troupe::cluster {
 
 class PlannedRegions {
  public:
-  // Whether they are other nodes than before, or have changed.
-  bool SetNodes(std::vector<PlacementNode> nodes) {
-    const bool changed = nodes != nodes_;
+  // The nodes from now on, in the order of their names. Adds the models to `touched` whose places may be others then:
+  // those of a node that is gone, has changed or is named in `anew`, those that want more copies, and those that would rather
+  // be at a node that came or has changed. False: these are the nodes of before.
+  bool SetNodes(std::vector<PlacementNode> nodes, const std::set<std::string>& anew,
+                std::set<std::string>& touched) {
+    if (nodes == nodes_ && anew.empty()) return false;
+    std::set<std::string> left = anew;
+    std::vector<PlacementNode> came;
+    for (const auto& node : nodes_)
+      if (!Has(nodes, node)) left.insert(node.name);
+    for (const auto& node : nodes)
+      if (!Has(nodes_, node) || anew.contains(node.name)) came.push_back(node);
     nodes_ = std::move(nodes);
-    return changed;
+    for (const auto& [digest, place] : planned_)
+      if (MayMove(place, left, came)) touched.insert(digest);
+    return true;
   }
   void Clear() {
     planned_.clear();
     used_.clear();
   }
-  void Add(const PlacementModel& model, const std::vector<std::string>& nodes) {
-    planned_[model.digest] = {model.host_bytes, nodes};
-    for (const auto& node : nodes) used_[node] += model.host_bytes;
+  // `wanted`: the copies that it is to have, when there are nodes for them.
+  void Add(const PlacementModel& model, const std::vector<std::string>& nodes, std::uint32_t wanted) {
+    const PlacementRank rank(model.digest);
+    Place place{model.host_bytes, model.device_bytes, nodes, rank};
+    place.wants_more = nodes.size() < wanted;
+    for (const auto& name : nodes) {
+      used_[name] += model.host_bytes;
+      if (const auto* node = Find(name)) place.lowest = std::min(place.lowest, rank.Of(*node));
+    }
+    planned_.insert_or_assign(model.digest, std::move(place));
   }
   void Remove(const std::string& digest) {
     const auto before = planned_.extract(digest);
     if (before.empty()) return;
     for (const auto& node : before.mapped().nodes) used_[node] -= before.mapped().bytes;
   }
-  // Whether there is room for `plan` of these models, which are not planned now, beside the others.
+  // Whether there is room for `plan` of these models, which are not planned now, beside the others, which have room.
   [[nodiscard]] bool HasRoom(const std::vector<PlacementModel>& models, const PlacementPlan& plan) const {
-    auto used = used_;
+    std::map<std::string, Bytes> added;
     for (const auto& model : models) {
       const auto placed = plan.placements.find(model.digest);
       if (placed == plan.placements.end()) continue;
-      for (const auto& node : placed->second) used[node] += model.host_bytes;
+      for (const auto& node : placed->second) added[node] += model.host_bytes;
     }
-    return std::all_of(nodes_.begin(), nodes_.end(),
-                       [&](const auto& node) { return used[node.name] <= node.region; });
+    return std::ranges::all_of(added, [this](const auto& entry) {
+      const auto used = used_.find(entry.first);
+      return entry.second + (used == used_.end() ? Bytes() : used->second) <= RegionOf(entry.first);
+    });
   }
   [[nodiscard]] const std::vector<PlacementNode>& nodes() const { return nodes_; }
   // On average; 1 when there is no node.
@@ -62,8 +85,35 @@ class PlannedRegions {
  private:
   struct Place {
     Bytes bytes{};
+    Bytes device_bytes{};
     std::vector<std::string> nodes{};
+    PlacementRank rank;
+    double lowest = std::numeric_limits<double>::infinity();  // of its nodes
+    bool wants_more = false;
   };
+  [[nodiscard]] static const PlacementNode* FindIn(const std::vector<PlacementNode>& nodes,
+                                                   const std::string& name) {
+    const auto node = std::ranges::lower_bound(nodes, name, std::less<>(), &PlacementNode::name);
+    return node == nodes.end() || node->name != name ? nullptr : &*node;
+  }
+  [[nodiscard]] static bool Has(const std::vector<PlacementNode>& nodes, const PlacementNode& wanted) {
+    const auto* node = FindIn(nodes, wanted.name);
+    return node != nullptr && *node == wanted;
+  }
+  [[nodiscard]] const PlacementNode* Find(const std::string& name) const { return FindIn(nodes_, name); }
+  [[nodiscard]] Bytes RegionOf(const std::string& name) const {
+    const auto* node = Find(name);
+    return node == nullptr ? Bytes() : node->region;
+  }
+  [[nodiscard]] static bool MayMove(const Place& place, const std::set<std::string>& left,
+                                    const std::vector<PlacementNode>& came) {
+    if (place.wants_more) return true;
+    if (std::ranges::any_of(place.nodes, [&](const auto& name) { return left.contains(name); })) return true;
+    return std::ranges::any_of(came, [&](const auto& node) {
+      return place.bytes <= node.region && place.device_bytes <= node.gpu_memory &&
+             place.rank.Of(node) >= place.lowest;
+    });
+  }
 
   std::vector<PlacementNode> nodes_;
   std::map<std::string, Place> planned_;  // by model digest

@@ -45,7 +45,18 @@ class StateHomes {
   [[nodiscard]] bool IsHome(const std::string& node) const {
     return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) { return home.second == node; });
   }
-  [[nodiscard]] bool AwaitsLease(const std::string& digest) const { return free_at_.contains(digest); }
+  [[nodiscard]] const Homes& all() const { return homes_; }
+  // The states move from one home to another.
+  void BeginMove(const std::string& digest) { moving_.insert(digest); }
+  void EndMove(const std::string& digest) { moving_.erase(digest); }
+  // A home that the store has already; nothing when no function needs the state any more.
+  void Rebind(const std::string& digest, const std::string& node) {
+    if (const auto home = homes_.find(digest); home != homes_.end()) home->second = node;
+  }
+  // No node is to have the model now.
+  [[nodiscard]] bool MustWait(const std::string& digest) const {
+    return free_at_.contains(digest) || moving_.contains(digest);
+  }
   // What was bound, and what was given up, since the last call.
   [[nodiscard]] Homes TakeNew() { return std::exchange(new_homes_, {}); }
   [[nodiscard]] std::vector<std::string> TakeOld() { return std::exchange(old_homes_, {}); }
@@ -57,6 +68,7 @@ class StateHomes {
   Homes homes_;
   Homes new_homes_;
   std::vector<std::string> old_homes_;
+  std::set<std::string> moving_;
   Homes left_;                           // since the last AwaitLeases
   std::map<std::string, Time> free_at_;  // models whose last home may still have them
 };

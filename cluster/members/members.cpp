@@ -61,6 +61,7 @@ void Members::On(const JoinAsked& event) {
   const auto& name = join.member().name();
   refused_.erase(name);
   Link(event);
+  if (!event.gateway) parts_.state_moves.NodeJoined(name);
   parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
   parts_.commits.Add(EpochChanges(parts_.catalogue, *epoch),
@@ -120,6 +121,7 @@ void Members::On(const HeartbeatHeard& event) {
     parts_.scaling.Hear(heartbeat);
   }
   if (reply.known()) {
+    parts_.state_moves.Heard(heartbeat.name());
     // Only nodes have GPUs and host regions that functions use.
     if (HasNode(heartbeat.name())) reply.set_usage_stored(parts_.usage.Hear(heartbeat));
   }

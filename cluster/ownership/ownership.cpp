@@ -47,7 +47,7 @@ OwnershipPlan Ownership::MakePlan(bool rescale, bool tidy) {
       parts_.scaling.Rescale(table, last_id, owners);
     };
   }
-  if (parts_.settings.scaling.dry_run) scaled.advised = &advice_;
+  if (parts_.settings.scaling.effect == ScalingEffect::kShown) scaled.advised = &advice_;
   return PlanOwnership(parts_.catalogue.functions().table(), parts_.members.table(),
                        parts_.copies.table().copies(), scaled);
 }

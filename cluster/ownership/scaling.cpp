@@ -29,6 +29,9 @@ double AreaOf(const ScaledOwner& owner, const RectangleTable& table) {
 std::size_t NodesWithRoom(const ScaledFunction& function, const NodeNames& others,
                           const RectangleTable& table) {
   std::set<std::string_view> nodes;
+  if (std::ranges::none_of(function.extents,
+                           [&](const Extent& extent) { return table.IsFreeAnywhere(extent); }))
+    return 0;
   for (const auto& [name, gpu] : table.gpus()) {
     if (others->contains(gpu.gpu().node) || gpu.UsedMemory() + function.weights > gpu.gpu().memory) continue;
     const auto fits = [&](const Extent& extent) { return gpu.free().BestFor(extent).has_value(); };
@@ -195,7 +198,7 @@ void Scaling::Show(Ask ask, const proto::FunctionKey& key) const {
   status.set_policy(parts_.settings.scaling.policy);
   status.set_forecast(parts_.settings.scaling.forecast);
   status.set_binding(BindingOf(*record));
-  status.set_dry_run(parts_.settings.scaling.dry_run);
+  status.set_dry_run(parts_.settings.scaling.effect == ScalingEffect::kShown);
   const auto* places = parts_.ownership.AdviceFor(record->key());
   *status.mutable_places() = places == nullptr ? record->places() : *places;
   if (const auto* scaler = functions_.Find(InstanceNameOf(VersionOf(record->key()))))

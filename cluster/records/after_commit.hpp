@@ -32,6 +32,10 @@ struct HomeStored {  // the node that is to keep the state of this model's funct
   std::string digest{};
   std::string node{};
 };
+struct HomeMoved {
+  std::string digest{};
+  std::uint64_t move = 0;  // its number
+};
 
 // --- usage ---
 struct UsageStored {
@@ -68,7 +72,7 @@ struct StartsTakenBack {
 
 // The first: nothing is left to do.
 using AfterCommit =
-    std::variant<std::monostate, EpochStored, DrainStored, HomeStored, MutationStored, StartStored,
+    std::variant<std::monostate, EpochStored, DrainStored, HomeStored, HomeMoved, MutationStored, StartStored,
                  StepStored, EndStored, ClaimStored, StartsTakenBack, UsageStored, ExperimentStored>;
 
 }  // namespace troupe::cluster

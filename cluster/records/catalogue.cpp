@@ -15,6 +15,8 @@ namespace {
 // Revisions that members saw but the store did not (membership changes) lie above the stored one; a manager
 // that comes back begins above all of them.
 constexpr std::uint64_t kRestartGap = 1'000'000'000;
+// What `troupe experiment scale` measures a manager with.
+constexpr RegistryLimits kLimits = {.max_functions = 1'000'000};
 
 // What is on the disk is not trusted: such a record could never be applied.
 absl::Status CheckVersion(const char* what, const std::string& name, const std::string& version) {
@@ -34,6 +36,7 @@ void SortByRevision(std::vector<Record>& records) {
 
 absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::string& cluster_id) {
   Catalogue out;
+  out.functions_ = FunctionRegistry(kLimits);
   const bool is_new = !records.cluster.has_value();
   out.cluster_ = is_new ? cluster_id : *records.cluster;
   out.last_epoch_ = records.last_epoch;

@@ -1,8 +1,6 @@
 #include "cluster/rectangles/gpu_rectangles.hpp"
 
 #include <algorithm>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/check.hpp"
@@ -23,13 +21,17 @@ bool GpuRectangles::HasFunction(const std::string& function) const {
 bool GpuRectangles::HasMemoryFor(const InstanceRequest& request) const {
   const InstanceSize* size = SizeOf(request);
   // Each part by itself first, so that no sum overflows.
-  return size != nullptr && size->memory <= gpu_.memory && size->weights <= gpu_.memory &&
-         MemoryWith(&request) <= gpu_.memory;
+  if (size == nullptr || size->memory > gpu_.memory || size->weights > gpu_.memory) return false;
+  const Bytes here = WeightsOf(request.function);
+  const Bytes weights = size->weights > here ? size->weights - here : Bytes();
+  return memory_ + size->memory + weights <= gpu_.memory;
 }
 
 std::optional<FreeFit> GpuRectangles::BestFor(const InstanceRequest& request) const {
-  if (!HasMemoryFor(request)) return std::nullopt;
-  return free_.BestFor(SizeOf(request)->extent);
+  const InstanceSize* size = SizeOf(request);
+  if (size == nullptr || size->extent.area() > FreeArea()) return std::nullopt;
+  auto fit = free_.BestFor(size->extent);
+  return fit && HasMemoryFor(request) ? fit : std::nullopt;
 }
 
 void GpuRectangles::Book(std::shared_ptr<const InstanceRequest> request, const Rectangle& place) {
@@ -41,6 +43,7 @@ void GpuRectangles::Book(std::shared_ptr<const InstanceRequest> request, const R
   const InstanceId id = request->id;
   TROUPE_CHECK(bookings_.emplace(id, Booking{std::move(request), place}).second,
                "an instance is booked twice");
+  CountMemory();
 }
 
 Booking GpuRectangles::Release(InstanceId id) {
@@ -53,27 +56,29 @@ Booking GpuRectangles::Release(InstanceId id) {
   placed.reserve(bookings_.size());
   for (const auto& [other, booking] : bookings_) placed.push_back(booking.place);
   free_.Release(released.place, placed);
+  CountMemory();
   return released;
 }
 
-Bytes GpuRectangles::MemoryWith(const InstanceRequest* request) const {
-  Bytes used;
-  // Versions of a function may differ in size: the larger weights count. A GPU has few functions.
-  std::vector<std::pair<std::string_view, Bytes>> weights;
-  const auto add = [&](const InstanceRequest& one) {
-    const InstanceSize& size = *SizeOf(one);
-    used += size.memory;
-    const auto shared = std::ranges::find(weights, one.function, &std::pair<std::string_view, Bytes>::first);
-    if (shared == weights.end()) {
-      weights.emplace_back(one.function, size.weights);
+Bytes GpuRectangles::WeightsOf(std::string_view function) const {
+  const auto it = std::ranges::find(weights_, function, &Weights::first);
+  return it == weights_.end() ? Bytes() : it->second;
+}
+
+void GpuRectangles::CountMemory() {
+  memory_ = {};
+  weights_.clear();
+  for (const auto& [id, booking] : bookings_) {
+    const InstanceSize& size = *SizeOf(*booking.request);
+    memory_ += size.memory;
+    const auto it = std::ranges::find(weights_, booking.request->function, &Weights::first);
+    if (it == weights_.end()) {
+      weights_.emplace_back(booking.request->function, size.weights);
     } else {
-      shared->second = std::max(shared->second, size.weights);
+      it->second = std::max(it->second, size.weights);
     }
-  };
-  for (const auto& [id, booking] : bookings_) add(*booking.request);
-  if (request != nullptr) add(*request);
-  for (const auto& [function, shared] : weights) used += shared;
-  return used;
+  }
+  for (const auto& [function, weights] : weights_) memory_ += weights;
 }
 
 double GpuRectangles::Fragmentation() const {

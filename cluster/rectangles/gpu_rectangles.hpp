@@ -8,6 +8,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/units.hpp"
 #include "cluster/rectangles/free_rectangles.hpp"
@@ -73,18 +76,23 @@ class GpuRectangles {
   [[nodiscard]] const FreeRectangles& free() const { return free_; }
   [[nodiscard]] bool HasFunction(const std::string& function) const;
   [[nodiscard]] std::uint32_t FreeArea() const { return kWholeGpu * kWholeGpu - used_area_; }
-  [[nodiscard]] Bytes UsedMemory() const { return MemoryWith(nullptr); }
+  [[nodiscard]] Bytes UsedMemory() const { return memory_; }
   // The part of the GPU that is free and outside its largest free rectangle: 0 to 1.
   [[nodiscard]] double Fragmentation() const;
 
  private:
-  // With the request, if there is one, as another instance.
-  [[nodiscard]] Bytes MemoryWith(const InstanceRequest* request) const;
+  // Of a function, once for all of its instances here. Its versions may differ in size: the larger weights count.
+  using Weights = std::pair<std::string_view, Bytes>;
+  [[nodiscard]] Bytes WeightsOf(std::string_view function) const;
+  void CountMemory();
 
   GpuDescription gpu_;
   std::map<InstanceId, Booking> bookings_;
   FreeRectangles free_;
   std::uint32_t used_area_ = 0;
+  // Of the bookings, whose requests have the names. Every decision asks many GPUs for it.
+  Bytes memory_{};
+  std::vector<Weights> weights_;
 };
 
 // By the GPU's name.

@@ -30,8 +30,10 @@ absl::Status RectangleTable::AddGpu(GpuDescription gpu) {
                                                    FormatBytes(gpu.memory),
                                                    ": a GPU needs a name, a node and memory"));
   const std::string name = gpu.name;
-  if (!gpus_.try_emplace(name, std::move(gpu)).second)
-    return absl::AlreadyExistsError(absl::StrCat("GPU ", name, " is in the table already"));
+  const auto [it, added] = gpus_.try_emplace(name, std::move(gpu));
+  if (!added) return absl::AlreadyExistsError(absl::StrCat("GPU ", name, " is in the table already"));
+  of_node_[it->second.gpu().node].push_back(&it->second);
+  SpaceFreed();
   return absl::OkStatus();
 }
 
@@ -43,6 +45,7 @@ std::vector<InstanceId> RectangleTable::RemoveGpu(const std::string& gpu) {
     lost.push_back(id);
     where_.erase(id);
   }
+  std::erase(of_node_.at(it->second.gpu().node), &it->second);
   gpus_.erase(it);
   return lost;
 }
@@ -102,18 +105,42 @@ absl::StatusOr<Placed> RectangleTable::PlaceChecked(const Request& request) {
   return *std::move(placed);
 }
 
+bool RectangleTable::IsFreeAnywhere(const Extent& extent) const {
+  if (nowhere_.contains(extent)) return false;
+  const bool found = std::ranges::any_of(gpus_, [&](const auto& entry) {
+    return extent.area() <= entry.second.FreeArea() && entry.second.free().BestFor(extent).has_value();
+  });
+  if (!found) nowhere_.insert(extent);
+  return found;
+}
+
 std::optional<Placed> RectangleTable::BestFit(const Request& request, Among among) const {
+  const auto is_free = [this](const auto& entry) { return IsFreeAnywhere(entry.second.extent); };
+  if (std::ranges::none_of(request->by_kind, is_free)) return std::nullopt;
   const Layout layout(gpus_);
   std::optional<Placed> best;
   std::uint32_t least = 0;
-  for (const auto& [name, gpu] : gpus_) {
-    if (gpu.bookings().empty() != (among == Among::kEmpty) || !layout.SpreadAllows(*request, name)) continue;
-    const auto fit = gpu.BestFor(*request);
-    if (!fit || (best && fit->waste >= least)) continue;
+  for (const auto* gpu : AllowedFor(*request)) {
+    const auto& name = gpu->gpu().name;
+    if (gpu->bookings().empty() != (among == Among::kEmpty) || !layout.SpreadAllows(*request, name)) continue;
+    const auto fit = gpu->BestFor(*request);
+    if (!fit || (best && std::tie(fit->waste, name) >= std::tie(least, best->gpu))) continue;
     least = fit->waste;
     best = Placed{.gpu = name, .place = fit->place};
   }
   return best;
+}
+
+std::vector<const GpuRectangles*> RectangleTable::AllowedFor(const InstanceRequest& request) const {
+  std::vector<const GpuRectangles*> allowed;
+  if (request.nodes == nullptr) {
+    for (const auto& [name, gpu] : gpus_) allowed.push_back(&gpu);
+    return allowed;
+  }
+  for (const auto& node : *request.nodes)
+    if (const auto it = of_node_.find(node); it != of_node_.end())
+      allowed.insert(allowed.end(), it->second.begin(), it->second.end());
+  return allowed;
 }
 
 absl::Status RectangleTable::NoRoom(const InstanceRequest& request) const {
@@ -122,10 +149,10 @@ absl::Status RectangleTable::NoRoom(const InstanceRequest& request) const {
   };
   std::uint32_t most = 0;
   std::size_t able = 0;
-  for (const auto& [name, gpu] : gpus_) {
-    if (gpu.SizeOf(request) == nullptr) continue;
+  for (const auto* gpu : AllowedFor(request)) {
+    if (gpu->SizeOf(request) == nullptr) continue;
     ++able;
-    most = std::max(most, gpu.free().LargestArea());
+    most = std::max(most, gpu->free().LargestArea());
   }
   std::vector<std::string> sizes;
   std::ranges::transform(request.by_kind, std::back_inserter(sizes), size_on);
@@ -148,6 +175,7 @@ absl::Status RectangleTable::Release(InstanceId id) {
     return absl::NotFoundError(absl::StrCat("instance ", id, " has no rectangle that could be released"));
   it->second->Release(id);
   where_.erase(it);
+  SpaceFreed();
   return absl::OkStatus();
 }
 
@@ -169,6 +197,7 @@ absl::StatusOr<Placed> RectangleTable::Resize(InstanceId id,
   const Gpus::mapped_type before = here;
   const Booking old = here.Release(id);
   where_.erase(id);
+  SpaceFreed();
   if (here.HasMemoryFor(*request)) {
     const Rectangle stays{old.place.left, old.place.bottom, here.SizeOf(*request)->extent};
     const auto fit = here.BestFor(*request);
@@ -199,6 +228,7 @@ std::vector<Move> RectangleTable::Adopt(const Layout& layout) {
     here = gpu;
     for (const auto& [id, booking] : gpu.bookings()) where_[id] = &here;
   }
+  SpaceFreed();
   return moves;
 }
 

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,9 @@ class RectangleTable {
   [[nodiscard]] std::string GpuOf(InstanceId id) const;
   [[nodiscard]] const Gpus& gpus() const { return gpus_; }
   [[nodiscard]] std::size_t InUse() const;  // GPUs with instances
+  // Whether a GPU of any kind has a free rectangle of this size. In a full cluster many functions want more, and each is
+  // answered without a look at every GPU.
+  [[nodiscard]] bool IsFreeAnywhere(const Extent& extent) const;
   [[nodiscard]] std::size_t size() const { return where_.size(); }
 
  private:
@@ -79,12 +83,18 @@ class RectangleTable {
   [[nodiscard]] absl::Status NoRoom(const InstanceRequest& request) const;
   void Book(const Request& request, const Placed& placed);
   std::vector<Move> Adopt(const Layout& layout);
+  // The GPUs of the nodes on which the request may be.
+  [[nodiscard]] std::vector<const GpuRectangles*> AllowedFor(const InstanceRequest& request) const;
+  // A rectangle may be free now that was not.
+  void SpaceFreed() { nowhere_.clear(); }
 
   PackingPolicy policy_;
   ReplanLimits limits_;
   bool moves_ = true;
   Gpus gpus_;
-  std::map<InstanceId, GpuRectangles*> where_;  // in `gpus_`
+  std::map<std::string, std::vector<const GpuRectangles*>> of_node_;  // in `gpus_`
+  std::map<InstanceId, GpuRectangles*> where_;                        // in `gpus_`
+  mutable std::set<Extent> nowhere_;  // sizes that were found free on no GPU since space was freed
 };
 
 }  // namespace troupe::cluster

@@ -45,8 +45,8 @@ class RequestOrder {
 
  private:
   const OrderingPolicy ordering_;
-  std::optional<SloOrder> slo_;
-  std::optional<LateQueue<std::uint64_t>> late_;
+  std::optional<SloOrder<std::string>> slo_;
+  std::optional<LateQueue<std::uint64_t, std::string>> late_;
   CostModel costs_{{.run = Duration::zero()}};  // of runs that found their models, where late ones yield
   std::uint64_t next_ = 0;
 };

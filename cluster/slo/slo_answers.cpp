@@ -33,14 +33,17 @@ bool ByName(const proto::FunctionSlo& a, const proto::FunctionSlo& b) {
 
 }  // namespace
 
+void AddAlpha(const std::string& member, double alpha, proto::AdminReply& reply) {
+  if (alpha <= 0) return;
+  auto& added = *reply.add_alphas();
+  added.set_member(member);
+  added.set_alpha(alpha);
+}
+
 void AddSlos(const proto::GatewayDescription& gateway, const proto::FunctionKey& key,
              proto::AdminReply& reply) {
   auto& slos = *reply.mutable_slos();
-  if (gateway.alpha() > 0) {
-    auto& alpha = *reply.add_alphas();
-    alpha.set_gateway(gateway.gateway());
-    alpha.set_alpha(gateway.alpha());
-  }
+  AddAlpha(gateway.gateway(), gateway.alpha(), reply);
   for (const auto& more : gateway.functions()) {
     if (!Matches(key, more.function())) continue;
     const auto at = std::lower_bound(slos.begin(), slos.end(), more, ByName);

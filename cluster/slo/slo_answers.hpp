@@ -1,4 +1,4 @@
-// One answer about SLOs and requests out of what several gateways describe.
+// One answer about SLOs and requests out of what several gateways describe, and how members order by SLO.
 #pragma once
 
 #include <string>
@@ -8,6 +8,8 @@
 
 namespace troupe::cluster {
 
+// Adds the alpha of a gateway or node. It is 0 where functions are not ordered by their SLOs; then nothing is added.
+void AddAlpha(const std::string& member, double alpha, proto::AdminReply& reply);
 // Adds the counts of a gateway to those in `reply`, which stay in the order of names. Of `key` only; an empty name: every
 // function, an empty version: every version.
 void AddSlos(const proto::GatewayDescription& gateway, const proto::FunctionKey& key,

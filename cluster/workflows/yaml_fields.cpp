@@ -1,9 +1,11 @@
 #include "cluster/workflows/yaml_fields.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/nearest.hpp"
 
 namespace troupe::cluster {
 
@@ -30,26 +32,41 @@ bool YamlFields::IsMap(const YAML::Node& node, const std::string& what) {
   return false;
 }
 
-void YamlFields::Keys(const YAML::Node& map, const std::string& what, const std::set<std::string>& known) {
+std::set<std::string> YamlFields::Keys(const YAML::Node& map, const std::string& what,
+                                       const std::vector<std::string>& known,
+                                       const std::vector<std::string>& former) {
   std::set<std::string> seen;
+  std::set<std::string> misspelt;
+  const auto in = [](const std::vector<std::string>& keys, const std::string& key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  std::vector<std::string> missing;
+  for (const auto& key : known)
+    if (!map[key]) missing.push_back(key);
   for (const auto& entry : map) {
     if (!entry.first.IsScalar()) {
       Error(entry.first, absl::StrCat("a key of ", what, " is ", KindOf(entry.first)));
       continue;
     }
     const std::string& key = entry.first.Scalar();
-    if (!known.empty() && !known.contains(key)) {
-      Error(entry.first, absl::StrCat(what, " has no '", key, "'; known are: ", absl::StrJoin(known, ", ")));
+    if (!known.empty() && !in(known, key) && !in(former, key)) {
+      const auto meant = DidYouMean(key, missing);
+      Error(entry.first,
+            absl::StrCat(what, " has no '", key, "'", meant,
+                         meant.empty() ? absl::StrCat("; known are: ", absl::StrJoin(known, ", ")) : ""));
+      for (const auto& one : missing)
+        if (!meant.empty() && meant == DidYouMean(key, {one})) misspelt.insert(one);
     } else if (!seen.insert(key).second) {
       Error(entry.first, absl::StrCat("'", key, "' stands twice in ", what));
     }
   }
+  return misspelt;
 }
 
-void YamlFields::Require(const YAML::Node& map, const std::string& what,
-                         const std::vector<std::string>& keys) {
+void YamlFields::Require(const YAML::Node& map, const std::string& what, const std::vector<std::string>& keys,
+                         const std::set<std::string>& misspelt) {
   for (const std::string& key : keys) {
-    if (!map[key]) Error(map, absl::StrCat(what, " lacks '", key, "'"));
+    if (!map[key] && !misspelt.contains(key)) Error(map, absl::StrCat(what, " lacks '", key, "'"));
   }
 }
 

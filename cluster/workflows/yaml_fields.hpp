@@ -23,9 +23,14 @@ class YamlFields {
 
   void Error(const YAML::Node& node, std::string message) { mistakes_.Add(LineOf(node), std::move(message)); }
   bool IsMap(const YAML::Node& node, const std::string& what);
-  // Notes keys that are not known (an empty `known`: any is), and keys that stand there twice.
-  void Keys(const YAML::Node& map, const std::string& what, const std::set<std::string>& known);
-  void Require(const YAML::Node& map, const std::string& what, const std::vector<std::string>& keys);
+  // Notes keys that are not known (an empty `known`: any is), and keys that stand there twice. `former` names are read
+  // too, and not shown. Returns the known keys that are missing and may be meant by keys that are not known.
+  std::set<std::string> Keys(const YAML::Node& map, const std::string& what,
+                             const std::vector<std::string>& known,
+                             const std::vector<std::string>& former = {});
+  // Notes the keys that are missing, but for those that are `misspelt`: that was noted.
+  void Require(const YAML::Node& map, const std::string& what, const std::vector<std::string>& keys,
+               const std::set<std::string>& misspelt);
   // "": it is not a single value; that is noted.
   std::string Scalar(const YAML::Node& node, const std::string& what);
   // `least` where it is no whole number from `least` to `most`; that is noted.

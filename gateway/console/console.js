@@ -153,8 +153,9 @@ function runRow(run) {
     const end = step.end.replace("STEP_", "");
     return chip(step.step, STEP_COLOURS[end] ?? "warn", `${end.toLowerCase()}${step.message ? `: ${step.message}` : ""}`);
   });
+  const why = state === "FAILED" && run.message ? [element("div", "quiet", run.message)] : [];
   return element("tr", "",
-    cell(run.start.run), cell(run.start.workflow), cell(chip(state.toLowerCase(), RUN_COLOURS[state] ?? "warn", run.message)),
+    cell(run.start.run), cell(run.start.workflow), cell(chip(state.toLowerCase(), RUN_COLOURS[state] ?? "warn", run.message), ...why),
     cell(new Date(began).toLocaleTimeString()), number(duration(((ended || Date.now()) - began) / 1000)), cell(...steps));
 }
 

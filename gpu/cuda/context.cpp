@@ -69,10 +69,10 @@ std::unique_ptr<Context> Context::Make(std::shared_ptr<const Driver> driver, CUd
 Context::~Context() {
   {
     const std::lock_guard lock(mutex_);
-    given_.stopping = true;
+    later_.stopping = true;
   }
-  given_.changed.notify_all();
-  if (given_.thread.joinable()) given_.thread.join();
+  later_.changed.notify_all();
+  if (later_.thread.joinable()) later_.thread.join();
   Enter();
   for (const auto& kind : events_) {
     for (const CUevent event : kind) (void)driver_->cuEventDestroy(event);
@@ -169,31 +169,32 @@ void Context::GiveBack(CUevent event, EventKind kind) {
   events_[static_cast<std::size_t>(kind)].push_back(event);
 }
 
-void Context::GiveBackLater(std::function<void()> give) {
+void Context::Later(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
-  given_.calls.push_back(std::move(give));
-  if (!given_.thread.joinable()) given_.thread = std::thread([this] { ServeGiven(); });
-  given_.changed.notify_all();
+  later_.calls.push_back(std::move(call));
+  if (!later_.thread.joinable()) later_.thread = std::thread([this] { ServeLater(); });
+  later_.changed.notify_all();
 }
 
-void Context::ServeGiven() {
+void Context::ServeLater() {
   Enter();
   std::unique_lock lock(mutex_);
   for (;;) {
-    given_.changed.wait(lock, [this] { return given_.stopping || !given_.calls.empty(); });
-    if (given_.calls.empty()) return;
-    const std::function<void()>& call = given_.calls.front();
+    later_.changed.wait(lock, [this] { return later_.stopping || !later_.calls.empty(); });
+    if (later_.calls.empty()) return;
+    const std::function<void()>& call = later_.calls.front();
     lock.unlock();
     call();
     lock.lock();
-    given_.calls.pop_front();
-    given_.changed.notify_all();
+    later_.calls.pop_front();
+    later_.changed.notify_all();
   }
 }
 
-void Context::AwaitGivenBack() {
+void Context::AwaitLater() {
   std::unique_lock lock(mutex_);
-  given_.changed.wait(lock, [this] { return given_.calls.empty(); });
+  if (std::this_thread::get_id() == later_.thread.get_id()) return;
+  later_.changed.wait(lock, [this] { return later_.calls.empty(); });
 }
 
 }  // namespace troupe::gpu::cuda

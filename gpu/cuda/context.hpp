@@ -61,11 +61,13 @@ class Context {
   // On the GPU, of two timed ones that it has come to. At least one nanosecond: what was done took time.
   [[nodiscard]] Duration Between(const EventHandle& begin, const EventHandle& end) const;
 
-  // Calls `give`, which frees something of the driver's, on a thread of its own: such calls wait for all that the
-  // GPU has to do. Nothing uses it any more. All is given back before the context ends.
-  void GiveBackLater(std::function<void()> give);
-  // Waits until all that was to be given back is. Waits for the GPU: for what finds no memory otherwise.
-  void AwaitGivenBack();
+  // Makes `call` on a thread of its own, one after the other: it frees something of the driver's that nothing uses
+  // any more, or takes what will be needed. Such calls wait for all that the GPU has to do. All are made before the
+  // context ends.
+  void Later(std::function<void()> call);
+  // Waits until all of them were made, and so for the GPU: for what finds no memory otherwise. Within one of them:
+  // not at all.
+  void AwaitLater();
 
  private:
   Context(std::shared_ptr<const Driver> driver, CUdevice device, CUcontext context)
@@ -73,8 +75,8 @@ class Context {
   static inline std::atomic<std::uint64_t> made_{0};
   void Lose(CUresult result, std::string_view doing) const;
   void GiveBack(CUevent event, EventKind kind);
-  void ServeGiven();
-  struct Given {  // what GiveBackLater has taken
+  void ServeLater();
+  struct LaterCalls {  // what Later was given
     std::condition_variable changed;
     std::deque<std::function<void()>> calls;  // the first one is under way
     bool stopping = false;
@@ -88,7 +90,7 @@ class Context {
   mutable std::mutex mutex_;
   mutable absl::Status health_;                 // guarded by mutex_, as all below
   std::array<std::vector<CUevent>, 2> events_;  // free ones, by kind
-  Given given_;
+  LaterCalls later_;
 };
 
 }  // namespace troupe::gpu::cuda

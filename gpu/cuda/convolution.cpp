@@ -49,8 +49,7 @@ bool Allowed(cudnnMathType_t math, cudnnMathType_t found) {
 // Made once, shared by the launches; cuDNN copies what it is told.
 class Descriptors {
  public:
-  static absl::StatusOr<std::shared_ptr<const Descriptors>> Make(Libraries& libraries,
-                                                                 const Convolution& conv);
+  static absl::StatusOr<std::shared_ptr<const Descriptors>> Make(Tools& tools, const Convolution& conv);
   ~Descriptors() {
     if (source_ != nullptr) (void)calls_.cudnnDestroyTensorDescriptor(source_);
     if (destination_ != nullptr) (void)calls_.cudnnDestroyTensorDescriptor(destination_);
@@ -86,10 +85,11 @@ class Descriptors {
   Bytes scratch_;
 };
 
-absl::StatusOr<std::shared_ptr<const Descriptors>> Descriptors::Make(Libraries& libraries,
-                                                                     const Convolution& conv) {
+absl::StatusOr<std::shared_ptr<const Descriptors>> Descriptors::Make(Tools& tools, const Convolution& conv) {
+  Libraries& libraries = *tools.libraries;
   TROUPE_ASSIGN_OR_RETURN(const Dnn* const calls, libraries.dnn());
-  TROUPE_ASSIGN_OR_RETURN(const cudnnHandle_t handle, libraries.DnnOn(nullptr));
+  TROUPE_RETURN_IF_ERROR(libraries.Provide(tools.warm.stream));  // its handle is that of no lane
+  TROUPE_ASSIGN_OR_RETURN(const cudnnHandle_t handle, libraries.DnnOn(tools.warm.stream));
   auto made = std::shared_ptr<Descriptors>(new Descriptors(*calls));
   TROUPE_RETURN_IF_ERROR(made->Fill(libraries, conv));
   TROUPE_RETURN_IF_ERROR(made->Choose(libraries, handle, conv.math));
@@ -215,7 +215,7 @@ Made MakeConvolution(const GpuStep& step) {
     return MakeGpu([](const KernelLaunch&, In, Out, std::byte*) { return absl::OkStatus(); });
   TROUPE_ASSIGN_OR_RETURN(const Convolution conv, Read(step));
   TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
-  const auto made = Descriptors::Make(*step.tools.libraries, conv);
+  const auto made = Descriptors::Make(step.tools, conv);
   if (!made.ok()) {
     return absl::IsUnimplemented(made.status()) ? NotCovered(step, "a convolution of this form")
                                                 : made.status();

@@ -9,6 +9,7 @@
 #include "gpu/cuda/fault.hpp"
 #include "gpu/cuda/host_pins.hpp"
 #include "gpu/cuda/link_rate.hpp"
+#include "gpu/cuda/lost_stream.hpp"
 #include "gpu/cuda/nccl_broadcast.hpp"
 #include "gpu/cuda/peer_exports.hpp"
 #include "gpu/cuda/peers.hpp"
@@ -38,7 +39,7 @@ class CudaDevice final : public Device {
         memory_(std::move(memory)),
         ranges_(options.name, memory_->home()),
         host_(*context_, *shares_),
-        form_(options.persistent_kernels ? KernelForm::kPersistent : KernelForm::kWhole),
+        form_(options.kernels),
         tools_{*context_,
                nullptr,
                std::make_unique<Libraries>(*context_, options.blas, options.dnn),
@@ -46,7 +47,7 @@ class CudaDevice final : public Device {
                std::make_unique<BlasLt>(options.blas_lt),
                TroubleWords(*context_)},
         peers_{{*context_, *memory_}, nullptr} {
-    tools_.graphs.on = options.graphs;
+    tools_.graphs.on = options.repeated == RepeatedLaunch::kReplayed;
     info_.name = options.name;
     info_.memory = ranges_.use().total;
     info_.concurrency = options.concurrency;
@@ -107,11 +108,9 @@ class CudaDevice final : public Device {
     if (tools_.warm.stream == nullptr) MakeWarmingStream();
     return MakePlan(tools_, model, weights, ordered, precision);
   }
-  // Without a stream there is nothing to go on with: a GPU that cannot make one is of no use.
   std::unique_ptr<Stream> MakeStream() override {
     auto stream = CudaStream::Make(*context_, meters_, *shares_, host_.pins);
-    TROUPE_CHECK(stream.ok(), std::string(stream.status().message()).c_str());
-    return *std::move(stream);
+    return stream.ok() ? *std::move(stream) : MakeLostStream(stream.status());
   }
   SignalsPtr MakeSignals(std::size_t count) override { return host_.signals.Take(count); }
 

@@ -18,6 +18,9 @@ namespace troupe::gpu::cuda {
                                                  std::unique_ptr<GreenContexts> shares,
                                                  std::unique_ptr<Memory> memory, const CudaOptions& options,
                                                  std::string& summary);
+// Before the driver is started, which reads it then. Streams beyond the connections to the hardware wait for each other:
+// each lane has several, and so has each share of the SMs. What the operator has set stays.
+void TakeConnections();
 // Looks at the driver, the GPU and its memory, and says in one line what is wrong with it.
 [[nodiscard]] CudaOpened Open(const CudaOptions& options);
 

@@ -30,7 +30,8 @@ bool BlasLt::Find() {
   all = all && name != nullptr;
   TROUPE_CUBLASLT_CALLS(TROUPE_FIND)
 #undef TROUPE_FIND
-  return all;
+  int major = 0;
+  return all && Good(cublasLtGetProperty(MAJOR_VERSION, &major)) && major == CUBLAS_VER_MAJOR;
 }
 
 bool BlasLt::Open() {

@@ -30,6 +30,7 @@ struct Product3 {
 };
 
 #define TROUPE_CUBLASLT_CALLS(X)          \
+  X(cublasLtGetProperty)                  \
   X(cublasLtCreate)                       \
   X(cublasLtDestroy)                      \
   X(cublasLtMatmulDescCreate)             \

@@ -34,10 +34,9 @@ GraphSet::~GraphSet() {
 
 void GraphSet::Destroy(std::size_t segment) {
   if (executables_[segment] == nullptr) return;
-  context_.GiveBackLater(
-      [&driver = context_.driver(), graph = std::exchange(executables_[segment], nullptr)] {
-        (void)driver.cuGraphExecDestroy(graph);
-      });
+  context_.Later([&driver = context_.driver(), graph = std::exchange(executables_[segment], nullptr)] {
+    (void)driver.cuGraphExecDestroy(graph);
+  });
   --budget_.alive;
 }
 

@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Take(Context& co
   };
   CUresult taken = take();
   if (taken == CUDA_ERROR_OUT_OF_MEMORY) {  // unless what was given back before is still on its way
-    context.AwaitGivenBack();
+    context.AwaitLater();
     taken = take();
   }
   TROUPE_RETURN_IF_ERROR(
@@ -103,8 +103,7 @@ absl::StatusOr<std::shared_ptr<const DeviceBlock>> DeviceBlock::Upload(Context& 
 
 DeviceBlock::~DeviceBlock() {
   if (address_ == 0) return;
-  context_.GiveBackLater(
-      [&driver = context_.driver(), address = address_] { (void)driver.cuMemFree(address); });
+  context_.Later([&driver = context_.driver(), address = address_] { (void)driver.cuMemFree(address); });
 }
 
 }  // namespace troupe::gpu::cuda

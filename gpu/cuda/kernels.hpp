@@ -14,12 +14,9 @@
 #include "gpu/cuda/kernels/quantized_arguments.hpp"
 #include "gpu/cuda/kernels/row_arguments.hpp"
 #include "gpu/cuda/kernels/window_arguments.hpp"
+#include "gpu/device/device_settings.hpp"
 
 namespace troupe::gpu::cuda {
-
-// `whole`: a thread for each element or a warp for each row. `persistent` (StreamBox, section 8): so few
-// blocks that all run at once on the SMs of the launch, each of which goes on with the next of the work.
-enum class KernelForm { kWhole, kPersistent };
 
 // Loaded once per device; outlives the launches. Thread-safe.
 class Kernels {

@@ -28,12 +28,24 @@ absl::Status Find(void* library, const std::string& file, const char* name, Func
 
 #define TROUPE_STRING(name) #name
 
+// A file of the right name may be that of another version all the same, whose calls and structures are others.
+absl::Status CheckMajor(const std::string& file, std::string_view library, std::size_t found,
+                        std::size_t wanted) {
+  if (found == wanted) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(file, " is of ", std::string(library), " ", found,
+                                                    ", and ", std::string(library), " ", wanted,
+                                                    " is needed; install that, or mend LD_LIBRARY_PATH"));
+}
+
 absl::StatusOr<std::unique_ptr<Blas>> LoadBlas(const std::string& file) {
   TROUPE_ASSIGN_OR_RETURN(void* const library, Open(file));
   auto blas = std::make_unique<Blas>();
 #define TROUPE_FIND(name) TROUPE_RETURN_IF_ERROR(Find(library, file, TROUPE_STRING(name), blas->name));
   TROUPE_CUBLAS_CALLS(TROUPE_FIND)
 #undef TROUPE_FIND
+  int major = 0;
+  (void)blas->cublasGetProperty(MAJOR_VERSION, &major);
+  TROUPE_RETURN_IF_ERROR(CheckMajor(file, "cuBLAS", static_cast<std::size_t>(major), CUBLAS_VER_MAJOR));
   return blas;
 }
 
@@ -43,6 +55,9 @@ absl::StatusOr<std::unique_ptr<Dnn>> LoadDnn(const std::string& file) {
 #define TROUPE_FIND(name) TROUPE_RETURN_IF_ERROR(Find(library, file, TROUPE_STRING(name), dnn->name));
   TROUPE_CUDNN_CALLS(TROUPE_FIND)
 #undef TROUPE_FIND
+  const std::size_t version = dnn->cudnnGetVersion();  // up to version 8 its major number was the thousands
+  TROUPE_RETURN_IF_ERROR(
+      CheckMajor(file, "cuDNN", version < 10000 ? version / 1000 : version / 10000, CUDNN_MAJOR));
   return dnn;
 }
 
@@ -54,9 +69,18 @@ Bytes WorkspaceSize(const Context& context) {
 }  // namespace
 
 Libraries::~Libraries() {
+  context_.AwaitLater();  // the next spare may be on its way
   context_.Enter();
-  for (const auto& [stream, handle] : blas_handles_) (void)blas_->cublasDestroy(handle);
-  for (const auto& [stream, handle] : dnn_handles_) (void)dnn_->cudnnDestroy(handle);
+  const auto destroy_blas = [this](cublasHandle_t handle) {
+    if (handle != nullptr) (void)blas_->cublasDestroy(handle);
+  };
+  const auto destroy_dnn = [this](cudnnHandle_t handle) {
+    if (handle != nullptr) (void)dnn_->cudnnDestroy(handle);
+  };
+  for (const auto& [stream, handle] : blas_handles_) destroy_blas(handle);
+  for (const auto& [stream, handle] : dnn_handles_) destroy_dnn(handle);
+  destroy_blas(spare_.blas);
+  destroy_dnn(spare_.dnn);
 }
 
 absl::StatusOr<const Blas*> Libraries::blas() {
@@ -85,42 +109,117 @@ bool Libraries::IsBound(CUstream stream) {
   return green_.contains(stream);
 }
 
+const Libraries::Green* Libraries::GreenOf(CUstream stream) const {
+  const auto found = green_.find(stream);
+  return found == green_.end() ? nullptr : &found->second;
+}
+
 // A green context may be current on one thread at a time: mutex_ sees to it.
 template <class Make>
-auto Libraries::In(CUstream stream, Make make) {
-  const auto green = green_.find(stream);
-  if (green == green_.end()) return make();
-  (void)context_.driver().cuCtxSetCurrent(green->second.context);
+auto Libraries::In(const Green* green, Make make) const {
+  if (green == nullptr) return make();
+  (void)context_.driver().cuCtxSetCurrent(green->context);
   auto made = make();
   context_.Return();
   return made;
 }
 
-absl::StatusOr<cublasHandle_t> Libraries::MakeBlasHandle(const Blas& calls, CUstream stream) {
+absl::StatusOr<cublasHandle_t> Libraries::MakeBlasHandle(const Blas& calls, const Green* green) const {
   cublasHandle_t handle = nullptr;
-  TROUPE_RETURN_IF_ERROR(Check(In(stream, [&] { return calls.cublasCreate(&handle); }), "starting cuBLAS"));
+  TROUPE_RETURN_IF_ERROR(Check(In(green, [&] { return calls.cublasCreate(&handle); }), "starting cuBLAS"));
   // Nothing less than what each product asks for.
   absl::Status set = Check(calls.cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH), "setting cuBLAS up");
-  if (const auto green = green_.find(stream); set.ok() && green != green_.end())
-    set = Check(calls.cublasSetSmCountTarget(handle, static_cast<int>(green->second.sms)),
-                "telling cuBLAS its SMs");
+  if (set.ok() && green != nullptr)
+    set = Check(calls.cublasSetSmCountTarget(handle, static_cast<int>(green->sms)), "telling cuBLAS its SMs");
   if (set.ok()) return handle;
   (void)calls.cublasDestroy(handle);
   return set;
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::Workspace(CUstream lane) {
-  // What is recorded for no lane is never launched: any lane's workspace does, and the first lane has that one.
+absl::StatusOr<cudnnHandle_t> Libraries::MakeDnnHandle(const Dnn& calls, const Green* green) const {
+  cudnnHandle_t handle = nullptr;
+  TROUPE_RETURN_IF_ERROR(Check(In(green, [&] { return calls.cudnnCreate(&handle); }), "starting cuDNN"));
+  return handle;
+}
+
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::MakeWorkspace() const {
+  return DeviceBlock::Take(context_, WorkspaceSize(context_).count(), "cuBLAS' workspace for a lane");
+}
+
+bool Libraries::Lacks() const {
+  const bool blas = blas_ != nullptr && (spare_.blas == nullptr || spare_.workspace == nullptr);
+  return blas || (dnn_ != nullptr && spare_.dnn == nullptr);
+}
+
+void Libraries::FillLater() {
+  if (spare_.filling || !Lacks()) return;
+  spare_.filling = true;
+  context_.Later([this] { Fill(); });
+}
+
+// Without the lock, which launches take. What cannot be made is tried again for the lane that needs it, which then
+// says why.
+void Libraries::Fill() {
+  Lock lock(mutex_);
+  const auto make = [&](auto& part, const auto& made) {
+    lock.unlock();
+    auto now = made();
+    lock.lock();
+    if (now.ok()) part = *std::move(now);
+    return now.ok();
+  };
+  bool good = true;
+  while (good && Lacks()) {
+    if (dnn_ != nullptr && spare_.dnn == nullptr)
+      good = make(spare_.dnn, [&] { return MakeDnnHandle(*dnn_, nullptr); });
+    else if (spare_.workspace == nullptr)
+      good = make(spare_.workspace, [&] { return MakeWorkspace(); });
+    else
+      good = make(spare_.blas, [&] { return MakeBlasHandle(*blas_, nullptr); });
+  }
+  spare_.filling = false;
+  spare_.filled.notify_all();
+}
+
+template <class Part>
+Part Libraries::TakeSpare(Part Spare::*part, Lock& lock) {
+  spare_.filled.wait(lock, [&] { return !spare_.filling || spare_.*part != nullptr; });
+  Part taken = std::exchange(spare_.*part, nullptr);
+  if (taken != nullptr) FillLater();
+  return taken;
+}
+
+// Without the lock, as in Fill.
+absl::Status Libraries::Provide(CUstream stream) {
+  Lock lock(mutex_);
+  FillLater();
+  spare_.filled.wait(lock, [this] { return !spare_.filling; });
+  const auto provide = [&](bool open, auto& handles, const auto& make) -> absl::Status {
+    if (!open || handles.contains(stream)) return absl::OkStatus();
+    lock.unlock();
+    auto made = make();
+    lock.lock();
+    if (made.ok()) handles[stream] = *made;
+    return made.status();
+  };
+  TROUPE_RETURN_IF_ERROR(
+      provide(blas_ != nullptr, blas_handles_, [this] { return MakeBlasHandle(*blas_, nullptr); }));
+  return provide(dnn_ != nullptr, dnn_handles_, [this] { return MakeDnnHandle(*dnn_, nullptr); });
+}
+
+// What is recorded for no lane is never launched: any lane's workspace does.
+absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::WorkspaceOf(CUstream lane) {
+  Lock lock(mutex_);
+  if (const auto found = workspaces_.find(lane); found != workspaces_.end()) return found->second;
+  if (lane == nullptr && spare_.workspace != nullptr) return spare_.workspace;
   if (lane == nullptr && !workspaces_.empty()) return workspaces_.begin()->second;
-  if (auto unowned = workspaces_.extract(nullptr); !unowned.empty()) {
-    unowned.key() = lane;
-    workspaces_.insert(std::move(unowned));
-  }
-  std::shared_ptr<const DeviceBlock>& workspace = workspaces_[lane];
+  auto workspace = TakeSpare(&Spare::workspace, lock);
   if (workspace == nullptr) {
-    TROUPE_ASSIGN_OR_RETURN(workspace, DeviceBlock::Take(context_, WorkspaceSize(context_).count(),
-                                                         "cuBLAS' workspace for a lane"));
+    lock.unlock();  // it may wait for what is given back by others
+    TROUPE_ASSIGN_OR_RETURN(workspace, MakeWorkspace());
+    lock.lock();
   }
+  workspaces_.emplace(lane, workspace);
   return workspace;
 }
 
@@ -128,14 +227,14 @@ absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::Workspace(CUstream
 // the workspace, and without one of its own cuBLAS would allocate, which a recording does not bear.
 absl::StatusOr<cublasHandle_t> Libraries::BlasOn(const Spot& spot) {
   TROUPE_ASSIGN_OR_RETURN(const Blas* const calls, blas());
-  const std::lock_guard lock(mutex_);
-  auto found = blas_handles_.find(spot.stream);
-  if (found == blas_handles_.end()) {
-    TROUPE_ASSIGN_OR_RETURN(const cublasHandle_t made, MakeBlasHandle(*calls, spot.stream));
-    found = blas_handles_.emplace(spot.stream, made).first;
+  TROUPE_ASSIGN_OR_RETURN(const auto workspace, WorkspaceOf(spot.lane));
+  Lock lock(mutex_);
+  cublasHandle_t& handle = blas_handles_[spot.stream];
+  const Green* const green = GreenOf(spot.stream);
+  if (handle == nullptr && green == nullptr) handle = TakeSpare(&Spare::blas, lock);
+  if (handle == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(handle, MakeBlasHandle(*calls, green));
   }
-  TROUPE_ASSIGN_OR_RETURN(const auto workspace, Workspace(spot.lane));
-  const cublasHandle_t handle = found->second;
   TROUPE_RETURN_IF_ERROR(Check(calls->cublasSetStream(handle, spot.stream), "giving cuBLAS a stream"));
   TROUPE_RETURN_IF_ERROR(
       Check(calls->cublasSetWorkspace(handle, workspace->data(), workspace->size().count()),
@@ -143,22 +242,17 @@ absl::StatusOr<cublasHandle_t> Libraries::BlasOn(const Spot& spot) {
   return handle;
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceBlock>> Libraries::WorkspaceOf(CUstream lane) {
-  const std::lock_guard lock(mutex_);
-  return Workspace(lane);
-}
-
 absl::StatusOr<cudnnHandle_t> Libraries::DnnOn(CUstream stream) {
   TROUPE_ASSIGN_OR_RETURN(const Dnn* const calls, dnn());
-  const std::lock_guard lock(mutex_);
-  auto found = dnn_handles_.find(stream);
-  if (found == dnn_handles_.end()) {
-    cudnnHandle_t handle = nullptr;
-    TROUPE_RETURN_IF_ERROR(Check(In(stream, [&] { return calls->cudnnCreate(&handle); }), "starting cuDNN"));
-    found = dnn_handles_.emplace(stream, handle).first;
+  Lock lock(mutex_);
+  cudnnHandle_t& handle = dnn_handles_[stream];
+  const Green* const green = GreenOf(stream);
+  if (handle == nullptr && green == nullptr) handle = TakeSpare(&Spare::dnn, lock);
+  if (handle == nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(handle, MakeDnnHandle(*calls, green));
   }
-  TROUPE_RETURN_IF_ERROR(Check(calls->cudnnSetStream(found->second, stream), "giving cuDNN a stream"));
-  return found->second;
+  TROUPE_RETURN_IF_ERROR(Check(calls->cudnnSetStream(handle, stream), "giving cuDNN a stream"));
+  return handle;
 }
 
 absl::Status Libraries::Check(cublasStatus_t status, std::string_view doing) const {

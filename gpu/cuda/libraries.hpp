@@ -5,6 +5,7 @@
 #include <cublas_v2.h>
 #include <cudnn.h>
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@
 namespace troupe::gpu::cuda {
 
 #define TROUPE_CUBLAS_CALLS(X) \
+  X(cublasGetProperty)         \
   X(cublasCreate)              \
   X(cublasDestroy)             \
   X(cublasSetStream)           \
@@ -26,6 +28,7 @@ namespace troupe::gpu::cuda {
   X(cublasGemmStridedBatchedEx_64)
 
 #define TROUPE_CUDNN_CALLS(X)               \
+  X(cudnnGetVersion)                        \
   X(cudnnCreate)                            \
   X(cudnnDestroy)                           \
   X(cudnnSetStream)                         \
@@ -65,8 +68,10 @@ struct Spot {
 };
 
 // A handle for each stream that launches, made in the context of its stream: handles are not for several threads,
-// and the libraries refuse streams of another context. A workspace for each lane. What a product or a convolution
-// is computed in is said with each. Thread-safe.
+// and the libraries refuse streams of another context. A workspace for each lane. Making either waits for all that
+// the GPU has to do, so what the next lane needs is made ahead: with the plans, and whenever a lane takes it; a place
+// of a share makes its handles with its first launch. What a product or a convolution is computed in is said with
+// each. Thread-safe.
 class Libraries {
  public:
   Libraries(Context& context, std::string blas, std::string dnn)
@@ -78,9 +83,12 @@ class Libraries {
   // This stream is of a green context with so many SMs. Before its first launch.
   void Bound(CUstream stream, std::uint32_t sms, CUcontext context);
   [[nodiscard]] bool IsBound(CUstream stream);
-  // FailedPrecondition when the library cannot be opened: says which.
+  // FailedPrecondition when the library cannot be opened, or is of another major version: says which.
   absl::StatusOr<const Blas*> blas();
   absl::StatusOr<const Dnn*> dnn();
+  // Makes now what steps of the open libraries need on this stream, which no lane uses and no green context has, and
+  // what the next lane will need. A recording bears no call that makes it. One caller at a time.
+  absl::Status Provide(CUstream stream);
   absl::StatusOr<cublasHandle_t> BlasOn(const Spot& spot);
   // Workspace of cuBLAS for this lane: at least 4 MiB.
   absl::StatusOr<std::shared_ptr<const DeviceBlock>> WorkspaceOf(CUstream lane);
@@ -100,14 +108,32 @@ class Libraries {
     CUcontext context = nullptr;
   };
   std::map<CUstream, Green> green_;  // the streams that have not all SMs
-  absl::StatusOr<cublasHandle_t> MakeBlasHandle(const Blas& calls, CUstream stream);
-  absl::StatusOr<std::shared_ptr<const DeviceBlock>> Workspace(CUstream lane);
-  // Calls `make` with the stream's context current, as a library takes it from there.
+  // What the next lane takes.
+  struct Spare {
+    std::shared_ptr<const DeviceBlock> workspace;
+    cublasHandle_t blas = nullptr;
+    cudnnHandle_t dnn = nullptr;
+    bool filling = false;  // what is missing of it is made on the context's thread
+    std::condition_variable filled;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+  const Green* GreenOf(CUstream stream) const;
+  absl::StatusOr<cublasHandle_t> MakeBlasHandle(const Blas& calls, const Green* green) const;
+  absl::StatusOr<cudnnHandle_t> MakeDnnHandle(const Dnn& calls, const Green* green) const;
+  absl::StatusOr<std::shared_ptr<const DeviceBlock>> MakeWorkspace() const;
+  // Calls `make` in this context, as a library takes it from there; null: in the primary one.
   template <class Make>
-  auto In(CUstream stream, Make make);
+  auto In(const Green* green, Make make) const;
+  [[nodiscard]] bool Lacks() const;
+  void FillLater();
+  void Fill();
+  // Takes a part of the spare for a lane. Waits while the spare is made; null: it has none.
+  template <class Part>
+  Part TakeSpare(Part Spare::*part, Lock& lock);
   std::map<CUstream, cublasHandle_t> blas_handles_;
   std::map<CUstream, std::shared_ptr<const DeviceBlock>> workspaces_;  // by lane
   std::map<CUstream, cudnnHandle_t> dnn_handles_;
+  Spare spare_;
 };
 
 }  // namespace troupe::gpu::cuda

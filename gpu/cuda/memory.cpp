@@ -31,6 +31,12 @@ CUdeviceptr PointerOf(const std::byte* address) {
 
 }  // namespace
 
+Bytes UnitFor(Bytes granularity, Bytes size, bool maps) {
+  Bytes unit = granularity;
+  while (size.count() / unit.count() > (maps ? kMostUnitsMapped : kMostUnits)) unit = unit * 2;
+  return unit;
+}
+
 absl::StatusOr<MappedUnits> MappedUnits::Map(const Context& context, std::uint64_t address, Bytes unit,
                                              std::span<const UnitHandle> units) {
   const Driver& driver = context.driver();
@@ -78,9 +84,7 @@ absl::StatusOr<std::unique_ptr<Memory>> Memory::Make(const Context& context, Byt
   TROUPE_RETURN_IF_ERROR(context.Check(context.driver().cuMemGetAllocationGranularity(
                                            &granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                                        "asking for the unit of device memory"));
-  Bytes unit(granularity);
-  while (size.count() / unit.count() > (maps ? kMostUnitsMapped : kMostUnits)) unit = unit * 2;
-  auto memory = std::unique_ptr<Memory>(new Memory(context, unit));
+  auto memory = std::unique_ptr<Memory>(new Memory(context, UnitFor(Bytes(granularity), size, maps)));
   TROUPE_RETURN_IF_ERROR(memory->Fill(size));
   return memory;
 }
@@ -141,14 +145,12 @@ absl::StatusOr<DeviceRange> Memory::Map(std::uint64_t address, std::span<const D
                                                    absl::Hex(address), ": its unit is ", FormatBytes(unit_)));
   }
   context_.Enter();
-  std::unique_lock lock(mutex_);
-  if (address != 0) {
-    const Bytes length = unit_ * units.size();
-    changed_.wait(lock, [&] { return !Meets(going_, address, length); });
-    TROUPE_RETURN_IF_ERROR(MakeWay(address, length));
-  }
+  if (address != 0) TROUPE_RETURN_IF_ERROR(AwaitRoom(address, unit_ * units.size()));
+  // Without the lock: giving access waits for all that the GPU has to do. Should another caller be faster, the driver
+  // gives another address, and that is an error.
   TROUPE_ASSIGN_OR_RETURN(MappedUnits mapped, MappedUnits::Map(context_, address, unit_, units));
   std::byte* const begin = mapped.address();
+  const std::lock_guard lock(mutex_);
   mappings_.emplace(begin, Mapping{std::move(mapped), {pieces.begin(), pieces.end()}, false});
   return DeviceRange{begin, size};
 }
@@ -158,14 +160,19 @@ bool Memory::Meets(const DeviceRange& range, std::uint64_t address, Bytes size) 
   return begin < address + size.count() && address < begin + range.size.count();
 }
 
-// What is leaving from there leaves now.
-absl::Status Memory::MakeWay(std::uint64_t address, Bytes size) {
-  for (auto it = mappings_.begin(); it != mappings_.end();) {
-    const std::uint64_t begin = PointerOf(it->first);
-    const bool apart = !Meets({it->first, it->second.units->size()}, address, size);
-    if (!apart && !it->second.leaving)
-      return absl::AlreadyExistsError(absl::StrCat("another model lies at 0x", absl::Hex(begin)));
-    it = apart ? std::next(it) : mappings_.erase(it);
+// Until what is leaving from there has left.
+absl::Status Memory::AwaitRoom(std::uint64_t address, Bytes size) {
+  std::unique_lock lock(mutex_);
+  const auto leaving_there = [&](const auto& entry) {
+    return entry.second.leaving && Meets({entry.first, entry.second.units->size()}, address, size);
+  };
+  awaited_ = {reinterpret_cast<std::byte*>(address), size};
+  changed_.wait(
+      lock, [&] { return !Meets(going_, address, size) && std::ranges::none_of(mappings_, leaving_there); });
+  awaited_ = {};
+  for (const auto& [begin, mapping] : mappings_) {
+    if (Meets({begin, mapping.units->size()}, address, size))
+      return absl::AlreadyExistsError(absl::StrCat("another model lies at 0x", absl::Hex(PointerOf(begin))));
   }
   return absl::OkStatus();
 }
@@ -179,11 +186,18 @@ void Memory::Unmap(const DeviceRange& mapped) {
   changed_.notify_all();
 }
 
-// Without the lock: the driver unmaps when the GPU has done what it has to do.
+// What a caller waits for first. Without the lock: the driver unmaps when the GPU has done what it has to do.
 void Memory::Serve() {
   context_.Enter();
   const auto leaving = [this] {
-    return std::ranges::find_if(mappings_, [](const auto& entry) { return entry.second.leaving; });
+    const auto end = mappings_.end();
+    const auto awaited = std::ranges::find_if(mappings_, [this](const auto& entry) {
+      return entry.second.leaving &&
+             Meets({entry.first, entry.second.units->size()}, PointerOf(awaited_.address), awaited_.size);
+    });
+    return awaited != end
+               ? awaited
+               : std::ranges::find_if(mappings_, [](const auto& entry) { return entry.second.leaving; });
   };
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -21,6 +21,10 @@ namespace troupe::gpu::cuda {
 // One unit of physical memory.
 using UnitHandle = CUmemGenericAllocationHandle;
 
+// How large the units are of which this much memory of a GPU with this granularity is made: larger where making and
+// mapping them would be too many calls. `maps`: models are mapped, each of which takes whole units.
+[[nodiscard]] Bytes UnitFor(Bytes granularity, Bytes size, bool maps);
+
 // Addresses with units mapped to them one after the other, readable and writable for one GPU. Unmapped by the
 // destructor; the handles stay their owner's.
 class MappedUnits {
@@ -57,8 +61,8 @@ class Memory {
   [[nodiscard]] Bytes unit() const { return unit_; }
   [[nodiscard]] DeviceRange home() const { return {home_->address(), home_->size()}; }
 
-  // Device::Map and Unmap. Unmapping is slow: a thread of its own does it, or the next caller that maps
-  // there.
+  // Device::Map and Unmap. Mapping waits for all that the GPU has to do: its caller must not be needed for that.
+  // Unmapping waits, too, and a thread of its own does it.
   absl::StatusOr<DeviceRange> Map(std::uint64_t address, std::span<const DeviceRange> pieces);
   void Unmap(const DeviceRange& mapped);
 
@@ -80,7 +84,7 @@ class Memory {
   Memory(const Context& context, Bytes unit) : context_(context), unit_(unit) {}
   absl::Status Fill(Bytes size);
   [[nodiscard]] std::size_t UnitAt(const std::byte* address) const;
-  absl::Status MakeWay(std::uint64_t address, Bytes size);
+  absl::Status AwaitRoom(std::uint64_t address, Bytes size);
   [[nodiscard]] static bool Meets(const DeviceRange& range, std::uint64_t address, Bytes size);
   [[nodiscard]] std::vector<DeviceRange> AtHome(const DeviceRange& range) const;
   void Serve();
@@ -93,6 +97,7 @@ class Memory {
   std::condition_variable changed_;
   std::map<std::byte*, Mapping> mappings_;  // guarded by mutex_, as all below
   DeviceRange going_;                       // that the thread unmaps at this moment
+  DeviceRange awaited_;                     // that a caller waits for to leave
   bool stopping_ = false;
   std::thread thread_;  // from the first Unmap on
 };

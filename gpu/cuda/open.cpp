@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/cuda/device.hpp"
@@ -98,6 +99,20 @@ CudaOpened CheckDevice(const Driver& driver, const CudaOptions& options, CUdevic
                                 " lets no process compute (compute mode prohibited); set "
                                 "another one: nvidia-smi -c DEFAULT"));
   }
+  char name[128] = {};
+  (void)driver.cuDeviceGetName(name, sizeof(name), device);
+  if (absl::StrContains(name, " MIG ")) {
+    return Trouble(CudaTrouble::kTaken,
+                   absl::StrCat(options.name, " is an instance of a GPU (", name,
+                                "), and only whole GPUs are taken; nvidia-smi -mig 0 makes it whole"));
+  }
+  int shared = 0;
+  (void)driver.cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+  if (shared != 0) {
+    return Trouble(CudaTrouble::kTaken,
+                   absl::StrCat("an MPS server stands between this process and ", options.name,
+                                "; stop it (echo quit | nvidia-cuda-mps-control)"));
+  }
   int maps = 0;
   (void)driver.cuDeviceGetAttribute(&maps, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
   if (maps == 0) {
@@ -170,10 +185,12 @@ CudaTrouble TroubleOf(const Context& context, const absl::Status& status) {
 
 }  // namespace
 
-CudaOpened Open(const CudaOptions& options) {
-  // Streams beyond the connections to the hardware wait for each other: each lane has several, and so has each share
-  // of the SMs. The driver reads this when it is started; what the operator has set stays.
+void TakeConnections() {
   (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+CudaOpened Open(const CudaOptions& options) {
+  TakeConnections();
   const auto driver = Driver::Load(options.driver);
   if (!driver.ok()) {
     return Trouble(absl::IsNotFound(driver.status()) ? CudaTrouble::kNoDriver : CudaTrouble::kDriverTooOld,
@@ -192,7 +209,8 @@ CudaOpened Open(const CudaOptions& options) {
   Bytes size;
   if (CudaOpened found = CheckMemory(*context, options, size); found.trouble != CudaTrouble::kNone)
     return found;
-  absl::StatusOr<std::unique_ptr<Memory>> memory = Memory::Make(*context, size, options.mapped);
+  absl::StatusOr<std::unique_ptr<Memory>> memory =
+      Memory::Make(*context, size, options.addresses == WeightAddresses::kMapped);
   if (!memory.ok())
     return Trouble(TroubleOf(*context, memory.status()), std::string(memory.status().message()));
   CudaOpened opened;

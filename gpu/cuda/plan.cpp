@@ -59,7 +59,7 @@ class ProgramPlan final : public CudaPlan {
       plan->input_bytes_.push_back(bytes);
     }
     TROUPE_RETURN_IF_ERROR(tools.words.Provide(kWordsOfAPlan));
-    plan->Warm();
+    plan->recorded_ = plan->Warm();
     return plan;
   }
 
@@ -90,6 +90,7 @@ class ProgramPlan final : public CudaPlan {
     return weights_[step];
   }
 
+  [[nodiscard]] absl::Status recorded() const override { return recorded_; }
   using Moved = std::function<void(std::uint64_t)>;
   absl::Status Submit(Submission& submission, const LaunchArguments& arguments, const Moved& moved) override;
 
@@ -106,7 +107,7 @@ class ProgramPlan final : public CudaPlan {
   absl::StatusOr<OnStream*> On(CUstream stream);
   [[nodiscard]] Ranges WeightsOf(const Instruction& instruction) const;
   absl::Status BringConstants();
-  void Warm();
+  absl::Status Warm();
   absl::Status Enqueue(const Instruction& instruction, const KernelLaunch& launch,
                        const LaunchArguments& arguments) const;
   absl::Status EnqueueSteps(std::size_t begin, std::size_t end, const KernelLaunch& launch,
@@ -125,6 +126,7 @@ class ProgramPlan final : public CudaPlan {
   Program program_;
   std::vector<Bytes> input_bytes_;
   Bytes weights_bytes_;
+  absl::Status recorded_;
   std::vector<Ranges> weights_;                                // per instruction
   std::vector<std::shared_ptr<const DeviceBlock>> constants_;  // as program_.constants
   std::mutex mutex_;
@@ -161,25 +163,27 @@ absl::Status ProgramPlan::BringConstants() {
 
 // The first launch of a kernel loads its code, and a library chooses and loads its own: seconds in which a launch
 // looks like a hang. All steps are recorded once, with addresses that nothing reads, and what was recorded is
-// thrown away. A driver that records nothing, and a step that cannot be recorded, load with the first launch.
-void ProgramPlan::Warm() {
-  if (tools_.warm.stream == nullptr) return;
-  const auto word = tools_.words.Take();
-  if (!word.ok()) return;
+// thrown away. A recording bears no call that makes what the libraries need, so that is made before. A driver that
+// records nothing, and a step that cannot be recorded, load with the first launch.
+absl::Status ProgramPlan::Warm() {
+  if (tools_.warm.stream == nullptr) return absl::UnavailableError("there is no stream to record on");
+  TROUPE_RETURN_IF_ERROR(tools_.libraries->Provide(tools_.warm.stream));
+  TROUPE_ASSIGN_OR_RETURN(const auto word, tools_.words.Take());
   const Driver& driver = tools_.context.driver();
   LaunchArguments arguments;
   arguments.weights = arguments.activations = tools_.warm.anywhere;
   arguments.inputs.assign(inputs_.size(), tools_.warm.anywhere);
   arguments.outputs.assign(program_.outputs.size(), tools_.warm.anywhere);
-  const KernelLaunch launch{tools_, tools_.warm.stream, nullptr, word->get(),
+  const KernelLaunch launch{tools_, tools_.warm.stream, nullptr, word.get(),
                             tools_.kernels->BlocksOn(arguments.share.sms)};
-  const auto graph = Capture(tools_.context, tools_.warm.stream,
-                             [&] { return EnqueueSteps(0, step_count(), launch, arguments); });
-  if (!graph.ok()) return;
+  TROUPE_ASSIGN_OR_RETURN(const CUgraph graph, Capture(tools_.context, tools_.warm.stream, [&] {
+                            return EnqueueSteps(0, step_count(), launch, arguments);
+                          }));
   CUgraphExec executable = nullptr;
-  if (driver.cuGraphInstantiate(&executable, *graph, 0) == CUDA_SUCCESS)
-    (void)driver.cuGraphExecDestroy(executable);
-  (void)driver.cuGraphDestroy(*graph);
+  const CUresult made = driver.cuGraphInstantiate(&executable, graph, 0);
+  if (made == CUDA_SUCCESS) (void)driver.cuGraphExecDestroy(executable);
+  (void)driver.cuGraphDestroy(graph);
+  return tools_.context.Check(made, "making a graph");
 }
 
 std::byte* WeightAddress(const LaunchArguments& arguments, std::uint64_t position) {

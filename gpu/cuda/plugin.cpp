@@ -1,6 +1,7 @@
 // What the plug-in exports.
 #include "gpu/cuda/device.hpp"
 #include "gpu/device/cuda_plugin.hpp"
+#include "gpu/device/cuda_plugin_version.hpp"
 
 extern "C" {
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "gpu/cuda/probe.hpp"
 #include "gpu/nvml/management.hpp"
@@ -57,8 +58,13 @@ void AddManagement(int ordinal, Probed& probed) {
   if (gpu >= (*management)->gpus()) return;
   const std::string problem = (*management)->Problem(gpu);
   probed.facts.push_back({"management library", "health", problem.empty() ? "well" : problem});
-  probed.facts.push_back({"management library", "instances (MIG)",
-                          (*management)->Partitioned(gpu) ? "it is cut into them" : "none"});
+  const std::string parts = WhyInParts(ordinal);
+  probed.facts.push_back(
+      {"management library", "instances (MIG)", parts.empty() ? "none" : "it is cut into them"});
+  if (!parts.empty()) {
+    probed.trouble = CudaTrouble::kTaken;
+    probed.why = absl::StrCat(Name(CudaTrouble::kTaken), ": ", parts);
+  }
   if (const auto holders = (*management)->Holders(gpu); holders.ok() && !holders->empty())
     probed.facts.push_back({"management library", "memory is held by", Describe(*holders)});
 }

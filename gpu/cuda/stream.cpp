@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(Context& context, M
   context.Enter();
   CUstream stream = nullptr;
   TROUPE_RETURN_IF_ERROR(
-      context.Check(context.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+      context.CheckWork(context.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream"));
   return std::unique_ptr<CudaStream>(new CudaStream(context, meters, shares, pins, stream));
 }
 
@@ -214,7 +214,10 @@ CudaStream::Flying CudaStream::Submit(Operation operation) {
   auto end = context_.Record(stream, kind);
   absl::Status recorded = end.status();
   if (end.ok()) flying.end = *std::move(end);
-  if (recorded.ok()) recorded = Follow(stream_, stream);
+  if (recorded.ok() && stream != stream_) {
+    recorded = context_.Check(context_.driver().cuStreamWaitEvent(stream_, flying.end.get(), 0),
+                              "coming back from other SMs");
+  }
   if (flying.status.ok()) flying.status = recorded;
   flying.milestones = std::move(submission.milestones_);
   flying.at_end = std::move(submission.at_end_);

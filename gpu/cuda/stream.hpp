@@ -101,6 +101,8 @@ class Submission {
 // A plan of this device: launches put their kernels on the submission's stream.
 class CudaPlan : public DevicePlan {
  public:
+  // OK, or why its steps could not be recorded when it was made: then its first launch loads their code.
+  [[nodiscard]] virtual absl::Status recorded() const = 0;
   // `moved` is told of steps that have ended.
   virtual absl::Status Submit(Submission& submission, const LaunchArguments& arguments,
                               const std::function<void(std::uint64_t)>& moved) = 0;
@@ -113,6 +115,7 @@ class CudaPlan : public DevicePlan {
 // another stream's work waits on the GPU alone.
 class CudaStream final : public Stream {
  public:
+  // Without a stream there is nothing to go on with: a GPU that makes none is lost.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Make(Context& context, Meters& meters,
                                                           GreenContexts& shares, const HostPins& pins);
   ~CudaStream() override;

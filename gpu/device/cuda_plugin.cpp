@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/device/cuda_plugin_version.hpp"
 
 namespace troupe::gpu {
 namespace {

@@ -3,7 +3,7 @@
 //
 // The plug-in takes what it needs of ours (base, transport, protobuf's messages) from the program that loads
 // it, so that there is one copy of each; the two are built together, and the version check says when they
-// were not.
+// were not (cuda_plugin_version.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
+#include "gpu/device/device_settings.hpp"
 
 namespace troupe::gpu {
 
@@ -27,7 +28,7 @@ enum class CudaTrouble {
   kWrongArchitecture,  // the plug-in has no code for this GPU
   kOutOfMemory,        // the GPU refused memory that it said was free
   kBusy,               // another process holds the memory
-  kTaken,              // the machine's settings keep this process off the GPU: compute mode, MPS
+  kTaken,              // the machine's settings keep this process off the GPU: compute mode, MPS, MIG
   kLost,               // it failed while it was opened
 };
 [[nodiscard]] const char* Name(CudaTrouble trouble);
@@ -36,10 +37,10 @@ struct CudaOptions {
   std::string name = "cuda:0";
   int ordinal = 0;  // of the driver's GPUs
   Bytes memory;     // that is taken at once and kept; zero: what is free, less what libraries need
-  std::size_t concurrency = 1;      // launches at a time, each on a stream of its own
-  bool persistent_kernels = false;  // in as few blocks as run at a time on a launch's SMs
-  bool mapped = false;              // models are mapped to addresses of their own, in small units
-  bool graphs = true;               // launches that come again are replayed from a recording
+  std::size_t concurrency = 1;  // launches at a time, each on a stream of its own
+  KernelForm kernels = KernelForm::kWhole;
+  WeightAddresses addresses = WeightAddresses::kAdjacent;
+  RepeatedLaunch repeated = RepeatedLaunch::kReplayed;
   // The driver's library, as dlopen finds it.
   std::string driver = "libcuda.so.1";
   // cuBLAS and cuDNN, opened when a model needs them; cuBLASLt, when there is one.
@@ -62,9 +63,6 @@ using CudaVersionFunction = const char*();
 using CudaOpenFunction = void(const CudaOptions& options, CudaOpened& opened);
 inline constexpr char kCudaVersionSymbol[] = "TroupeCudaVersion";
 inline constexpr char kCudaOpenSymbol[] = "TroupeCudaOpen";
-// Equal in two builds whose C++ interfaces agree: raise the number when Device, or what it speaks of,
-// changes.
-inline constexpr char kCudaPluginVersion[] = "troupe-cuda 6, " __VERSION__;
 
 // Where the build puts it: beside the program that runs.
 [[nodiscard]] std::string CudaPluginPath();

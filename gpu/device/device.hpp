@@ -132,7 +132,7 @@ struct LaunchArguments {
   // Of DeviceInfo::shares: the SMs on which it computes. Launches on the same SMs slow each other down, and
   // the caller takes care that there are none (ShareGate).
   SmShare share;
-  std::vector<DeviceRange> inputs;
+  std::vector<DeviceRange> inputs;  // one of BYTES is as long as its texts and their lengths
   std::vector<DeviceRange> outputs;
   StepGate gate;
   // Called for each of `marks`, which ascend, when all steps before it have ended: on a thread of the device,

@@ -63,7 +63,10 @@ class RealPlan final : public VirtualPlan {
       places.push_back({piece.offset, piece.length, piece.at.address});
     bindings.places = places;
     bindings.activations = arguments.activations.address;
-    for (const DeviceRange& input : arguments.inputs) bindings.inputs.push_back(input.address);
+    for (const DeviceRange& input : arguments.inputs) {
+      bindings.inputs.push_back(input.address);
+      bindings.input_bytes.push_back(input.size);
+    }
     for (const DeviceRange& output : arguments.outputs) bindings.outputs.push_back(output.address);
     StepPace pace(lane.engine, RunCost{.saturation = saturation_}.SlownessOn(arguments.share.part()));
     bindings.before_step = [&](std::size_t step) -> absl::Status {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "gpu/ops/operator.hpp"
+#include "gpu/ops/text_room.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -25,6 +26,7 @@ std::string FormatSpec(const proto::TensorSpec& spec) {
 
 absl::StatusOr<Bytes> ConcreteBytes(const proto::TensorSpec& spec) {
   const std::size_t element = ElementSize(spec.type());
+  if (spec.type() == proto::BYTES) return Bytes(spec.text_bytes());
   if (element == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", FormatSpec(spec), ": elements of this type have no fixed size on a device"));
@@ -36,6 +38,26 @@ absl::StatusOr<Bytes> ConcreteBytes(const proto::TensorSpec& spec) {
         absl::StrCat("tensor ", FormatSpec(spec), ": ", count.status().message()));
   }
   return Bytes(static_cast<std::uint64_t>(*count) * element);  // at most 2^40 elements of 8 bytes
+}
+
+proto::TensorSpec WithTextRoom(proto::TensorSpec spec) {
+  if (spec.type() != proto::BYTES) return spec;
+  const auto count = CountElements({spec.shape().data(), static_cast<std::size_t>(spec.shape_size())});
+  if (count.ok()) spec.set_text_bytes(TextRoom(*count, Bytes(spec.text_bytes())).count());
+  return spec;
+}
+
+absl::Status CheckTextBytes(const proto::TensorSpec& spec, Bytes bytes) {
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t count,
+                          CountElements({spec.shape().data(), static_cast<std::size_t>(spec.shape_size())}));
+  if (bytes > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", FormatSpec(spec), " takes ", bytes.count(),
+                                                   " bytes with the lengths of its texts; at most ",
+                                                   FormatBytes(kMaxTextBytes), " are taken"));
+  }
+  if (static_cast<std::uint64_t>(count) <= bytes.count() / kTextLength) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", FormatSpec(spec), " has ", bytes.count(),
+                                                 " bytes, too few for the lengths of ", count, " texts"));
 }
 
 absl::StatusOr<std::vector<proto::TensorSpec>> OrderInputs(const proto::Model& model,
@@ -57,8 +79,8 @@ absl::StatusOr<std::vector<proto::TensorSpec>> OrderInputs(const proto::Model& m
       return absl::InvalidArgumentError(
           absl::StrCat("input ", FormatSpec(*found), " was given, the model expects ", FormatSpec(declared)));
     }
-    TROUPE_RETURN_IF_ERROR(ConcreteBytes(*found).status());
-    ordered.push_back(*found);
+    ordered.push_back(WithTextRoom(*found));
+    TROUPE_RETURN_IF_ERROR(ConcreteBytes(ordered.back()).status());
   }
   if (ordered.size() != inputs.size()) {
     return absl::InvalidArgumentError(

@@ -8,6 +8,8 @@
 #include "gpu/device/launch_limit.hpp"
 #include "gpu/device/tensor_bytes.hpp"
 #include "gpu/device/virtual_plan.hpp"
+#include "gpu/ops/operator.hpp"
+#include "gpu/ops/text_room.hpp"
 #include "proto/open_dimension.hpp"
 
 namespace troupe::gpu {
@@ -102,6 +104,13 @@ absl::StatusOr<std::shared_ptr<VirtualPlan>> MakeTimedPlan(const proto::Model& m
           absl::StrCat("output ", FormatSpec(output),
                        ": timed compute needs every dimension but the first; serve this "
                        "model with `compute: real`"));
+    }
+    // Empty texts: zeros are their lengths.
+    if (output.type() == proto::BYTES) {
+      TROUPE_ASSIGN_OR_RETURN(
+          const std::int64_t count,
+          CountElements({output.shape().data(), static_cast<std::size_t>(output.shape_size())}));
+      output.set_text_bytes(static_cast<std::uint64_t>(count) * kTextLength);
     }
     outputs.push_back(std::move(output));
   }

@@ -118,8 +118,9 @@ bool CopyOperation::Turn(VirtualEngine& engine) {
     completion.begin = due_ = now;
   }
   if (engine.stopping()) return End(absl::CancelledError("the device is closing"));
-  if (all_moved_) return End(absl::OkStatus());
+  // What a link holds has not arrived, though it is in the device's memory already.
   if (path_.Stalled(now)) return Again(now + kStalled);
+  if (all_moved_) return End(absl::OkStatus());
   transport::LinkTurn turn;
   if (!small() && Yields(now, turn)) return Again(now + kLookAgain);
   if (absl::Status moved = MoveBlock(turn, engine); !moved.ok()) return End(moved);

@@ -22,7 +22,8 @@ namespace troupe::gpu {
 // So often a Loop goes round at most: a run that would go on ends with an error.
 inline constexpr std::int64_t kMaxTrips = 100'000;
 
-// The program of a subgraph for inputs of which this is known: first those that its step gives it, then its captures.
+// Builds the program of a subgraph from what is known of its inputs: the inputs that its step gives it come first, its
+// captures after them.
 using SubgraphBuilder =
     std::function<absl::StatusOr<Program>(const proto::Subgraph&, std::span<const ValueInfo>)>;
 

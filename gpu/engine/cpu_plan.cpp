@@ -40,8 +40,11 @@ absl::StatusOr<std::unique_ptr<Plan>> Plan::Build(const proto::Model& model,
 }
 
 CpuPlan::CpuPlan(Program program) : program_(std::move(program)), steps_(program_.instructions.size()) {
-  for (ProgramValue& value : program_.values) {
+  for (std::size_t id = 0; id < program_.values.size(); ++id) {
+    ProgramValue& value = program_.values[id];
     value.info.constant = nullptr;  // pointed into the weights of Build, which may move
+    // Of a whole model: an input whose size only the run knows is one of texts.
+    if (value.place == Place::kInput && value.info.bounded) text_inputs_.push_back(id);
   }
   for (std::size_t i = 0; i < steps_.size(); ++i) PrepareStep(program_.instructions[i], steps_[i]);
 }
@@ -72,6 +75,19 @@ Bytes CpuPlan::output_bytes(std::size_t i) const {
   return program_.values[Index(program_.outputs[i])].size;
 }
 
+absl::Status CpuPlan::CheckTextInputs(const PlanBindings& bindings) const {
+  for (const std::size_t id : text_inputs_) {
+    const ProgramValue& value = program_.values[id];
+    if (value.position >= bindings.input_bytes.size())
+      return absl::InvalidArgumentError("an input of texts (BYTES) was bound without its size");
+    if (bindings.input_bytes[value.position] > value.size)
+      return absl::InvalidArgumentError(absl::StrCat("an input of texts was bound with ",
+                                                     bindings.input_bytes[value.position].count(),
+                                                     " bytes, the plan has room for ", value.size.count()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CpuPlan::CheckBindings(const PlanBindings& bindings) const {
   if (!Aligned(bindings.weights) || !Aligned(bindings.activations)) {
     return absl::InvalidArgumentError("weights and activations must be 64-byte aligned");
@@ -91,6 +107,7 @@ absl::Status CpuPlan::CheckBindings(const PlanBindings& bindings) const {
       return absl::InvalidArgumentError(absl::StrCat(bindings.inputs.size(), " inputs were bound, too few"));
     }
   }
+  TROUPE_RETURN_IF_ERROR(CheckTextInputs(bindings));
   for (const WeightPlace& place : bindings.places) {
     if (!Aligned(place.address - place.offset % 64)) {
       return absl::InvalidArgumentError("places of weights must be aligned as the weights are in their blob");
@@ -223,10 +240,16 @@ absl::StatusOr<std::vector<proto::TensorSpec>> CpuPlan::Run(const PlanBindings& 
   TROUPE_RETURN_IF_ERROR(CheckBindings(bindings));
   const ThreadsScope scope(program_.threads);
   const auto frame = frames_.Take([this] { return MakeFrame(); });
+  for (const std::size_t id : text_inputs_)
+    frame->shapes[id] = {
+        static_cast<std::int64_t>(bindings.input_bytes[program_.values[id].position].count())};
   TROUPE_RETURN_IF_ERROR(RunSteps(*frame, bindings));
   std::vector<proto::TensorSpec> specs = program_.output_specs;
   for (std::size_t o = 0; o < specs.size(); ++o) {
-    const Shape& shape = frame->shapes[Index(program_.outputs[o])];
+    const int texts = program_.output_texts[o];
+    if (texts != kAbsent)
+      specs[o].set_text_bytes(static_cast<std::uint64_t>(frame->shapes[Index(program_.outputs[o])][0]));
+    const Shape& shape = frame->shapes[Index(texts != kAbsent ? texts : program_.outputs[o])];
     for (std::size_t d = 0; d < shape.size() && d < static_cast<std::size_t>(specs[o].shape_size()); ++d) {
       specs[o].set_shape(static_cast<int>(d), shape[d]);
     }

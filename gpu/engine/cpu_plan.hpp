@@ -55,6 +55,7 @@ class CpuPlan final : public Plan {
   void PrepareStep(const Instruction& instruction, Step& step) const;
   [[nodiscard]] std::unique_ptr<Frame> MakeFrame() const;
   absl::Status CheckBindings(const PlanBindings& bindings) const;
+  absl::Status CheckTextInputs(const PlanBindings& bindings) const;
   [[nodiscard]] std::byte* Address(const ProgramValue& value, const PlanBindings& bindings) const;
   void Bind(std::size_t step, Frame& frame, const PlanBindings& bindings) const;
   absl::Status KeepShapes(std::size_t step, Frame& frame) const;
@@ -62,6 +63,7 @@ class CpuPlan final : public Plan {
 
   Program program_;
   std::vector<Step> steps_;
+  std::vector<std::size_t> text_inputs_;  // values
   mutable FramePool<Frame> frames_;
 };
 

@@ -7,27 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/engine/control_steps.hpp"
+#include "gpu/ops/op_support.hpp"
 
 namespace troupe::gpu {
 namespace {
 
 constexpr Bytes kPlaceUnit(64);
 
-std::size_t BytesOf(proto::DataType type, std::span<const std::int64_t> shape) {
-  std::size_t bytes = ElementSize(type);
-  for (const std::int64_t dim : shape) bytes *= static_cast<std::size_t>(dim);
-  return bytes;
-}
-std::size_t BytesOf(const TensorView& view) {
-  return BytesOf(view.type, view.shape);
-}
-
 Bytes PlannedBytes(const ValueInfo& info) {
-  return Bytes(static_cast<std::uint64_t>(info.elements()) * ElementSize(info.type));
-}
-
-void CopyBytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  return Bytes(static_cast<std::uint64_t>(info.elements()) * CellSize(info.type));
 }
 
 // A tensor of rows as the trips see it: for each of `rows` rows, one block of `block` bytes for each trip.
@@ -63,7 +51,7 @@ LoopKernel::LoopKernel(LoopForm form, std::span<const ValueInfo> out) : form_(st
   scratch_ = AlignUp(plan.activation_bytes(), kPlaceUnit);
   numbers_ = Reserve(kPlaceUnit * 3);
   for (std::size_t i = 0; i < form_.states; ++i) {
-    // What a trip writes is no larger than what the loop was planned for.
+    // A trip may write a smaller value than the loop's output was planned for, and never a larger one.
     const Bytes size = std::max(PlannedBytes(out[i]), plan.output_bytes(told() + i));
     places_.push_back(Reserve(size));
     places_.push_back(Reserve(size));

@@ -10,6 +10,7 @@
 #include "gpu/engine/plan.hpp"
 #include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
+#include "gpu/ops/text_room.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -33,12 +34,16 @@ absl::Status CheckWeight(const proto::Weight& weight, std::uint64_t blob) {
   info.type = weight.type();
   info.shape = {weight.shape().begin(), weight.shape().end()};
   info.layout = weight.layout();
-  if (ElementSize(info.type) == 0)
-    return absl::InvalidArgumentError(absl::StrCat(who, "has no numeric type"));
+  if (CellSize(info.type) == 0) return absl::InvalidArgumentError(absl::StrCat(who, "has no known type"));
   if (!info.layout.empty() && info.type != proto::FP32) {
     return absl::InvalidArgumentError(absl::StrCat(who, "has a device layout but is not FP32"));
   }
-  TROUPE_RETURN_IF_ERROR(CountElements(info.shape).status());
+  TROUPE_ASSIGN_OR_RETURN(const std::int64_t count, CountElements(info.shape));
+  // Each text has a length: more elements than that are not believed, whatever the shape says.
+  if (info.type == proto::BYTES && static_cast<std::uint64_t>(count) > weight.length() / kTextLength)
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, "has ", weight.length(), " bytes, too few for ", count, " texts"));
+  if (info.type == proto::BYTES) return absl::OkStatus();
   const auto bytes = ValueBytes(info);
   if (!bytes.ok())
     return absl::InvalidArgumentError(absl::StrCat(who, std::string(bytes.status().message())));
@@ -47,6 +52,14 @@ absl::Status CheckWeight(const proto::Weight& weight, std::uint64_t blob) {
         absl::StrCat(who, "has ", weight.length(), " bytes, its shape and layout need ", bytes->count()));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckTextInput(const std::string& name, std::int64_t count, Bytes bytes) {
+  if (bytes <= kMaxTextBytes && static_cast<std::uint64_t>(count) <= kMaxTextBytes.count() / kTextLength)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("input '", name, "' has ", count, " texts with ",
+                                                 bytes.count(), " bytes; a tensor of texts may take ",
+                                                 FormatBytes(kMaxTextBytes), " with their lengths"));
 }
 
 bool Matches(const proto::TensorSpec& declared, const proto::TensorSpec& given) {
@@ -97,11 +110,10 @@ absl::Status CheckInputSpecs(const proto::Model& model, std::span<const proto::T
       return absl::InvalidArgumentError(absl::StrCat("input '", declared.name(), "' is ", FormatSpec(given),
                                                      ", expected ", FormatSpec(declared)));
     }
-    if (ElementSize(given.type()) == 0) {
-      return absl::UnimplementedError(absl::StrCat("input '", declared.name(), "' has type ",
-                                                   proto::DataType_Name(given.type()),
-                                                   ", which no kernel takes"));
-    }
+    if (CellSize(given.type()) == 0)
+      return absl::InvalidArgumentError(absl::StrCat("input '", declared.name(), "' has no known type"));
+    if (given.type() == proto::BYTES)
+      TROUPE_RETURN_IF_ERROR(CheckTextInput(declared.name(), *elements, Bytes(given.text_bytes())));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
 // Packing: each weight that exactly one step reads, at a place whose operator packs, changes to the layout it
 // wants.
-#include <cstring>
+#include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -17,8 +18,6 @@
 
 namespace troupe::gpu {
 namespace {
-
-using Packed = std::map<std::string, PackedWeight, std::less<>>;
 
 using Uses = std::map<std::string, int, std::less<>>;
 
@@ -51,49 +50,72 @@ Uses CountUses(const google::protobuf::RepeatedPtrField<proto::Step>& steps) {
   return uses;
 }
 
-absl::Status PackInputs(const StepContext& ctx, const Operator& entry, std::span<const ValueInfo> in,
-                        const std::vector<std::string>& weights, const Uses& uses, Packed& packed) {
-  if (entry.pack == nullptr) return absl::OkStatus();
-  for (int i = 0; i < ctx.step.inputs_size(); ++i) {
-    const std::string& name = weights[static_cast<std::size_t>(i)];
-    if (name.empty() || packed.contains(name) || uses.at(name) != 1 ||
-        in[static_cast<std::size_t>(i)].constant == nullptr)
-      continue;
-    TROUPE_ASSIGN_OR_RETURN(PackedWeight weight, entry.pack(ctx, in, i));
-    if (!weight.layout.empty()) packed.emplace(name, std::move(weight));
+// Writes each weight once, when the first step reads it: as the canonical model has it, or packed.
+class PackWriter {
+ public:
+  PackWriter(const proto::Model& model, std::span<const std::byte> weights, WeightsOutput* output)
+      : weights_(weights), output_(output) {
+    result_.model = model;
+    if (output_ == nullptr) result_.weights.reserve(weights.size());
+    for (proto::Weight& weight : *result_.model.mutable_weights()) missing_.emplace(weight.name(), &weight);
   }
-  return absl::OkStatus();
-}
 
-// The blob in the order of the canonical model, with packed weights in place of theirs.
-PackedModel Assemble(const proto::Model& model, std::span<const std::byte> weights, Packed packed) {
-  PackedModel result;
-  result.model = model;
-  std::uint64_t size = 0;
-  for (proto::Weight& weight : *result.model.mutable_weights()) {
-    if (const auto found = packed.find(weight.name()); found != packed.end()) {
-      weight.set_layout(found->second.layout);
-      weight.set_length(found->second.data.size());
+  absl::Status Step(const StepContext& ctx, const Operator& entry, std::span<const ValueInfo> in,
+                    const std::vector<std::string>& names, const Uses& uses) {
+    for (int i = 0; i < ctx.step.inputs_size(); ++i) {
+      const auto weight = missing_.find(names[static_cast<std::size_t>(i)]);
+      if (weight == missing_.end()) continue;
+      const bool packs = entry.pack != nullptr && uses.at(weight->first) == 1 &&
+                         in[static_cast<std::size_t>(i)].constant != nullptr;
+      PackedWeight packed;
+      if (packs) {
+        TROUPE_ASSIGN_OR_RETURN(packed, entry.pack(ctx, in, i));
+      }
+      TROUPE_RETURN_IF_ERROR(Write(*weight->second, packed));
+      missing_.erase(weight);
     }
-    weight.set_offset(size);
-    size = AlignUp(Bytes(size + weight.length()), kWeightAlignment).count();
+    return absl::OkStatus();
   }
-  result.weights.resize(size);
-  for (int i = 0; i < model.weights_size(); ++i) {
-    const proto::Weight& weight = result.model.weights(i);
-    const auto found = packed.find(weight.name());
-    const std::byte* from =
-        found != packed.end() ? found->second.data.data() : weights.data() + model.weights(i).offset();
-    if (weight.length() > 0) std::memcpy(result.weights.data() + weight.offset(), from, weight.length());
-    if (found != packed.end()) packed.erase(found);
+
+  // The model; with it the weights that no step was seen to read.
+  absl::StatusOr<PackedModel> Finish() {
+    for (proto::Weight& weight : *result_.model.mutable_weights())
+      if (missing_.erase(weight.name()) > 0) TROUPE_RETURN_IF_ERROR(Write(weight, {}));
+    result_.model.set_weights_bytes(size_);
+    result_.model.set_packed_for(PackTarget());
+    result_.model.set_weights_digest(digest_.Finish());
+    return std::move(result_);
   }
-  result.model.set_weights_bytes(size);
-  result.model.set_packed_for(PackTarget());
-  Sha256 digest;
-  digest.Update(result.weights);
-  result.model.set_weights_digest(digest.Finish());
-  return result;
-}
+
+ private:
+  absl::Status Write(proto::Weight& weight, const PackedWeight& packed) {
+    constexpr std::array<std::byte, kWeightAlignment.count()> kZeros{};
+    std::span<const std::byte> bytes = weights_.subspan(weight.offset(), weight.length());
+    if (!packed.layout.empty()) {
+      bytes = packed.data;
+      weight.set_layout(packed.layout);
+      weight.set_length(bytes.size());
+    }
+    weight.set_offset(size_);
+    TROUPE_RETURN_IF_ERROR(Append(bytes));
+    return Append(std::span(kZeros).first(AlignUp(Bytes(size_), kWeightAlignment).count() - size_));
+  }
+
+  absl::Status Append(std::span<const std::byte> bytes) {
+    size_ += bytes.size();
+    digest_.Update(bytes);
+    if (output_ != nullptr) return output_->Append(bytes);
+    result_.weights.insert(result_.weights.end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  }
+
+  const std::span<const std::byte> weights_;
+  WeightsOutput* const output_;
+  PackedModel result_;
+  std::map<std::string, proto::Weight*, std::less<>> missing_;  // not written yet, by name
+  std::uint64_t size_ = 0;
+  Sha256 digest_;
+};
 
 }  // namespace
 
@@ -101,21 +123,28 @@ std::string PackTarget() {
   return DeviceTarget();
 }
 
+absl::Status FitsInputs(const proto::Model& model, std::span<const std::byte> weights,
+                        std::span<const proto::TensorSpec> inputs) {
+  ProgramBuilder builder(model, weights);
+  builder.OnlyInfer();
+  return builder.Build(inputs).status();
+}
+
 absl::StatusOr<PackedModel> PackModel(const proto::Model& model, std::span<const std::byte> weights,
-                                      std::span<const proto::TensorSpec> inputs) {
+                                      std::span<const proto::TensorSpec> inputs, WeightsOutput* output) {
   if (!model.packed_for().empty()) {
     return absl::InvalidArgumentError(absl::StrCat("the model is packed already, for ", model.packed_for()));
   }
   Uses uses = CountUses(model.steps());
-  for (const proto::TensorSpec& output : model.outputs()) ++uses[output.name()];
-  Packed packed;
+  for (const proto::TensorSpec& value : model.outputs()) ++uses[value.name()];
   const ThreadsScope scope(1);  // layouts must not depend on how many cores packed them
+  PackWriter writer(model, weights, output);
   ProgramBuilder builder(model, weights);
   builder.Observe(
       [&](const StepContext& ctx, const Operator& entry, std::span<const ValueInfo> in,
-          const std::vector<std::string>& names) { return PackInputs(ctx, entry, in, names, uses, packed); });
+          const std::vector<std::string>& names) { return writer.Step(ctx, entry, in, names, uses); });
   TROUPE_RETURN_IF_ERROR(builder.Build(inputs).status());
-  return Assemble(model, weights, std::move(packed));
+  return writer.Finish();
 }
 
 }  // namespace troupe::gpu

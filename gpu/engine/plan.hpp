@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/ops/operator.hpp"
+#include "gpu/ops/weights_output.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
@@ -47,7 +48,9 @@ struct PlanBindings {
   std::span<const WeightPlace> places;
   std::byte* activations = nullptr;      // activation_bytes()
   std::vector<const std::byte*> inputs;  // one per model input, in order
-  std::vector<std::byte*> outputs;       // one per model output, each output_bytes(i)
+  // Their sizes, asked for where an input is BYTES: its texts, one after the other, each behind its length.
+  std::vector<Bytes> input_bytes;
+  std::vector<std::byte*> outputs;  // one per model output, each output_bytes(i)
   // Called before step i starts; returning an error ends the run with it (cancellation, waiting for weights).
   std::function<absl::Status(std::size_t step)> before_step;
 };
@@ -57,7 +60,8 @@ class Plan {
   virtual ~Plan() = default;
 
   // `inputs` are concrete (no -1) and match the model's declared types and fixed dimensions, or the error
-  // says which tensor differs and what was expected. `weights` is the blob that `model.weights` describes
+  // says which tensor differs and what was expected. An input of BYTES has room for at least TensorSpec.text_bytes.
+  // `weights` is the blob that `model.weights` describes
   // (packed or not); it is read during Build (constants) and may move afterwards: Run takes the address anew.
   // `threads` is the number of OpenMP threads that the primitives are made for.
   static absl::StatusOr<std::unique_ptr<Plan>> Build(const proto::Model& model,
@@ -65,7 +69,8 @@ class Plan {
                                                      std::span<const proto::TensorSpec> inputs, int threads);
 
   [[nodiscard]] virtual Bytes activation_bytes() const = 0;
-  // Concrete output types and shapes; for data-dependent outputs the upper bound.
+  // Concrete output types and shapes; for data-dependent outputs the upper bound, and of BYTES how many bytes they have at
+  // most (TensorSpec.text_bytes).
   [[nodiscard]] virtual std::span<const proto::TensorSpec> outputs() const = 0;
   [[nodiscard]] virtual Bytes output_bytes(std::size_t i) const = 0;
   [[nodiscard]] virtual std::size_t step_count() const = 0;
@@ -81,13 +86,17 @@ class Plan {
 // A model whose weights lie in the layout that this machine's kernels want. Derivable from the canonical
 // model.
 struct PackedModel {
-  proto::Model model;  // weights with new offsets and layouts, packed_for set
-  std::vector<std::byte> weights;
+  proto::Model model;              // weights with new offsets and layouts, packed_for set
+  std::vector<std::byte> weights;  // empty where they were written to an output
 };
 
 // Packs for this machine, using `inputs` (the shapes expected most) to choose layouts; other shapes stay
-// correct.
+// correct. With an `output`, each weight is written when it is packed; an error may leave some of them there.
 absl::StatusOr<PackedModel> PackModel(const proto::Model& model, std::span<const std::byte> weights,
+                                      std::span<const proto::TensorSpec> inputs,
+                                      WeightsOutput* output = nullptr);
+// Whether the model can be planned for such inputs, as far as shapes tell: nothing is packed.
+[[nodiscard]] absl::Status FitsInputs(const proto::Model& model, std::span<const std::byte> weights,
                                       std::span<const proto::TensorSpec> inputs);
 // The value of Model::packed_for that PackModel gives on this machine: "cpu-avx512/1".
 [[nodiscard]] std::string PackTarget();

@@ -58,6 +58,8 @@ struct Program {
   std::vector<ProgramValue> values;
   std::vector<Instruction> instructions;
   std::vector<int> outputs;  // per model output, the value whose bytes it is
+  // Per model output: of BYTES the value with its elements, whose texts were collected in the value above; else kAbsent.
+  std::vector<int> output_texts;
   std::vector<proto::TensorSpec> output_specs;
   std::vector<AlignedBytes> constants;
   Bytes activation_bytes;

@@ -1,6 +1,7 @@
 #include "gpu/engine/program_builder.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "absl/strings/match.h"
@@ -8,9 +9,11 @@
 #include "base/status.hpp"
 #include "gpu/engine/control_steps.hpp"
 #include "gpu/engine/model_inputs.hpp"
+#include "gpu/engine/text_values.hpp"
 #include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
 #include "gpu/ops/step_kernel.hpp"
+#include "gpu/ops/texts.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -80,6 +83,7 @@ absl::StatusOr<Program> ProgramBuilder::Build(std::span<const proto::TensorSpec>
   TROUPE_RETURN_IF_ERROR(CheckInputSpecs(model_, inputs));
   TROUPE_RETURN_IF_ERROR(AddInputs(inputs));
   TROUPE_RETURN_IF_ERROR(AddWeights());
+  TROUPE_RETURN_IF_ERROR(ReadTextInputs(inputs));
   for (const proto::Step& step : model_.steps()) TROUPE_RETURN_IF_ERROR(AddStep(step));
   for (const proto::TensorSpec& output : model_.outputs()) TROUPE_RETURN_IF_ERROR(AddOutput(output.name()));
   return std::move(program_);
@@ -112,7 +116,8 @@ absl::StatusOr<Program> ProgramBuilder::BuildSubgraph(const Work& work, const pr
   inner.infers_only_ = infers_only_;
   inner.budget_ = budget_;
   inner.depth_ = depth_ + 1;
-  inner.input_weights_.resize(static_cast<std::size_t>(subgraph.inputs_size()));  // what changes is no weight
+  // The inputs that the step gives change from run to run, so that none of them is a weight of the model.
+  inner.input_weights_.resize(static_cast<std::size_t>(subgraph.inputs_size()));
   for (const proto::Subgraph::Capture& capture : subgraph.captures())
     inner.input_weights_.push_back(WeightOf(work.inputs[capture.input()]));
   // The inputs are the first values, in their order: CpuPlan::RunSubgraph relies on it.
@@ -158,10 +163,59 @@ absl::Status ProgramBuilder::AddInputs(std::span<const proto::TensorSpec> inputs
     ValueInfo info;
     info.type = inputs[i].type();
     info.shape = {inputs[i].shape().begin(), inputs[i].shape().end()};
+    if (info.type == proto::BYTES) {
+      TROUPE_RETURN_IF_ERROR(AddValue(CollectedTexts(TextRoomOf(inputs[i])), Place::kInput, i).status());
+      continue;
+    }
     TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(std::move(info), Place::kInput, i));
     TROUPE_RETURN_IF_ERROR(Define(model_.inputs(static_cast<int>(i)).name(), id));
   }
   return absl::OkStatus();
+}
+
+// Behind the weights, which are the values next to the inputs.
+absl::Status ProgramBuilder::ReadTextInputs(std::span<const proto::TensorSpec> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].type() != proto::BYTES) continue;
+    const std::string& name = model_.inputs(static_cast<int>(i)).name();
+    if (maker_ && !infers_only_) return NoTextsThere(absl::StrCat("input '", name, "'"));
+    ValueInfo info;
+    info.type = proto::BYTES;
+    info.shape = {inputs[i].shape().begin(), inputs[i].shape().end()};
+    const std::uint64_t room = TextRoomOf(inputs[i]).count();
+    info.texts = {room, room};
+    TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(std::move(info), Place::kActivation, 0));
+    TROUPE_RETURN_IF_ERROR(Define(name, id));
+    Instruction read;
+    read.label = absl::StrCat("input '", name, "'");
+    read.kernel = MakeTextReader();
+    read.inputs = {static_cast<int>(i)};
+    read.outputs = {id};
+    program_.instructions.push_back(std::move(read));
+  }
+  return absl::OkStatus();
+}
+
+// A weight of texts is copied into the plan, which needs their addresses.
+absl::Status ProgramBuilder::AddTextWeight(const proto::Weight& weight, ValueInfo info) {
+  const std::span<const std::byte> bytes = weights_.subspan(weight.offset(), weight.length());
+  const std::byte* const texts = KeepBytes(bytes);
+  const std::size_t position = program_.constants.size();
+  auto* const cells = reinterpret_cast<Text*>(
+      program_.constants.emplace_back(static_cast<std::size_t>(info.elements()) * sizeof(Text)).data());
+  TROUPE_RETURN_IF_ERROR(PointAtTexts({texts, bytes.size()}, info.elements(), cells));
+  for (std::int64_t i = 0; i < info.elements(); ++i)
+    info.texts.longest = std::max<std::uint64_t>(info.texts.longest, ReadText(cells[i]).size());
+  info.texts.total = bytes.size();
+  info.constant = reinterpret_cast<const std::byte*>(cells);
+  TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(std::move(info), Place::kConstant, position));
+  return Define(weight.name(), id);
+}
+
+const std::byte* ProgramBuilder::KeepBytes(std::span<const std::byte> bytes) {
+  std::byte* const kept = program_.constants.emplace_back(bytes.size()).data();
+  if (!bytes.empty()) std::memcpy(kept, bytes.data(), bytes.size());
+  return kept;
 }
 
 absl::Status ProgramBuilder::AddWeights() {
@@ -170,6 +224,10 @@ absl::Status ProgramBuilder::AddWeights() {
     info.type = weight.type();
     info.shape = {weight.shape().begin(), weight.shape().end()};
     info.layout = weight.layout();
+    if (info.type == proto::BYTES) {
+      TROUPE_RETURN_IF_ERROR(AddTextWeight(weight, std::move(info)));
+      continue;
+    }
     if (info.layout.empty()) info.constant = weights_.data() + weight.offset();
     TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(std::move(info), Place::kWeights, weight.offset()));
     TROUPE_RETURN_IF_ERROR(Define(weight.name(), id));
@@ -237,8 +295,7 @@ absl::Status ProgramBuilder::InferOutputs(Work& work) {
   }
   for (ValueInfo& output : work.outputs) {
     if (const auto count = CountElements(output.shape); !count.ok()) return Named(count.status(), work.label);
-    if (!output.absent() && ElementSize(output.type) == 0)
-      return work.context.Error("makes strings, which no kernel does");
+    if (output.type == proto::BYTES && maker_ && !infers_only_) return NoTextsThere(work.label);
     output.layout.clear();
     output.constant = nullptr;
   }
@@ -254,7 +311,9 @@ bool ProgramBuilder::Foldable(const Work& work) const {
   std::uint64_t bytes = 0;
   for (const ValueInfo& output : work.outputs) {
     if (output.bounded) return false;
-    bytes += static_cast<std::uint64_t>(output.elements()) * ElementSize(output.type);
+    const auto size = ValueBytes(output);
+    if (!size.ok()) return false;
+    bytes += size->count();
   }
   return bytes <= kMaxFoldedValue && bytes <= budget_->folded_bytes;
 }
@@ -280,16 +339,41 @@ absl::Status ProgramBuilder::Fold(const Work& work) {
   return kernel->Run(inputs, outputs, scratch.data());
 }
 
+// The output as a launch gives it: its texts, one after the other.
+absl::StatusOr<int> ProgramBuilder::CollectTexts(int elements, proto::TensorSpec& spec) {
+  const std::string label = absl::StrCat("output '", spec.name(), "'");
+  if (depth_ > 0)
+    return absl::UnimplementedError(
+        absl::StrCat(label,
+                     " of a subgraph has texts (BYTES), which If, Loop and Scan do "
+                     "not hand on; make them outside of the subgraph"));
+  TROUPE_ASSIGN_OR_RETURN(const Bytes room,
+                          RoomOfOutput(label, program_.values[static_cast<std::size_t>(elements)].info));
+  spec.set_text_bytes(room.count());
+  TROUPE_ASSIGN_OR_RETURN(const int id, AddValue(CollectedTexts(room), Place::kActivation, 0));
+  Instruction collect;
+  collect.label = label;
+  collect.kernel = MakeTextCollector(room);
+  collect.inputs = {elements};
+  collect.outputs = {id};
+  program_.instructions.push_back(std::move(collect));
+  return id;
+}
+
 absl::Status ProgramBuilder::AddOutput(const std::string& name) {
   const auto found = names_.find(name);
   if (found == names_.end())
     return absl::InvalidArgumentError(absl::StrCat("output '", name, "' is produced by no step"));
-  TROUPE_ASSIGN_OR_RETURN(const int id, InLayout(found->second, {}));
-  const ValueInfo& info = program_.values[static_cast<std::size_t>(id)].info;
+  TROUPE_ASSIGN_OR_RETURN(int id, InLayout(found->second, {}));
+  const ValueInfo info = program_.values[static_cast<std::size_t>(id)].info;
   proto::TensorSpec spec;
   spec.set_name(name);
   spec.set_type(info.type);
   for (std::int64_t dim : info.shape) spec.add_shape(dim);
+  program_.output_texts.push_back(info.type == proto::BYTES ? id : kAbsent);
+  if (info.type == proto::BYTES) {
+    TROUPE_ASSIGN_OR_RETURN(id, CollectTexts(id, spec));
+  }
   program_.outputs.push_back(id);
   program_.output_specs.push_back(std::move(spec));
   return absl::OkStatus();

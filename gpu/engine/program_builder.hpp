@@ -2,8 +2,8 @@
 // kernels, and puts a reorder wherever a value stands in another layout than its reader wants. A branch whose
 // condition is known becomes steps of the program, and so do the trips of a loop that cannot be planned as one
 // (its values grow, or the device has no loops) where they are known and few. Every other subgraph becomes a
-// program of its own, made by a builder inside this one (control_steps). Used once, by one thread. For gpu/engine, and for devices that
-// make kernels of their own.
+// program of its own, which a builder inside this one makes (control_steps). A builder makes one program, on one
+// thread. gpu/engine uses it, and so do devices that make kernels of their own.
 #pragma once
 
 #include <functional>
@@ -21,8 +21,8 @@ namespace troupe::gpu {
 
 class ProgramBuilder {
  public:
-  // Called for each step that is not folded, before its kernel is made, with the names of the model's weights that its
-  // inputs are, and "" for those that are none (packing looks at the inputs here).
+  // Called for each step that is not folded, before its kernel is made. `weights` has a name for each input: that of
+  // the model's weight that the input is, or "" for an input that is no weight (packing looks at the inputs here).
   using Observer = std::function<absl::Status(const StepContext&, const Operator&, std::span<const ValueInfo>,
                                               const std::vector<std::string>& weights)>;
 
@@ -36,7 +36,7 @@ class ProgramBuilder {
   void OnlyInfer();
   void Observe(Observer observer) { observer_ = std::move(observer); }
   absl::StatusOr<Program> Build(std::span<const proto::TensorSpec> inputs);
-  // Instead of Build: what one step makes of inputs of which this is known.
+  // Takes the place of Build: infers the outputs of one step from what is known of its inputs.
   absl::StatusOr<std::vector<ValueInfo>> InferStep(const StepContext& context, std::span<const ValueInfo> in);
 
  private:
@@ -60,6 +60,11 @@ class ProgramBuilder {
   absl::StatusOr<int> AddValue(ValueInfo info, Place place, std::uint64_t position);
   absl::Status AddInputs(std::span<const proto::TensorSpec> inputs);
   absl::Status AddWeights();
+  absl::Status AddTextWeight(const proto::Weight& weight, ValueInfo info);
+  absl::Status ReadTextInputs(std::span<const proto::TensorSpec> inputs);
+  absl::StatusOr<int> CollectTexts(int elements, proto::TensorSpec& spec);
+  // A copy that lives as long as the program.
+  const std::byte* KeepBytes(std::span<const std::byte> bytes);
   absl::Status AddStep(const proto::Step& step);
   absl::Status AddInnerSteps(const proto::Subgraph& subgraph);
   absl::Status AddControlStep(Work& work);

@@ -15,7 +15,7 @@ class CopyKernel final : public Kernel {
  public:
   absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out, std::byte*) const override {
     out[0].shape = in[0].shape;
-    std::size_t bytes = ElementSize(in[0].type);
+    std::size_t bytes = CellSize(in[0].type);
     for (std::int64_t dim : in[0].shape) bytes *= static_cast<std::size_t>(dim);
     if (bytes > 0) std::memcpy(out[0].data, in[0].data, bytes);
     return absl::OkStatus();
@@ -80,6 +80,10 @@ class Layout {
         if (id != kAbsent) lives_[static_cast<std::size_t>(Root(id))].last = t;
       }
     }
+    // Elements of later values may point at the texts that a step made.
+    for (std::size_t id = 0; id < program_.values.size(); ++id)
+      if (program_.values[id].info.makes_texts && program_.values[id].root == static_cast<int>(id))
+        lives_[id].last = program_.instructions.size();
     for (int id : program_.outputs)
       lives_[static_cast<std::size_t>(Root(id))].last = program_.instructions.size();
   }

@@ -50,9 +50,6 @@ absl::Status ProgramBuilder::AddControlStep(Work& work) {
                               });
   if (!made.ok()) return few && Unroll(work).ok() ? absl::OkStatus() : made.status();
   work.outputs = std::move(made->outputs);
-  for (const ValueInfo& output : work.outputs)
-    if (!output.absent() && ElementSize(output.type) == 0)
-      return work.context.Error("makes strings, which no kernel does");
   return AddInstruction(work, std::move(made->kernel));
 }
 
@@ -158,8 +155,7 @@ absl::StatusOr<int> ProgramBuilder::AddConstant(proto::DataType type, Shape shap
   ValueInfo info;
   info.type = type;
   info.shape = std::move(shape);
-  info.constant = program_.constants.emplace_back(bytes.size()).data();
-  std::memcpy(program_.constants.back().data(), bytes.data(), bytes.size());
+  info.constant = KeepBytes(std::as_bytes(std::span(bytes)));
   return AddValue(std::move(info), Place::kConstant, position);
 }
 

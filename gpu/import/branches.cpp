@@ -6,6 +6,7 @@
 #include "base/status.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/passes.hpp"
+#include "gpu/import/sequences.hpp"
 #include "gpu/import/step_order.hpp"
 #include "gpu/import/subgraphs.hpp"
 #include "gpu/ops/control_flow.hpp"
@@ -113,11 +114,13 @@ absl::StatusOr<bool> InlineBranches(Graph& graph) {
 
 }  // namespace
 
-// A branch that is chosen may compute the condition of the next.
+// A branch that is chosen may compute the condition of the next, or make a sequence, whose length may be a condition.
 absl::Status FoldAndInline(Graph& graph, const ImportOptions& options, FoldBudget& budget) {
-  for (bool inlined = true; inlined;) {
+  for (bool changed = true; changed;) {
     TROUPE_RETURN_IF_ERROR(FoldConstants(graph, options, budget));
-    TROUPE_ASSIGN_OR_RETURN(inlined, InlineBranches(graph));
+    TROUPE_ASSIGN_OR_RETURN(const bool inlined, InlineBranches(graph));
+    TROUPE_ASSIGN_OR_RETURN(const bool resolved, ResolveSequences(graph));
+    changed = inlined || resolved;
   }
   return absl::OkStatus();
 }

@@ -3,18 +3,19 @@
 #include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "base/units.hpp"
 #include "gpu/import/model_check.hpp"
 
 namespace troupe::gpu {
@@ -61,35 +62,27 @@ absl::Status WriteFile(const fs::path& path, std::span<const std::byte> bytes) {
   return WriteBytes(file.fd(), path, bytes);
 }
 
-struct AlignedDelete {
-  void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
-};
-
 struct Contents {
-  std::shared_ptr<std::byte[]> memory;
+  std::shared_ptr<const void> memory;
   std::span<const std::byte> bytes;
 };
 
-absl::StatusOr<Contents> ReadFile(const fs::path& path) {
+// Mapped: a large model needs no memory of its own.
+absl::StatusOr<Contents> MapFile(const fs::path& path) {
   const File file(path, O_RDONLY | O_NONBLOCK);
   struct stat info {};
   if (file.fd() < 0 || fstat(file.fd(), &info) != 0) return Failed("cannot read", path, errno);
   if (!S_ISREG(info.st_mode))
     return absl::InvalidArgumentError(absl::StrCat("'", path.string(), "' is not a file"));
   const auto size = static_cast<std::size_t>(info.st_size);
-  auto* memory = static_cast<std::byte*>(::operator new[](size + 1, std::align_val_t{64}, std::nothrow));
-  if (memory == nullptr)
+  if (size == 0) return Contents{};
+  void* const memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (memory == MAP_FAILED) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the ", size, " bytes of '", path.string(), "'"));
-  Contents contents{{memory, AlignedDelete()}, {memory, size}};
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t n = read(file.fd(), memory + done, size - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failed("cannot read", path, errno);
-    if (n == 0) return absl::DataLossError(absl::StrCat("'", path.string(), "' ended while it was read"));
-    done += static_cast<std::size_t>(n);
+        absl::StrCat("no room for the ", size, " bytes of '", path.string(), "': ", std::strerror(errno)));
   }
-  return contents;
+  return Contents{std::shared_ptr<const void>(memory, [size](void* mapped) { munmap(mapped, size); }),
+                  {static_cast<const std::byte*>(memory), size}};
 }
 
 std::string DigestOf(std::span<const std::byte> bytes) {
@@ -128,7 +121,7 @@ absl::StatusOr<std::string> WriteCanonical(const fs::path& folder, const proto::
 
 absl::StatusOr<CanonicalDescriptors> OpenCanonical(const fs::path& folder) {
   CanonicalDescriptors files;
-  files.weights = open((folder / kWeightsFile).c_str(), kMake | O_CLOEXEC, 0600);
+  files.weights = open((folder / kWeightsFile).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (files.weights < 0) return Failed("cannot create", folder / kWeightsFile, errno);
   files.model = open((folder / kModelFile).c_str(), kMake | O_CLOEXEC, 0600);
   if (files.model < 0) return Failed("cannot create", folder / kModelFile, errno);
@@ -138,13 +131,41 @@ absl::StatusOr<CanonicalDescriptors> OpenCanonical(const fs::path& folder) {
 absl::StatusOr<std::string> WriteCanonical(const CanonicalDescriptors& files, const proto::Model& model,
                                            std::span<const std::byte> weights) {
   TROUPE_RETURN_IF_ERROR(WriteBytes(files.weights, kWeightsFile, weights));
+  return WriteModelFile(files, model);
+}
+
+absl::StatusOr<std::string> WriteModelFile(const CanonicalDescriptors& files, const proto::Model& model) {
   const std::string bytes = SerializeModel(model);
   TROUPE_RETURN_IF_ERROR(WriteBytes(files.model, kModelFile, std::as_bytes(std::span(bytes))));
   return Sha256Hex(bytes);
 }
 
+WeightsFile::~WeightsFile() {
+  if (mapped_ != nullptr) munmap(mapped_, size_);
+}
+
+absl::Status WeightsFile::Append(std::span<const std::byte> bytes) {
+  if (mapped_ != nullptr) return absl::FailedPreconditionError("these weights were read already");
+  TROUPE_RETURN_IF_ERROR(WriteBytes(descriptor_, kWeightsFile, bytes));
+  size_ += bytes.size();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::span<const std::byte>> WeightsFile::Read() {
+  if (size_ == 0) return std::span<const std::byte>();
+  if (mapped_ == nullptr) {
+    void* const memory = mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor_, 0);
+    if (memory == MAP_FAILED) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the ", FormatBytes(Bytes(size_)), " of weights do not fit the address space of an import"));
+    }
+    mapped_ = memory;
+  }
+  return std::span(static_cast<const std::byte*>(mapped_), size_);
+}
+
 absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::string& digest) {
-  TROUPE_ASSIGN_OR_RETURN(const Contents file, ReadFile(folder / kModelFile));
+  TROUPE_ASSIGN_OR_RETURN(const Contents file, MapFile(folder / kModelFile));
   CanonicalModel canonical;
   canonical.digest = DigestOf(file.bytes);
   if (!digest.empty() && canonical.digest != digest)
@@ -154,7 +175,7 @@ absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::
       !canonical.model.ParseFromArray(file.bytes.data(), static_cast<int>(file.bytes.size())))
     return absl::InvalidArgumentError(
         absl::StrCat("'", (folder / kModelFile).string(), "' is not a canonical model"));
-  TROUPE_ASSIGN_OR_RETURN(Contents weights, ReadFile(folder / kWeightsFile));
+  TROUPE_ASSIGN_OR_RETURN(Contents weights, MapFile(folder / kWeightsFile));
   TROUPE_RETURN_IF_ERROR(CheckModel(canonical.model, weights.bytes.size()));
   if (DigestOf(weights.bytes) != canonical.model.weights_digest())
     return absl::DataLossError(absl::StrCat("'", (folder / kWeightsFile).string(),

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/ops/weights_output.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
@@ -22,7 +24,7 @@ inline constexpr char kWeightsFile[] = "weights.bin";
 struct CanonicalModel {
   proto::Model model;
   std::string digest;
-  std::shared_ptr<std::byte[]> memory;  // 64-byte aligned; `weights` lies here
+  std::shared_ptr<const void> memory;  // 64-byte aligned; `weights` lies here: the file, mapped
   std::span<const std::byte> weights;
 };
 
@@ -43,11 +45,31 @@ struct CanonicalDescriptors {
   int model = -1;
   int weights = -1;
 };
-// Creates or empties them, and never closes them.
+// Creates or empties them, and never closes them. The weights can be read again where they were written.
 [[nodiscard]] absl::StatusOr<CanonicalDescriptors> OpenCanonical(const std::filesystem::path& folder);
+// The file of the model, to which its weights are in place already.
+[[nodiscard]] absl::StatusOr<std::string> WriteModelFile(const CanonicalDescriptors& files,
+                                                         const proto::Model& model);
 [[nodiscard]] absl::StatusOr<std::string> WriteCanonical(const CanonicalDescriptors& files,
                                                          const proto::Model& model,
                                                          std::span<const std::byte> weights);
+
+// Weights that go to the file, and are read where they lie in it.
+class WeightsFile final : public WeightsOutput {
+ public:
+  // `descriptor` can be written and read, and outlives it.
+  explicit WeightsFile(int descriptor) : descriptor_(descriptor) {}
+  ~WeightsFile() override;
+  WeightsFile(const WeightsFile&) = delete;
+  WeightsFile& operator=(const WeightsFile&) = delete;
+  absl::Status Append(std::span<const std::byte> bytes) override;
+  absl::StatusOr<std::span<const std::byte>> Read() override;
+
+ private:
+  const int descriptor_;
+  std::uint64_t size_ = 0;
+  void* mapped_ = nullptr;
+};
 
 // Reads and checks both files (digests, CheckModel). `digest` may be empty: then any sound model will do.
 // NotFound for a missing file, DataLoss for one that does not match its digest, InvalidArgument for an

@@ -6,6 +6,7 @@
 #include "base/status.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/passes.hpp"
+#include "gpu/import/sequences.hpp"
 #include "gpu/ops/control_flow.hpp"
 
 namespace troupe::gpu {
@@ -68,8 +69,9 @@ absl::Status CheckOperators(const Graph& graph) {
   }
   std::vector<std::string> lines;
   for (const auto& [op, entry] : missing)
-    lines.push_back(absl::StrCat(op, " (", entry.count, entry.count == 1 ? " node, '" : " nodes, first '",
-                                 entry.first->name(), "')"));
+    lines.push_back(absl::StrCat(
+        op, " (", entry.count, entry.count == 1 ? " node, '" : " nodes, first '", entry.first->name(), "'",
+        IsSequenceOperator(op, graph.opset) ? ", whose sequence only a run knows)" : ")"));
   return absl::UnimplementedError(absl::StrCat("the model uses operators that are not supported at opset ",
                                                graph.opset, ": ", absl::StrJoin(lines, ", "),
                                                "; docs/onnx.md lists the supported operators"));

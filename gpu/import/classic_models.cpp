@@ -4,7 +4,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "onnx/onnx_pb.h"
 
@@ -29,16 +28,8 @@ class Adapter {
   }
 
   void Run() {
-    for (onnx::NodeProto& node : *graph_.mutable_node()) {
-      if (node.output_size() == 0) continue;
-      if (IsClassic(node) && node.op_type() == "ZipMap") {
-        AdaptZipMap(node);
-      } else if (IsClassic(node) && ListSize(node, "classlabels_strings") > 0) {
-        TakeAsPlaces(node.output(0));
-      } else if (node.op_type() == "Identity" && node.input_size() == 1 && places_.contains(node.input(0))) {
-        TakeAsPlaces(node.output(0));
-      }
-    }
+    for (onnx::NodeProto& node : *graph_.mutable_node())
+      if (node.output_size() > 0 && IsClassic(node) && node.op_type() == "ZipMap") AdaptZipMap(node);
   }
 
  private:
@@ -49,27 +40,18 @@ class Adapter {
     if (!values.type().has_sequence_type()) return;
     values.mutable_type()->Clear();
     values.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
-    if (ListSize(node, "classlabels_int64s") == 0 || node.output_size() != 1) return;
+    const bool texts = ListSize(node, "classlabels_strings") > 0;
+    if ((ListSize(node, "classlabels_int64s") == 0 && !texts) || node.output_size() != 1) return;
     const std::string name = absl::StrCat(node.output(0), ".keys");
     node.add_output(name);
     onnx::ValueInfoProto& keys = *graph_.add_output();
     keys.set_name(name);
-    keys.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
-  }
-
-  // The value was texts and is now their places.
-  void TakeAsPlaces(const std::string& name) {
-    places_.insert(name);
-    const auto output = outputs_.find(name);
-    if (output == outputs_.end()) return;
-    onnx::TypeProto& type = *graph_.mutable_output(output->second)->mutable_type();
-    if (type.has_tensor_type() && type.tensor_type().elem_type() == onnx::TensorProto::STRING)
-      type.mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
+    keys.mutable_type()->mutable_tensor_type()->set_elem_type(texts ? onnx::TensorProto::STRING
+                                                                    : onnx::TensorProto::INT64);
   }
 
   onnx::GraphProto& graph_;
   absl::flat_hash_map<std::string, int> outputs_;
-  absl::flat_hash_set<std::string> places_;
 };
 
 }  // namespace

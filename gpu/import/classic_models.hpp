@@ -1,8 +1,6 @@
-// CLASSIC MODELS (domain ai.onnx.ml) speak of maps and of texts. A graph here has tensors of numbers, so a file
-// is rewritten while it is read:
-//   - a ZipMap that a model hands out becomes tensors: its values under its own name and, where its keys are
-//     whole numbers, these as NAME.keys; a row of the two is one map;
-//   - a classifier whose classes are texts tells their places in classlabels_strings.
+// CLASSIC MODELS (domain ai.onnx.ml) speak of maps. A graph here has tensors, so a file is rewritten while it is read: a
+// ZipMap that a model hands out becomes its values under its own name, and its keys as NAME.keys; a row of the two is one
+// map.
 #pragma once
 
 #include "absl/status/status.h"

@@ -83,9 +83,7 @@ absl::StatusOr<std::vector<Constant>> Evaluate(const StepContext& context, std::
     TROUPE_ASSIGN_OR_RETURN(const std::int64_t count, CountElements(outputs[i].shape));
     if (count > out[i].elements()) return context.Error("it produced more than it announced");
     const std::size_t bytes = static_cast<std::size_t>(count) * ElementSize(outputs[i].type);
-    results.push_back(
-        {outputs[i].type, outputs[i].shape,
-         std::make_shared<const std::string>(reinterpret_cast<const char*>(outputs[i].data), bytes)});
+    results.push_back({outputs[i].type, outputs[i].shape, HoldBytes(outputs[i].data, bytes)});
     memory[i].reset();
   }
   return results;

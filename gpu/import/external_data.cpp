@@ -1,11 +1,13 @@
 #include "gpu/import/external_data.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -44,8 +46,14 @@ absl::Status Unreadable(const ExternalData& data, const std::error_code& error) 
       "file"));
 }
 
-absl::Status CheckLocation(const fs::path& folder, const ExternalData& data) {
-  if (folder.empty())
+absl::Status NotThere(const ExternalData& data) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model keeps weights in a file of its own, '", data.location,
+                   "', which is not in the archive: put it there beside the ONNX file, under this name"));
+}
+
+absl::Status CheckLocation(const fs::path& folder, const ExternalData& data, const OpenedFiles& opened) {
+  if (folder.empty() && opened.empty())
     return absl::InvalidArgumentError(
         absl::StrCat("external data '", data.location,
                      "' cannot be read: this model came without a folder; save it as one file"));
@@ -83,7 +91,17 @@ absl::Status CheckOpened(int fd, const fs::path& folder, const ExternalData& dat
   return CheckSize(static_cast<std::uint64_t>(info.st_size), data);
 }
 
-absl::StatusOr<std::string> ReadRange(int fd, const ExternalData& data) {
+// A kernel reads elements of up to 8 bytes where they lie, so that they have to begin at a multiple of that.
+constexpr std::uintptr_t kElementAlignment = 8;
+
+TensorBytes RangeOf(OpenedFile file, const ExternalData& data) {
+  const auto range = file.subspan(data.offset, data.length);
+  if (reinterpret_cast<std::uintptr_t>(range.data()) % kElementAlignment != 0)
+    return HoldBytes(range.data(), range.size());
+  return std::make_shared<const std::string_view>(reinterpret_cast<const char*>(range.data()), range.size());
+}
+
+absl::StatusOr<TensorBytes> ReadRange(int fd, const ExternalData& data) {
   std::string bytes(data.length, '\0');
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t n =
@@ -94,7 +112,14 @@ absl::StatusOr<std::string> ReadRange(int fd, const ExternalData& data) {
           absl::StrCat("external data '", data.location, "' ended while it was read"));
     done += static_cast<std::size_t>(n);
   }
-  return bytes;
+  return HoldBytes(std::move(bytes));
+}
+
+std::optional<OpenedFile> MapWhole(int fd, std::size_t size) {
+  if (size == 0) return OpenedFile();
+  void* const memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (memory == MAP_FAILED) return std::nullopt;
+  return OpenedFile(static_cast<const std::byte*>(memory), size);
 }
 
 }  // namespace
@@ -113,23 +138,24 @@ OpenedFiles OpenFilesOf(const fs::path& folder) {
     if (unreadable || !Inside(root, path)) continue;
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
     struct stat info {};
-    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
-      opened.emplace(it->path().lexically_relative(root).string(),
-                     OpenedFile{fd, static_cast<std::uint64_t>(info.st_size)});
-    } else if (fd >= 0) {
-      close(fd);
+    if (fd < 0) continue;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+      if (const auto bytes = MapWhole(fd, static_cast<std::size_t>(info.st_size)))
+        opened.emplace(it->path().lexically_relative(root).string(), *bytes);
     }
+    close(fd);
   }
   return opened;
 }
 
-absl::StatusOr<std::string> ReadExternalData(const fs::path& folder, const ExternalData& data,
+absl::StatusOr<TensorBytes> ReadExternalData(const fs::path& folder, const ExternalData& data,
                                              const OpenedFiles& opened) {
-  TROUPE_RETURN_IF_ERROR(CheckLocation(folder, data));
+  TROUPE_RETURN_IF_ERROR(CheckLocation(folder, data, opened));
   if (const auto at = opened.find(fs::path(data.location).lexically_normal().string()); at != opened.end()) {
-    TROUPE_RETURN_IF_ERROR(CheckSize(at->second.size, data));
-    return ReadRange(at->second.fd, data);
+    TROUPE_RETURN_IF_ERROR(CheckSize(at->second.size(), data));
+    return RangeOf(at->second, data);
   }
+  if (folder.empty()) return NotThere(data);
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);
   if (error) return Unreadable(data, error);

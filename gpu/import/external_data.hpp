@@ -1,12 +1,15 @@
 // Tensor data in a file of its own beside the ONNX file. The path comes from a hostile file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "gpu/import/graph.hpp"
 
 namespace troupe::gpu {
 
@@ -16,22 +19,19 @@ struct ExternalData {
   std::uint64_t length = 0;
 };
 
-// A file opened before the jail, in which no path can be opened any more. Its descriptor is never closed.
-struct OpenedFile {
-  int fd = -1;
-  std::uint64_t size = 0;  // bytes
-};
+// A file mapped before the jail, in which no path can be opened any more, or a part of one. It is never unmapped.
+using OpenedFile = std::span<const std::byte>;
 // By path relative to the model's folder.
 using OpenedFiles = std::map<std::string, OpenedFile>;
 inline constexpr std::size_t kOpenedFiles = 256;  // at most; files beyond are not there for a jailed import
 inline constexpr int kOpenedDepth = 4;            // of folders in folders
 
-// Opens the regular files that lie inside `folder` after every symbolic link is followed, for reading.
+// Maps the regular files that lie inside `folder` after every symbolic link is followed, for reading.
 [[nodiscard]] OpenedFiles OpenFilesOf(const std::filesystem::path& folder);
 
-// Reads the range, from `opened` where the file is there. Else the file must be a regular file inside
-// `folder` after every symbolic link is followed.
-[[nodiscard]] absl::StatusOr<std::string> ReadExternalData(const std::filesystem::path& folder,
+// The range: where it lies in `opened` when the file is there. Else the file must be a regular file inside `folder` after
+// every symbolic link is followed, and the bytes are read. Without a folder there are the opened files only.
+[[nodiscard]] absl::StatusOr<TensorBytes> ReadExternalData(const std::filesystem::path& folder,
                                                            const ExternalData& data,
                                                            const OpenedFiles& opened = {});
 

@@ -24,9 +24,7 @@ std::vector<float> Floats(const Constant& constant) {
 }
 
 Constant FromFloats(std::vector<std::int64_t> shape, const std::vector<float>& values) {
-  return {proto::FP32, std::move(shape),
-          std::make_shared<const std::string>(reinterpret_cast<const char*>(values.data()),
-                                              values.size() * sizeof(float))};
+  return {proto::FP32, std::move(shape), HoldBytes(values.data(), values.size() * sizeof(float))};
 }
 
 bool AllFinite(const Affine& affine) {

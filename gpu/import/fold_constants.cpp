@@ -38,8 +38,7 @@ class Walk {
   Walk(const Graph& graph, std::int64_t dynamic, Bytes max_folded, FoldBudget& budget)
       : graph_(graph), dynamic_(dynamic), max_folded_(max_folded), budget_(budget) {
     for (const proto::TensorSpec& input : graph.inputs) AddInput(input);
-    for (const auto& [name, constant] : graph.constants)
-      if (constant.type != proto::BYTES) infos_[name] = InfoOf(constant);
+    for (const auto& [name, constant] : graph.constants) infos_[name] = InfoOf(constant);
   }
 
   // Learns what `step` produces. True: everything of it is a constant now.

@@ -72,8 +72,7 @@ class Chain {
                                        const std::vector<std::int64_t>& shape, const void* data,
                                        std::size_t size) {
     std::string name = Inner(what);
-    gpu::Constant constant{type, shape,
-                           std::make_shared<const std::string>(static_cast<const char*>(data), size)};
+    gpu::Constant constant{type, shape, HoldBytes(data, size)};
     if (!graph_.constants.try_emplace(name, std::move(constant)).second)
       return context_.Error(absl::StrCat("the name '", name, "' is taken"));
     return name;

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -17,12 +19,28 @@
 
 namespace troupe::gpu {
 
+// Bytes of a tensor: in memory of their own, or where they lie in a mapped file, so that a model's weights need no memory.
+using TensorBytes = std::shared_ptr<const std::string_view>;
+
+[[nodiscard]] inline TensorBytes HoldBytes(std::string bytes) {
+  struct Held {
+    explicit Held(std::string own) : bytes(std::move(own)), view(bytes) {}
+    const std::string bytes;
+    const std::string_view view;
+  };
+  const auto held = std::make_shared<const Held>(std::move(bytes));
+  return {held, &held->view};
+}
+[[nodiscard]] inline TensorBytes HoldBytes(const void* data, std::size_t size) {
+  return HoldBytes(std::string(static_cast<const char*>(data), size));
+}
+
 // A tensor known at import: a row-major initialiser, or the result of folding. Contents are shared, never
 // changed.
 struct Constant {
   proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
   std::vector<std::int64_t> shape;
-  std::shared_ptr<const std::string> data;  // little-endian; BYTES: 4-byte length and bytes per element
+  TensorBytes data;  // little-endian; BYTES: 4-byte length and bytes per element
 };
 
 inline constexpr char kSubgraphPlaces[] = "subgraph places";

@@ -32,7 +32,7 @@ absl::StatusOr<ImportedModel> ImportWithin(FoldBudget& budget, std::span<const s
   FuseActivations(graph, values);
   EliminateDeadSteps(graph);
   TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, LayOut(std::move(graph), options));
-  if (const absl::Status sound = CheckModel(imported.model, imported.weights.size()); !sound.ok())
+  if (const absl::Status sound = CheckModel(imported.model, imported.model.weights_bytes()); !sound.ok())
     return absl::InternalError(absl::StrCat("the importer made an unsound model: ", sound.message()));
   return imported;
 }

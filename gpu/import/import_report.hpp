@@ -2,6 +2,7 @@
 // this.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/enum_names.hpp"
 #include "base/units.hpp"
 #include "proto/model.pb.h"
 
@@ -36,8 +38,9 @@ struct ImportReport {
 };
 
 // What an import does where the kernel lacks a part of the jail: refuse, or go on with what there is.
-inline constexpr char kSandboxRequired[] = "required";
-inline constexpr char kSandboxBestEffort[] = "best-effort";
+enum class ImportSandbox { kRequired, kBestEffort };
+inline constexpr std::array<EnumName<ImportSandbox>, 2> kImportSandboxes = {
+    {{"required", ImportSandbox::kRequired}, {"best-effort", ImportSandbox::kBestEffort}}};
 
 enum class ImportExit : int {
   kOk = 0,

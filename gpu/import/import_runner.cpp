@@ -99,7 +99,7 @@ std::vector<std::string> Arguments(const std::filesystem::path& program, const s
       "--limit-nodes",
       absl::StrCat(limits.nodes),
       "--sandbox",
-      limits.sandbox};
+      std::string(NameIn(kImportSandboxes, limits.sandbox))};
   if (limits.pack) arguments.push_back("--pack");
   return arguments;
 }

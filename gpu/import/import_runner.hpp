@@ -19,7 +19,7 @@ struct ImportLimits {
       60);  // of the processor; the wall clock gets twice that before the child is killed
   std::uint64_t nodes = 100'000;
   bool pack = false;  // also write a packed model
-  std::string sandbox = kSandboxRequired;
+  ImportSandbox sandbox = ImportSandbox::kRequired;
 };
 
 // Hears how far it is, on the calling thread; what the child says is checked for its form only.

@@ -27,7 +27,7 @@ absl::Status TakeTensorAttribute(AttributeProto& from, const ImportOptions& opti
   proto::Attribute::Literal& literal = *to.mutable_tensor();
   literal.mutable_spec()->set_type(constant.type);
   literal.mutable_spec()->mutable_shape()->Assign(constant.shape.begin(), constant.shape.end());
-  literal.set_data(*constant.data);
+  literal.set_data(std::string(*constant.data));
   return absl::OkStatus();
 }
 
@@ -73,8 +73,7 @@ absl::Status TakeAttribute(AttributeProto& from, const ImportOptions& options, c
 
 template <typename T>
 Constant Pack(proto::DataType type, std::vector<std::int64_t> shape, const T* values, std::size_t count) {
-  return {type, std::move(shape),
-          std::make_shared<const std::string>(reinterpret_cast<const char*>(values), count * sizeof(T))};
+  return {type, std::move(shape), HoldBytes(values, count * sizeof(T))};
 }
 
 Constant PackStrings(std::vector<std::int64_t> shape,
@@ -85,7 +84,7 @@ Constant PackStrings(std::vector<std::int64_t> shape,
     bytes.append(reinterpret_cast<const char*>(&length), sizeof(length));
     bytes.append(text);
   }
-  return {proto::BYTES, std::move(shape), std::make_shared<const std::string>(std::move(bytes))};
+  return {proto::BYTES, std::move(shape), HoldBytes(std::move(bytes))};
 }
 
 bool IsStandard(const onnx::NodeProto& node) {
@@ -144,9 +143,8 @@ absl::StatusOr<Constant> ConstantOf(const proto::Step& step) {
   const std::string& name = value.name();
   if (name == "value" && value.has_tensor()) {
     const auto& spec = value.tensor().spec();
-    return Constant{spec.type(),
-                    {spec.shape().begin(), spec.shape().end()},
-                    std::make_shared<const std::string>(value.tensor().data())};
+    return Constant{
+        spec.type(), {spec.shape().begin(), spec.shape().end()}, HoldBytes(value.tensor().data())};
   }
   if (name == "value_int" && value.has_i()) {
     const std::int64_t i = value.i();

@@ -82,10 +82,7 @@ void GiveAsVector(const onnx::ValueInfoProto& declared, std::size_t input, Graph
   const std::string name = declared.name();
   const std::int64_t one = 1;
   body.inputs[input].set_name(name + "/scalar");
-  body.constants[name + "/shape"] = {
-      proto::INT64,
-      {1},
-      std::make_shared<const std::string>(reinterpret_cast<const char*>(&one), sizeof(one))};
+  body.constants[name + "/shape"] = {proto::INT64, {1}, HoldBytes(&one, sizeof(one))};
   proto::Step& step = body.steps.emplace_back();
   step.set_op("Reshape");
   step.set_name(name);

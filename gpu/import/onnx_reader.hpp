@@ -19,14 +19,16 @@
 #include "gpu/import/fold_budget.hpp"
 #include "gpu/import/graph.hpp"
 #include "gpu/ops/operator.hpp"
+#include "gpu/ops/weights_output.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
 
 struct ImportOptions {
-  // Folder of the ONNX file, where external data may lie. Empty: external data is refused.
+  // Folder of the ONNX file, where external data may lie. Empty: there are the opened files only.
   std::filesystem::path folder;
-  OpenedFiles opened;  // of that folder, in a jail
+  OpenedFiles opened;  // of that folder, in a jail; or of the archive that the ONNX file came in
+  WeightsOutput* weights = nullptr;  // null: they are kept in memory
   std::size_t max_nodes = 100'000;
   Bytes max_weights = GiB(16);
   // Largest single result that constant folding may make.
@@ -39,7 +41,11 @@ struct ImportOptions {
 
 struct ImportedModel {
   proto::Model model;
-  std::vector<std::byte> weights;  // the blob that model.weights describes
+  std::vector<std::byte> weights;              // the blob that model.weights describes, in memory
+  std::span<const std::byte> written_weights;  // or where ImportOptions.weights has it
+  [[nodiscard]] std::span<const std::byte> blob() const {
+    return weights.empty() ? written_weights : std::span<const std::byte>(weights);
+  }
 };
 
 inline constexpr int kMinOpset = 7;

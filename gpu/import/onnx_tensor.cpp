@@ -95,7 +95,7 @@ absl::StatusOr<std::uint64_t> Number(const std::string& key, const std::string& 
   return value;
 }
 
-absl::StatusOr<std::string> External(const TensorProto& tensor, std::uint64_t want,
+absl::StatusOr<TensorBytes> External(const TensorProto& tensor, std::uint64_t want,
                                      const ImportOptions& options, const std::string& where) {
   ExternalData data;
   data.length = want;
@@ -117,13 +117,23 @@ absl::StatusOr<std::string> External(const TensorProto& tensor, std::uint64_t wa
   return bytes;
 }
 
-absl::StatusOr<std::string> Contents(TensorProto& tensor, proto::DataType type, std::int64_t count,
+bool HasNoValues(const TensorProto& t) {
+  return t.float_data().empty() && t.double_data().empty() && t.int32_data().empty() &&
+         t.int64_data().empty() && t.uint64_data().empty();
+}
+
+absl::StatusOr<TensorBytes> Held(absl::StatusOr<std::string> bytes) {
+  if (!bytes.ok()) return bytes.status();
+  return HoldBytes(*std::move(bytes));
+}
+
+absl::StatusOr<TensorBytes> Contents(TensorProto& tensor, proto::DataType type, std::int64_t count,
                                      const ImportOptions& options, const std::string& where) {
   const bool external = tensor.data_location() == TensorProto::EXTERNAL;
   if (type == proto::BYTES) {
     if (external || tensor.has_raw_data())
       return absl::InvalidArgumentError(absl::StrCat(where, " holds strings as raw data"));
-    return Strings(tensor, count, where);
+    return Held(Strings(tensor, count, where));
   }
   const std::uint64_t want = static_cast<std::uint64_t>(count) * ElementSize(type);
   if (want > options.max_weights.count())
@@ -131,12 +141,18 @@ absl::StatusOr<std::string> Contents(TensorProto& tensor, proto::DataType type, 
                                                      ", more than the limit of ",
                                                      FormatBytes(options.max_weights), " for all weights"));
   if (external) return External(tensor, want, options, where);
-  if (!tensor.has_raw_data()) return TypedData(tensor, count, where);
+  if (want > 0 && !tensor.has_raw_data() && HasNoValues(tensor)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        " has no data: the file was saved without its weights; save it with them, or with their place in a file ",
+        "beside it (external data, which may be a safetensors file)"));
+  }
+  if (!tensor.has_raw_data()) return Held(TypedData(tensor, count, where));
   const std::unique_ptr<std::string> raw(tensor.release_raw_data());
   if (raw->size() != want)
     return absl::InvalidArgumentError(
         absl::StrCat(where, " has ", raw->size(), " bytes, but its type and shape ask for ", want));
-  return std::move(*raw);
+  return HoldBytes(std::move(*raw));
 }
 
 }  // namespace
@@ -189,10 +205,12 @@ absl::StatusOr<Constant> TakeTensor(TensorProto& tensor, const ImportOptions& op
   auto count = CountElements(constant.shape);
   if (!count.ok())
     return absl::Status(count.status().code(), absl::StrCat(where, ": ", count.status().message()));
-  TROUPE_ASSIGN_OR_RETURN(std::string bytes, Contents(tensor, constant.type, *count, options, where));
-  if (constant.type == proto::BOOL)
-    for (char& value : bytes) value = value != 0;
-  constant.data = std::make_shared<const std::string>(std::move(bytes));
+  TROUPE_ASSIGN_OR_RETURN(constant.data, Contents(tensor, constant.type, *count, options, where));
+  if (constant.type == proto::BOOL) {
+    std::string truth(*constant.data);
+    for (char& value : truth) value = value != 0;
+    constant.data = HoldBytes(std::move(truth));
+  }
   return constant;
 }
 

@@ -181,6 +181,8 @@ absl::Status Seal(proto::Step& step, Graph& graph) {
 
 std::vector<std::shared_ptr<Graph>> SubgraphsOf(const Graph& graph, const proto::Step& step) {
   std::vector<std::shared_ptr<Graph>> subgraphs;
+  // A file may write the attribute at any other step, where it says nothing; AddControlStep refuses it at these.
+  if (!IsControlFlow(step.op())) return subgraphs;
   for (const std::int64_t place : StepContext{step}.Ints(kSubgraphPlaces))
     subgraphs.push_back(graph.subgraphs[static_cast<std::size_t>(place)]);
   return subgraphs;

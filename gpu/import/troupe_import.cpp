@@ -19,11 +19,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/enum_names.hpp"
 #include "base/status.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/canonical_files.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/import_report.hpp"
+#include "gpu/import/model_archive.hpp"
 #include "gpu/jail/jail.hpp"
 
 namespace {
@@ -38,7 +40,7 @@ struct Options {
   std::string memory_limit = "4GiB";
   std::string time_limit = "60s";
   std::size_t limit_nodes = 100'000;
-  std::string sandbox = "required";
+  ImportSandbox sandbox = ImportSandbox::kRequired;
   bool pack = false;
   bool check = false;  // write nothing
 };
@@ -109,35 +111,63 @@ std::vector<proto::TensorSpec> InputsOf(const proto::Model& model, std::uint32_t
   return inputs;
 }
 
+// From here on what is packed goes to the file weight by weight, and is not held.
+constexpr Bytes kPackedInMemory = MiB(256);
+
+absl::StatusOr<std::string> PackFor(const ImportedModel& imported,
+                                    const std::vector<proto::TensorSpec>& inputs,
+                                    const CanonicalDescriptors& files) {
+  if (Bytes(imported.blob().size()) <= kPackedInMemory) {
+    TROUPE_ASSIGN_OR_RETURN(const auto packed, PackModel(imported.model, imported.blob(), inputs));
+    return WriteCanonical(files, packed.model, packed.weights);
+  }
+  // What was written for inputs that turn out not to fit could not be taken back.
+  TROUPE_RETURN_IF_ERROR(FitsInputs(imported.model, imported.blob(), inputs));
+  WeightsFile output(files.weights);
+  TROUPE_ASSIGN_OR_RETURN(const auto packed, PackModel(imported.model, imported.blob(), inputs, &output));
+  return WriteModelFile(files, packed.model);
+}
+
 // Packs for the shapes that are likely: every dynamic dimension 1, or, where the model's windows do not fit into that,
 // the smallest size that they fit into. Other shapes stay correct.
 absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& files, ImportReport& report) {
   absl::Status first;
   for (const std::uint32_t dynamic : {1, 2, 3, 4, 8, 16, 32, 64, 128, 224, 256, 512}) {
-    const auto packed = PackModel(imported.model, imported.weights, InputsOf(imported.model, dynamic));
+    auto packed = PackFor(imported, InputsOf(imported.model, dynamic), files);
     first.Update(packed.status());
     if (absl::IsInvalidArgument(packed.status())) continue;
-    TROUPE_RETURN_IF_ERROR(packed.status());
+    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, std::move(packed));
     report.likely_size = dynamic;
-    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, WriteCanonical(files, packed->model, packed->weights));
     return absl::OkStatus();
   }
   return first;
 }
 
+// A model that is only judged is read once.
+class NoOutput final : public WeightsOutput {
+ public:
+  absl::Status Append(std::span<const std::byte>) override { return absl::OkStatus(); }
+  absl::StatusOr<std::span<const std::byte>> Read() override { return std::span<const std::byte>(); }
+};
+
 absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) {
+  TROUPE_ASSIGN_OR_RETURN(const ModelArchive archive, OpenModelArchive(files.onnx));
   ImportOptions import;
-  import.folder = FolderOf(options);
-  import.opened = files.beside;
+  if (archive.files.empty()) import.folder = FolderOf(options);
+  import.opened = archive.files.empty() ? files.beside : archive.files;
+  NoOutput nothing;
+  WeightsFile output(files.output.weights);
+  import.weights = &output;
+  if (options.check) import.weights = &nothing;
   import.max_nodes = options.limit_nodes;
   import.on_folding = TellFolding;
   Tell(ImportProgress::Stage::kChecking, 0, 0);
-  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(files.onnx, import));
+  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(archive.onnx, import));
   ImportReport report;
   if (options.check) {
     for (const proto::Step& step : imported.model.steps()) ++report.operators[step.op()];
   } else {
-    TROUPE_ASSIGN_OR_RETURN(report.digest, WriteCanonical(files.output, imported.model, imported.weights));
+    TROUPE_ASSIGN_OR_RETURN(report.digest, WriteModelFile(files.output, imported.model));
   }
   if (options.pack) {
     Tell(ImportProgress::Stage::kPacking, 0, 0);
@@ -146,7 +176,7 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   report.name = imported.model.name();
   report.inputs = {imported.model.inputs().begin(), imported.model.inputs().end()};
   report.outputs = {imported.model.outputs().begin(), imported.model.outputs().end()};
-  report.weights = Bytes(imported.weights.size());
+  report.weights = Bytes(imported.model.weights_bytes());
   report.steps = static_cast<std::uint64_t>(imported.model.steps_size());
   return report;
 }
@@ -179,7 +209,7 @@ void OnOutOfMemory() {
 absl::Status EnterJail(const JailLimits& limits, const Options& options) {
   omp_set_num_threads(1);  // the jail starts no thread
   TROUPE_ASSIGN_OR_RETURN(const JailReport report, EnterImportJail(limits));
-  if (report.holds() || options.sandbox == kSandboxBestEffort) return absl::OkStatus();
+  if (report.holds() || options.sandbox == ImportSandbox::kBestEffort) return absl::OkStatus();
   return absl::FailedPreconditionError(NoJail(report.Missing()));
 }
 
@@ -211,6 +241,10 @@ int Run(const Options& options) {
   signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead
   const auto files = OpenFiles(options);
   if (!files.ok()) return Fail(files.status());
+  Bytes mapped(files->onnx.size());
+  for (const auto& [path, bytes] : files->beside) mapped += Bytes(bytes.size());
+  // What is read, and as much again for the weights as they are written, and as they are packed.
+  limits.mapped = mapped * 3;
   if (const absl::Status jailed = EnterJail(limits, options); !jailed.ok()) return Fail(jailed);
   try {
     const auto report = Import(options, *files);
@@ -234,9 +268,14 @@ int main(int argc, char** argv) {
   app.add_option("--memory-limit", options.memory_limit, "most memory to use")->capture_default_str();
   app.add_option("--time-limit", options.time_limit, "most processor time to use")->capture_default_str();
   app.add_option("--limit-nodes", options.limit_nodes, "most nodes of a graph")->capture_default_str();
-  app.add_option("--sandbox", options.sandbox, "required, or best-effort: import also where no jail holds")
-      ->check(CLI::IsMember({kSandboxRequired, kSandboxBestEffort}))
-      ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--sandbox",
+         [&](const std::string& name) {
+           options.sandbox = FindNamed(kImportSandboxes, name).value_or(options.sandbox);
+         },
+         "required, or best-effort: import also where no jail holds")
+      ->check(CLI::IsMember(NameList(kImportSandboxes)))
+      ->default_str(std::string(NameIn(kImportSandboxes, options.sandbox)));
   app.add_flag_callback(
       "--probe-jail", [] { std::exit(ProbeJail()); },
       "enter the jail, print what the kernel lacks, and exit");

@@ -1,7 +1,8 @@
 #include "gpu/import/weight_layout.hpp"
 
-#include <cstring>
-#include <limits>
+#include <array>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -33,31 +34,52 @@ class Layout {
     if (end > limit_)
       return absl::ResourceExhaustedError(absl::StrCat("the model's weights exceed the limit of ",
                                                        FormatBytes(limit_), " at tensor '", name, "'"));
-    pieces_.push_back({size_.count(), constant.data});
+    pieces_.push_back({constant.data});
     size_ = end;
     return absl::OkStatus();
   }
 
-  std::vector<std::byte> Write() {
-    std::vector<std::byte> blob(size_.count());
+  // Lets go of each tensor when it is written.
+  absl::Status Write(const std::function<absl::Status(std::span<const std::byte>)>& append) {
+    constexpr std::array<std::byte, kAlignment.count()> kZeros{};
     for (Piece& piece : pieces_) {
-      if (!piece.data->empty())
-        std::memcpy(blob.data() + piece.offset, piece.data->data(), piece.data->size());
+      const std::size_t size = piece.data->size();
+      TROUPE_RETURN_IF_ERROR(append(std::as_bytes(std::span(*piece.data))));
+      TROUPE_RETURN_IF_ERROR(
+          append(std::span(kZeros).first(AlignUp(Bytes(size), kAlignment).count() - size)));
       piece.data.reset();
     }
-    return blob;
+    return absl::OkStatus();
   }
+  [[nodiscard]] Bytes size() const { return size_; }
 
  private:
   struct Piece {
-    std::uint64_t offset;
-    std::shared_ptr<const std::string> data;
+    TensorBytes data;
   };
   Bytes limit_;
   Bytes size_;
   absl::flat_hash_map<std::string, std::uint64_t> offsets_;  // by digest of the contents
   std::vector<Piece> pieces_;
 };
+
+// Answers their digest.
+absl::StatusOr<std::string> WriteWeights(Layout& layout, const ImportOptions& options,
+                                         ImportedModel& imported) {
+  Sha256 digest;
+  if (options.weights == nullptr) imported.weights.reserve(layout.size().count());
+  const auto append = [&](std::span<const std::byte> bytes) -> absl::Status {
+    digest.Update(bytes);
+    if (options.weights != nullptr) return options.weights->Append(bytes);
+    imported.weights.insert(imported.weights.end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  };
+  TROUPE_RETURN_IF_ERROR(layout.Write(append));
+  if (options.weights != nullptr) {
+    TROUPE_ASSIGN_OR_RETURN(imported.written_weights, options.weights->Read());
+  }
+  return digest.Finish();
+}
 
 }  // namespace
 
@@ -81,11 +103,8 @@ absl::StatusOr<ImportedModel> LayOut(Graph graph, const ImportOptions& options) 
   }
   model.set_format_version(FormatOf(model));
   graph.constants.clear();
-  imported.weights = layout.Write();
-  model.set_weights_bytes(imported.weights.size());
-  Sha256 digest;
-  digest.Update(std::span<const std::byte>(imported.weights));
-  model.set_weights_digest(digest.Finish());
+  model.set_weights_bytes(layout.size().count());
+  TROUPE_ASSIGN_OR_RETURN(*model.mutable_weights_digest(), WriteWeights(layout, options, imported));
   return imported;
 }
 

@@ -26,7 +26,10 @@ absl::Status SetLimits(const JailLimits& limits) {
   if (next >= 0) close(next);
   const auto files = static_cast<std::uint64_t>(std::max(next, 0) + limits.open_files);
   TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0, "core dumps"));
-  if (!kJailRelaxed) TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_AS, limits.memory.count(), "memory"));
+  if (!kJailRelaxed) {
+    TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_DATA, limits.memory.count(), "memory"));
+    TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_AS, (limits.memory + limits.mapped).count(), "address space"));
+  }
   if (!kJailRelaxed) TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_NPROC, 0, "processes"));
   TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_CPU, static_cast<std::uint64_t>(seconds), "processor time", 1));
   TROUPE_RETURN_IF_ERROR(Limit(RLIMIT_FSIZE, limits.file_size.count(), "file size"));

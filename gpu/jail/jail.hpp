@@ -11,7 +11,8 @@
 namespace troupe::gpu {
 
 struct JailLimits {
-  Bytes memory = GiB(4);                     // address space
+  Bytes memory = GiB(4);  // its own
+  Bytes mapped{};         // address space for files beyond that, whose pages are the kernel's to drop
   Duration time = std::chrono::seconds(60);  // processor time; at least a second
   Bytes file_size = GiB(16);                 // of each file written
   int open_files = 64;                       // beyond the highest descriptor that is open

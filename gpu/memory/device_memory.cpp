@@ -52,7 +52,7 @@ DeviceMemory::DeviceMemory(Device& device, const MemoryOptions& options)
       space_(MakeSpace(options, quota_.size)),
       partitions_(dynamic_cast<PartitionSpace*>(space_.get())),
       pool_(PolicyOf(options).pool, options.pool_interval),
-      maps_(options.mapped) {
+      maps_(options.addresses == WeightAddresses::kMapped) {
   TROUPE_CHECK(!maps_ || device_.MappingUnit() > Bytes(0), "a device that maps nothing was asked to");
 }
 

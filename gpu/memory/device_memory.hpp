@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
+#include "gpu/device/device_settings.hpp"
 #include "gpu/memory/memory_policy.hpp"
 #include "gpu/memory/memory_space.hpp"
 #include "gpu/memory/run_pool.hpp"
@@ -39,8 +40,7 @@ struct MemoryOptions {
   Bytes quota;                         // zero, or more than the device has: all of it
   // What a call of the device's allocator costs the baselines that make them.
   Duration device_call = std::chrono::microseconds(100);
-  // Weights lie in blocks that need not be adjacent, mapped to one address; the device can map.
-  bool mapped = false;
+  WeightAddresses addresses = WeightAddresses::kAdjacent;  // mapped: the device can map
   // How far the pool looks ahead (RunPool).
   Duration pool_interval = std::chrono::milliseconds(2);
 };

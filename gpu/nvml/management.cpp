@@ -249,4 +249,13 @@ bool GpuManagement::Partitioned(std::uint32_t gpu) const {
   return calls_.nvmlDeviceGetMigMode(devices_.at(gpu), &current, &pending) == nvml::kSuccess && current != 0;
 }
 
+std::string WhyInParts(int ordinal) {
+  const auto management = GpuManagement::OpenAsProgramsDo();
+  if (!management.ok() || ordinal < 0 || ordinal >= static_cast<int>((*management)->gpus())) return {};
+  if (!(*management)->Partitioned(static_cast<std::uint32_t>(ordinal))) return {};
+  return absl::StrCat("cuda:", ordinal,
+                      " is cut into instances (MIG), and only whole GPUs are taken; nvidia-smi -i ", ordinal,
+                      " -mig 0 makes it whole");
+}
+
 }  // namespace troupe::gpu

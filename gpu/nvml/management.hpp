@@ -97,6 +97,9 @@ class GpuWatch {
   std::thread thread_;
 };
 
+// Why GPU `ordinal`, as OpenAsProgramsDo counts them, is none that a worker takes: it is cut into instances. Empty: it
+// is whole, or the library is not there to tell.
+[[nodiscard]] std::string WhyInParts(int ordinal);
 // "process 4711 (python) has 3 GiB, ...": the first few.
 [[nodiscard]] std::string Describe(const std::vector<GpuHolder>& holders);
 // What an error with this number (Xid) is of: the program that ran, with which it ends; the GPU; or its memory,

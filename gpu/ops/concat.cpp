@@ -13,7 +13,7 @@ namespace {
 // -------------------------------------------------------------------------------------------------------
 
 Inferred InferConcat(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, in.empty() ? 1 : in.size(), 1 << 20, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, in.empty() ? 1 : in.size(), 1 << 20, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(ctx, ctx.Int("axis", 1), in[0].shape.size()));
   Shape shape = in[0].shape;
@@ -49,7 +49,7 @@ Made MakeConcat(const StepContext& ctx, Infos in, Infos out) {
   for (const ValueInfo& info : in) {
     const auto inner =
         static_cast<std::size_t>(Product(std::span(info.shape).subspan(static_cast<std::size_t>(axis))));
-    slabs.push_back({inner * ElementSize(info.type), row});
+    slabs.push_back({inner * CellSize(info.type), row});
     row += slabs.back().bytes;
   }
   return MakeKernel([outer, row, slabs](In in, Out out, std::byte*) {
@@ -110,7 +110,7 @@ absl::StatusOr<Shape> SplitSizes(const StepContext& ctx, Infos in, std::int64_t 
 }
 
 Inferred InferSplit(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(ctx, ctx.Int("axis", 0), in[0].shape.size()));
   std::vector<ValueInfo> out;
@@ -141,7 +141,7 @@ Made MakeSplit(const StepContext& ctx, Infos in, Infos out) {
   for (const ValueInfo& info : out) {
     const auto inner =
         static_cast<std::size_t>(Product(std::span(info.shape).subspan(static_cast<std::size_t>(axis))));
-    slabs.push_back({inner * ElementSize(info.type), row});
+    slabs.push_back({inner * CellSize(info.type), row});
     row += slabs.back().bytes;
   }
   return MakeKernel([outer, row, slabs](In in, Out out, std::byte*) {
@@ -160,7 +160,7 @@ Made MakeSplit(const StepContext& ctx, Infos in, Infos out) {
 // -------------------------------------------------------------------------------------------------------
 
 Inferred InferExpand(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(Shape target, RequireInts(ctx, in, 1, "shape"));
   if (auto count = CountElements(target); !count.ok())
     return ctx.Error(std::string(count.status().message()));
@@ -175,7 +175,7 @@ Made MakeExpand(const StepContext&, Infos in, Infos out) {
   Shape from(shape.size(), 0);
   const std::size_t lead = shape.size() - in[0].shape.size();
   for (std::size_t i = 0; i < own.size(); ++i) from[lead + i] = in[0].shape[i] == 1 ? 0 : own[i];
-  return MakeKernel([copy = StridedCopy(shape, from, RowMajorStrides(shape), ElementSize(in[0].type))](
+  return MakeKernel([copy = StridedCopy(shape, from, RowMajorStrides(shape), CellSize(in[0].type))](
                         In in, Out out, std::byte*) {
     copy.Run(in[0].data, out[0].data);
     return absl::OkStatus();
@@ -186,7 +186,7 @@ Made MakeExpand(const StepContext&, Infos in, Infos out) {
 // ---------------------------------------------------------------------------------------------------------
 
 Inferred InferTile(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(Shape repeats, RequireInts(ctx, in, 1, "repeats"));
   if (repeats.size() != in[0].shape.size()) return ctx.Error("wants one repeat for each dimension");
   for (std::size_t i = 0; i < repeats.size(); ++i) {
@@ -210,7 +210,7 @@ Made MakeTile(const StepContext&, Infos in, Infos out) {
     from.insert(from.end(), {0, own[i]});
     to.insert(to.end(), {target[i] * dim, target[i]});
   }
-  return MakeKernel([copy = StridedCopy(box, from, to, ElementSize(in[0].type))](In in, Out out, std::byte*) {
+  return MakeKernel([copy = StridedCopy(box, from, to, CellSize(in[0].type))](In in, Out out, std::byte*) {
     copy.Run(in[0].data, out[0].data);
     return absl::OkStatus();
   });
@@ -222,25 +222,25 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferConcat,
      .make = &MakeConcat,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "Split",
      .min_opset = 2,
      .max_opset = kNewestOpset,
      .infer = &InferSplit,
      .make = &MakeSplit,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "Expand",
      .min_opset = 8,
      .max_opset = kNewestOpset,
      .infer = &InferExpand,
      .make = &MakeExpand,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "Tile",
      .min_opset = 6,
      .max_opset = kNewestOpset,
      .infer = &InferTile,
      .make = &MakeTile,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ std::size_t Size(const auto& repeated) {
   return static_cast<std::size_t>(repeated.size());
 }
 
-// Values that a Loop gives its body before those that it carries: the trip's number and the condition.
+// A Loop gives its body two values before the carried ones: the trip's number and the condition.
 constexpr std::size_t kLoopGiven = 2;
 
 std::size_t ScanInputs(const proto::Step& step) {

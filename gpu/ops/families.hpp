@@ -44,6 +44,8 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> QuantizeOperators();
 [[nodiscard]] std::span<const Operator> QuantizedMatMulOperators();
 [[nodiscard]] std::span<const Operator> QuantizedConvolutionOperators();
+[[nodiscard]] std::span<const Operator> TextOperators();
+[[nodiscard]] std::span<const Operator> VectorizerOperators();
 
 // Classic models, of the domain ai.onnx.ml.
 [[nodiscard]] std::span<const Operator> TreeEnsembleOperators();
@@ -51,6 +53,7 @@ namespace troupe::gpu {
 [[nodiscard]] std::span<const Operator> SupportVectorOperators();
 [[nodiscard]] std::span<const Operator> FeatureScalingOperators();
 [[nodiscard]] std::span<const Operator> CategoryOperators();
+[[nodiscard]] std::span<const Operator> LabelOperators();
 
 // Of the domain com.microsoft; those that are chains of the above become them at import (gpu/import/fused_nodes.hpp).
 [[nodiscard]] std::span<const Operator> FusedMatMulOperators();

@@ -11,7 +11,7 @@ namespace {
 // -------------------------------------------------------------------------------------------------------
 
 Inferred InferGather(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kIndexTypes));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(ctx, ctx.Int("axis", 0), in[0].shape.size()));
@@ -29,7 +29,7 @@ Made MakeGather(const StepContext& ctx, Infos in, Infos) {
   const std::int64_t dim = shape[axis];
   const std::size_t block =
       static_cast<std::size_t>(Product(shape.subspan(static_cast<std::size_t>(axis) + 1))) *
-      ElementSize(in[0].type);
+      CellSize(in[0].type);
   return MakeKernel([=, step = ctx.step](In in, Out out, std::byte*) -> absl::Status {
     const std::int64_t count = Elements(in[1]);
     std::byte* to = out[0].data;
@@ -49,7 +49,7 @@ Made MakeGather(const StepContext& ctx, Infos in, Infos) {
 // -----------------------------------------------------------------------------------------------
 
 Inferred InferGatherElements(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kIndexTypes));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(ctx, ctx.Int("axis", 0), in[0].shape.size()));
@@ -60,7 +60,7 @@ Inferred InferGatherElements(const StepContext& ctx, Infos in) {
 Made MakeGatherElements(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(ctx, ctx.Int("axis", 0), in[0].shape.size()));
-  const std::size_t size = ElementSize(in[0].type);
+  const std::size_t size = CellSize(in[0].type);
   return MakeKernel(
       [=, walk = IndexBoxWalk(in[0].shape, in[1].shape, axis), step = ctx.step](In in, Out out, std::byte*) {
         return walk.Run(step, in[1], [&](std::int64_t place, std::int64_t target) {
@@ -74,7 +74,7 @@ Made MakeGatherElements(const StepContext& ctx, Infos in, Infos) {
 // -----------------------------------------------------------------------------------------------------
 
 Inferred InferGatherND(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kIndexTypes));
   const std::int64_t batch = ctx.Int("batch_dims", 0);
   const auto rank = static_cast<std::int64_t>(in[0].shape.size());
@@ -98,7 +98,7 @@ Made MakeGatherND(const StepContext& ctx, Infos in, Infos) {
   const std::int64_t batches = Product(shape.first(batch_dims));
   const Shape dims(shape.begin() + batch_dims, shape.begin() + batch_dims + depth);
   const std::size_t block =
-      static_cast<std::size_t>(Product(shape.subspan(batch_dims + depth))) * ElementSize(in[0].type);
+      static_cast<std::size_t>(Product(shape.subspan(batch_dims + depth))) * CellSize(in[0].type);
   return MakeKernel([=, step = ctx.step](In in, Out out, std::byte*) -> absl::Status {
     const std::int64_t tuples =
         batches == 0 ? 0 : Product(std::span(in[1].shape).first(in[1].shape.size() - 1)) / batches;
@@ -123,19 +123,19 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferGather,
      .make = &MakeGather,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "GatherElements",
      .min_opset = 11,
      .max_opset = kNewestOpset,
      .infer = &InferGatherElements,
      .make = &MakeGatherElements,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "GatherND",
      .min_opset = 11,
      .max_opset = kNewestOpset,
      .infer = &InferGatherND,
      .make = &MakeGatherND,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
 };
 
 }  // namespace

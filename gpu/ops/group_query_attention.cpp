@@ -132,11 +132,12 @@ class GroupedKernel final : public Kernel {
     kernel->g_ = g;
     kernel->name_ = absl::StrCat(ctx.step.op(), " '", ctx.step.name(), "'");
     ScratchParts& parts = kernel->parts_;
-    for (std::uint64_t* place : {&kernel->query_, &kernel->plain_, &kernel->turned_, &kernel->result_})
+    Places& at = kernel->at_;
+    for (std::uint64_t* place : {&at.query, &at.plain, &at.turned, &at.result})
       *place = parts.AddFloats(Product(g.queries()));
-    for (std::uint64_t& cache : kernel->caches_) cache = parts.AddFloats(Product(g.cache(g.present())));
-    kernel->mask_ = parts.AddFloats(g.batch * g.rows * g.present());
-    kernel->ids_ = parts.Add(static_cast<std::uint64_t>(g.batch * g.rows) * sizeof(std::int64_t));
+    for (std::uint64_t& cache : at.caches) cache = parts.AddFloats(Product(g.cache(g.present())));
+    at.mask = parts.AddFloats(g.batch * g.rows * g.present());
+    at.ids = parts.Add(static_cast<std::uint64_t>(g.batch * g.rows) * sizeof(std::int64_t));
     TROUPE_RETURN_IF_ERROR(kernel->MakeInner(ctx, in));
     return kernel;
   }
@@ -148,30 +149,37 @@ class GroupedKernel final : public Kernel {
     std::array<std::byte*, 2> caches{};
     for (std::size_t i = 0; i < 2; ++i) {
       const bool given = out.size() > i + 1 && out[i + 1].data != nullptr;
-      caches[i] = given ? out[i + 1].data : scratch + caches_[i];
+      caches[i] = given ? out[i + 1].data : scratch + at_.caches[i];
     }
     // Queries head by head, as the caches are.
     TROUPE_RETURN_IF_ERROR(NewRows(in, 0, scratch));
-    CopyRows(At(scratch, plain_), {g_.rows * g_.heads * g_.size, g_.size, g_.heads * g_.size},
-             {g_.batch, g_.heads, g_.rows * g_.size}, g_.rows, nullptr, At(scratch, query_));
+    CopyRows(At(scratch, at_.plain), {g_.rows * g_.heads * g_.size, g_.size, g_.heads * g_.size},
+             {g_.batch, g_.heads, g_.rows * g_.size}, g_.rows, nullptr, At(scratch, at_.query));
     for (std::size_t i = 0; i < 2; ++i) {
       TROUPE_RETURN_IF_ERROR(NewRows(in, i + 1, scratch));
-      Extend(in, i, At(scratch, plain_), reinterpret_cast<float*>(caches[i]));
+      Extend(in, i, At(scratch, at_.plain), reinterpret_cast<float*>(caches[i]));
     }
-    Hide(in, At(scratch, mask_));
+    Hide(in, At(scratch, at_.mask));
     const Shape queries = {g_.batch, g_.heads, g_.rows, g_.size};
     const std::array<TensorView, 4> inner = {
-        FloatView(queries, scratch + query_), FloatView(g_.cache(g_.present()), caches[0]),
+        FloatView(queries, scratch + at_.query), FloatView(g_.cache(g_.present()), caches[0]),
         FloatView(g_.cache(g_.present()), caches[1]),
-        FloatView({g_.batch, 1, g_.rows, g_.present()}, scratch + mask_)};
-    TensorView result = FloatView(queries, scratch + result_);
-    TROUPE_RETURN_IF_ERROR(attend_->Run(inner, std::span(&result, 1), scratch + attend_scratch_));
-    CopyRows(At(scratch, result_), {g_.heads * g_.rows * g_.size, g_.size, g_.rows * g_.size}, g_.queries(),
-             g_.heads, nullptr, MutableData<float>(out[0]));
+        FloatView({g_.batch, 1, g_.rows, g_.present()}, scratch + at_.mask)};
+    TensorView result = FloatView(queries, scratch + at_.result);
+    TROUPE_RETURN_IF_ERROR(attend_->Run(inner, std::span(&result, 1), scratch + at_.attend));
+    CopyRows(At(scratch, at_.result), {g_.heads * g_.rows * g_.size, g_.size, g_.rows * g_.size},
+             g_.queries(), g_.heads, nullptr, MutableData<float>(out[0]));
     return absl::OkStatus();
   }
 
  private:
+  // In scratch memory; `query` and `result` head by head, `plain` and `turned` row by row.
+  struct Places {
+    std::uint64_t query = 0, plain = 0, turned = 0, result = 0, mask = 0, ids = 0;
+    std::array<std::uint64_t, 2> caches{};
+    std::uint64_t attend = 0;  // what the inner steps need themselves
+    std::array<std::uint64_t, 2> turn{};
+  };
   static float* At(std::byte* scratch, std::uint64_t place) {
     return reinterpret_cast<float*>(scratch + place);
   }
@@ -185,7 +193,7 @@ class GroupedKernel final : public Kernel {
     TROUPE_ASSIGN_OR_RETURN(
         attend_, attend.Make(std::array{FloatInfo({g_.batch, g_.heads, g_.rows, g_.size}), cache, cache,
                                         FloatInfo({g_.batch, 1, g_.rows, g_.present()})}));
-    attend_scratch_ = parts_.Add(attend_->scratch().count());
+    at_.attend = parts_.Add(attend_->scratch().count());
     if (!g_.turned) return absl::OkStatus();
     for (std::size_t i = 0; i < 2; ++i) {
       InnerStep turn(ctx, "RotaryEmbedding", kInnerOpset);
@@ -198,7 +206,7 @@ class GroupedKernel final : public Kernel {
       TROUPE_ASSIGN_OR_RETURN(
           turn_[i], turn.Make(std::array{FloatInfo(i == 0 ? g_.queries() : g_.keys()),
                                          FloatInfo(in[kCos].shape), FloatInfo(in[kSin].shape), ids}));
-      turn_scratch_[i] = parts_.Add(turn_[i]->scratch().count());
+      at_.turn[i] = parts_.Add(turn_[i]->scratch().count());
     }
     return absl::OkStatus();
   }
@@ -210,7 +218,7 @@ class GroupedKernel final : public Kernel {
 
   // The position of each new row. Lengths come with the request.
   absl::Status PlaceRows(In in, std::byte* scratch) const {
-    auto* ids = reinterpret_cast<std::int64_t*>(scratch + ids_);
+    auto* ids = reinterpret_cast<std::int64_t*>(scratch + at_.ids);
     for (std::int64_t b = 0; b < g_.batch; ++b) {
       const std::int64_t cached = Cached(in, b);
       if (cached < 0 || cached > g_.past || cached + g_.rows > g_.total)
@@ -233,12 +241,13 @@ class GroupedKernel final : public Kernel {
     const float* from = Data<float>(in[g_.packed ? 0 : which]) + first;
     const bool turns = g_.turned && which < 2;
     CopyRows(from, {g_.rows * width, width, g_.size}, shape, heads, nullptr,
-             At(scratch, turns ? turned_ : plain_));
+             At(scratch, turns ? at_.turned : at_.plain));
     if (!turns) return absl::OkStatus();
-    const std::array<TensorView, 4> inner = {FloatView(shape, scratch + turned_), in[kCos], in[kSin],
-                                             TensorView{proto::INT64, {g_.batch, g_.rows}, scratch + ids_}};
-    TensorView result = FloatView(shape, scratch + plain_);
-    return turn_[which]->Run(inner, std::span(&result, 1), scratch + turn_scratch_[which]);
+    const std::array<TensorView, 4> inner = {
+        FloatView(shape, scratch + at_.turned), in[kCos], in[kSin],
+        TensorView{proto::INT64, {g_.batch, g_.rows}, scratch + at_.ids}};
+    TensorView result = FloatView(shape, scratch + at_.plain);
+    return turn_[which]->Run(inner, std::span(&result, 1), scratch + at_.turn[which]);
   }
 
   // What is cached of keys (0) or values (1), then the new rows; the rest is 0.
@@ -276,9 +285,7 @@ class GroupedKernel final : public Kernel {
   ScratchParts parts_;
   std::unique_ptr<Kernel> attend_;
   std::array<std::unique_ptr<Kernel>, 2> turn_;  // of queries and of keys
-  // In scratch memory; `query_` and `result_` head by head, `plain_` and `turned_` row by row.
-  std::uint64_t query_ = 0, plain_ = 0, turned_ = 0, result_ = 0, mask_ = 0, ids_ = 0, attend_scratch_ = 0;
-  std::array<std::uint64_t, 2> caches_{}, turn_scratch_{};
+  Places at_;
 };
 
 Made MakeGrouped(const StepContext& ctx, Infos in, Infos out) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/ops/dnnl_layout.hpp"
+#include "gpu/ops/texts.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -195,7 +196,8 @@ absl::StatusOr<Bytes> LayoutBytes(std::string_view layout) {
 absl::StatusOr<Bytes> ValueBytes(const ValueInfo& value) {
   if (!value.layout.empty()) return LayoutBytes(value.layout);
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t elements, CountElements(value.shape));
-  return Bytes(static_cast<std::uint64_t>(elements) * ElementSize(value.type));
+  const Bytes cells(static_cast<std::uint64_t>(elements) * CellSize(value.type));
+  return value.makes_texts ? cells + RoomForTexts(value) : cells;
 }
 
 dnnl::memory::desc RowMajorDesc(std::span<const std::int64_t> dims) {

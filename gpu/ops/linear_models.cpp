@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/attributes.hpp"
+#include "gpu/ops/class_labels.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/feature_rows.hpp"
@@ -117,8 +118,8 @@ constexpr Operator kOperators[] = {
     {.name = "ai.onnx.ml.LinearClassifier",
      .min_opset = 1,
      .max_opset = kNewestOpset,
-     .infer = &InferLinear,
-     .make = &MakeLinear,
+     .infer = &InferLabelled<&InferLinear>,
+     .make = &MakeLabelled<&MakeLinear>,
      .types = kFeatureTypes},
 };
 

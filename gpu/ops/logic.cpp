@@ -8,6 +8,7 @@
 #include "gpu/ops/binary_rows.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
+#include "gpu/ops/texts.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -27,6 +28,25 @@ Made MakeCompare(const StepContext& ctx, Infos in, Infos out) {
   BroadcastLoop loop(std::array{in[0].shape, in[1].shape}, std::array{size, size}, out[0].shape, 1);
   return MakeKernel([row, loop](In in, Out out, std::byte*) {
     loop.Run(row, std::array<const std::byte*, 2>{in[0].data, in[1].data}, out[0].data, nullptr);
+    return absl::OkStatus();
+  });
+}
+
+// --- Equal, of texts too
+
+void EqualTextsRow(const Row& row) {
+  const auto at = [&row](std::size_t input, std::int64_t i) {
+    return ReadText(reinterpret_cast<const Text*>(row.in[input])[i * row.step[input]]);
+  };
+  for (std::int64_t i = 0; i < row.n; ++i) row.out[i] = std::byte{at(0, i) == at(1, i)};
+}
+
+Made MakeEqual(const StepContext& ctx, Infos in, Infos out) {
+  if (in[0].type != proto::BYTES) return Widened<&MakeCompare>(ctx, in, out);
+  BroadcastLoop loop(std::array{in[0].shape, in[1].shape}, std::array{sizeof(Text), sizeof(Text)},
+                     out[0].shape, 1);
+  return MakeKernel([loop](In in, Out out, std::byte*) {
+    loop.Run(&EqualTextsRow, std::array<const std::byte*, 2>{in[0].data, in[1].data}, out[0].data, nullptr);
     return absl::OkStatus();
   });
 }
@@ -80,7 +100,7 @@ Made MakeIsInf(const StepContext& ctx, Infos, Infos) {
 
 Inferred InferWhere(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kBoolType));
-  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kAnyTypes));
   if (in[1].type != in[2].type) return ctx.Error("the two choices have different types");
   TROUPE_ASSIGN_OR_RETURN(Shape shape, BroadcastAll(ctx, in));
   return OneValue(ctx, in[1].type, std::move(shape));
@@ -98,7 +118,7 @@ void WhereRow(const Row& row) {
 }
 
 Made MakeWhere(const StepContext&, Infos in, Infos out) {
-  const std::size_t size = ElementSize(in[1].type);
+  const std::size_t size = CellSize(in[1].type);
   RowFunction row = ForElementSize(size, [](auto zero) -> RowFunction { return &WhereRow<decltype(zero)>; });
   BroadcastLoop loop(std::array{in[0].shape, in[1].shape, in[2].shape},
                      std::array<std::size_t, 3>{1, size, size}, out[0].shape, size);
@@ -198,7 +218,12 @@ constexpr Operator Test(std::string_view name, int min_opset, MakeFunction make)
 }
 
 constexpr Operator kOperators[] = {
-    Compare<kFixedTypes>("Equal", 7),
+    {.name = "Equal",
+     .min_opset = 7,
+     .max_opset = kNewestOpset,
+     .infer = &InferCompare<kAnyTypes>,
+     .make = &MakeEqual,
+     .types = kAnyTypes},
     Compare<kComparable>("Greater", 7),
     Compare<kComparable>("GreaterOrEqual", 12),
     Compare<kComparable>("Less", 7),

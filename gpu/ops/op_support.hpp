@@ -33,6 +33,8 @@ inline constexpr TypeSet kBoolType = TypesOf({proto::BOOL});
 inline constexpr TypeSet kIntTypes = kSignedTypes | kUnsignedTypes;
 inline constexpr TypeSet kNumberTypes = kFloatTypes | kIntTypes;
 inline constexpr TypeSet kFixedTypes = kNumberTypes | kBoolType;  // everything but strings
+inline constexpr TypeSet kTextType = TypesOf({proto::BYTES});
+inline constexpr TypeSet kAnyTypes = kFixedTypes | kTextType;  // of operators that only move elements
 inline constexpr TypeSet kIndexTypes = TypesOf({proto::INT32, proto::INT64});
 
 [[nodiscard]] constexpr bool Has(TypeSet set, proto::DataType type) {
@@ -88,7 +90,7 @@ Inferred OneValue(const StepContext& ctx, proto::DataType type, Shape shape, boo
 }
 [[nodiscard]] Shape RowMajorStrides(std::span<const std::int64_t> shape);
 [[nodiscard]] inline std::size_t BytesOf(const TensorView& view) {
-  return static_cast<std::size_t>(Product(view.shape)) * ElementSize(view.type);
+  return static_cast<std::size_t>(Product(view.shape)) * CellSize(view.type);
 }
 // memcpy that accepts a null or aliased source when there is nothing to move.
 void CopyBytes(std::byte* to, const std::byte* from, std::size_t bytes);

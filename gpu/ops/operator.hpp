@@ -32,22 +32,38 @@ using Shape = std::vector<std::int64_t>;
 // has not changed since reaches up to it.
 inline constexpr int kNewestOpset = 23;
 
+// Of a tensor of texts (BYTES): how many bytes one of them has at most, and all of them together. How long texts are, no
+// shape says; a plan reserves room by these bounds.
+struct TextBound {
+  std::uint64_t longest = 0;
+  std::uint64_t total = 0;
+};
+
 // What is known of a value while a plan is made: always its type and concrete shape, sometimes its contents.
 struct ValueInfo {
   proto::DataType type = proto::DATA_TYPE_UNSPECIFIED;
   Shape shape;
   // Row-major contents when they are known at planning time (weights in row-major layout, folded shape
-  // arithmetic); else null. BYTES values are never constants.
+  // arithmetic); else null. Of BYTES: the elements, as kernels have them (gpu/ops/texts.hpp).
   const std::byte* constant = nullptr;
   // Device layout (gpu/ops/layout.hpp) of a packed weight, or of an activation between kernels that know
   // layouts; empty means row-major.
   std::string layout;
   // The shape is an upper bound: the run tells the real one (NonMaxSuppression, NonZero, dynamic Resize).
   bool bounded = false;
+  TextBound texts = {};  // of BYTES
+  // Of BYTES: the step writes texts of its own, into the room behind the elements. Without this, they are among those
+  // of its inputs.
+  bool makes_texts = false;
 
   [[nodiscard]] std::int64_t elements() const;
   [[nodiscard]] bool absent() const { return type == proto::DATA_TYPE_UNSPECIFIED; }
 };
+
+// Bytes of one element as kernels have it: that of BYTES is a pointer to a text (gpu/ops/texts.hpp).
+[[nodiscard]] constexpr std::size_t CellSize(proto::DataType type) {
+  return type == proto::BYTES ? sizeof(const std::byte*) : proto::ElementSize(type);
+}
 
 // A tensor at run time. An absent optional input has data == nullptr and type UNSPECIFIED.
 struct TensorView {
@@ -70,8 +86,8 @@ class Kernel {
   // may be in it at a time, each with its own tensors and scratch memory.
   virtual absl::Status Run(std::span<const TensorView> in, std::span<TensorView> out,
                            std::byte* scratch) const = 0;
-  // The same. A kernel that runs steps of its own (control flow) asks `pause` before each of them, so that its run can
-  // be cut within it.
+  // Does what Run does. A kernel that runs steps of its own (control flow) asks `pause` before each of them, so that
+  // its run can be cut within it.
   virtual absl::Status RunInParts(std::span<const TensorView> in, std::span<TensorView> out,
                                   std::byte* scratch, const Pause& /*pause*/) const {
     return Run(in, out, scratch);

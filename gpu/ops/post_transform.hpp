@@ -22,8 +22,8 @@ void Transform(PostTransform transform, std::span<T> scores);
 template <class T>
 [[nodiscard]] T Logistic(T value);
 
-// The labels of the classes: those of `ints`, or the places of the texts of classlabels_strings, since no
-// tensor here holds texts. Exactly one of the two must be given.
+// The labels of the classes: those of `ints`, or the places of the texts of classlabels_strings, which class_labels.hpp
+// makes texts again. Exactly one of the two must be given.
 [[nodiscard]] absl::StatusOr<std::vector<std::int64_t>> ClassLabels(const StepContext& ctx, const char* ints);
 
 }  // namespace troupe::gpu

@@ -65,12 +65,11 @@ Made MakeBlocks(const Shape& depth, const Shape& space, std::int64_t block, bool
 
 Made MakeDepthToSpace(const StepContext& ctx, Infos in, Infos out) {
   return MakeBlocks(in[0].shape, out[0].shape, ctx.Int("blocksize", 0), ctx.Text("mode", "DCR") == "CRD",
-                    true, ElementSize(in[0].type));
+                    true, CellSize(in[0].type));
 }
 
 Made MakeSpaceToDepth(const StepContext& ctx, Infos in, Infos out) {
-  return MakeBlocks(out[0].shape, in[0].shape, ctx.Int("blocksize", 0), false, false,
-                    ElementSize(in[0].type));
+  return MakeBlocks(out[0].shape, in[0].shape, ctx.Int("blocksize", 0), false, false, CellSize(in[0].type));
 }
 
 // --- ReverseSequence
@@ -94,7 +93,7 @@ Made MakeReverseSequence(const StepContext& ctx, Infos in, Infos) {
   const std::int64_t batches = shape[batch_first ? 0 : 1];
   const std::int64_t times = shape[batch_first ? 1 : 0];
   const std::size_t block =
-      static_cast<std::size_t>(Product(std::span(shape).subspan(2))) * ElementSize(in[0].type);
+      static_cast<std::size_t>(Product(std::span(shape).subspan(2))) * CellSize(in[0].type);
   return MakeKernel([=, step = ctx.step](In in, Out out, std::byte*) -> absl::Status {
     for (std::int64_t b = 0; b < batches; ++b) {
       const std::int64_t length = Data<std::int64_t>(in[1])[b];
@@ -166,7 +165,7 @@ Made MakeCumSum(const StepContext& ctx, Infos, Infos) {
 // ------------------------------------------------------------------
 
 Inferred InferCompress(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kBoolType));
   if (in[1].shape.size() != 1) return ctx.Error("the condition must be a list");
   if (ctx.Find("axis") == nullptr) return OneValue(ctx, in[0].type, {in[0].elements()}, true);
@@ -187,7 +186,7 @@ Made MakeCompress(const StepContext& ctx, Infos in, Infos) {
     const std::int64_t dim = std::min(shape[along], Elements(in[1]));
     const std::int64_t outer = Product(std::span(shape).first(along));
     const std::size_t block =
-        static_cast<std::size_t>(Product(std::span(shape).subspan(along + 1))) * ElementSize(in[0].type);
+        static_cast<std::size_t>(Product(std::span(shape).subspan(along + 1))) * CellSize(in[0].type);
     const auto* keep = Data<std::uint8_t>(in[1]);
     std::byte* to = out[0].data;
     for (std::int64_t o = 0; o < outer; ++o) {
@@ -267,7 +266,7 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferCompress,
      .make = &MakeCompress,
-     .types = kFixedTypes,
+     .types = kAnyTypes,
      .sizes_output = true},
     {.name = "NonZero",
      .min_opset = 9,

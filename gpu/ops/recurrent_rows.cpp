@@ -43,44 +43,29 @@ TROUPE_INLINE void Block(const RowProducts& p, std::int64_t row, std::int64_t ve
   }
 }
 
-TROUPE_INLINE void MultiplyBody(const RowProducts& p) {
-  std::int64_t row = 0;
-  for (; row + kRows <= p.rows; row += kRows) {
-    std::int64_t vector = 0;
-    for (; vector + kVectors <= p.vectors; vector += kVectors) Block<kVectors>(p, row, vector);
-    if (vector < p.vectors) Block<1>(p, row, vector);
-  }
-  for (; row < p.rows; ++row) {
-    for (std::int64_t vector = 0; vector < p.vectors; ++vector) {
-      float sum = 0;
-      for (std::int64_t i = 0; i < p.length; ++i)
-        sum += p.x[vector * p.x_stride + i] * p.w[row * p.length + i];
-      p.out[vector * p.out_stride + row] += sum;
+struct MultiplyBody {
+  TROUPE_INLINE static void Run(const RowProducts& p) {
+    std::int64_t row = 0;
+    for (; row + kRows <= p.rows; row += kRows) {
+      std::int64_t vector = 0;
+      for (; vector + kVectors <= p.vectors; vector += kVectors) Block<kVectors>(p, row, vector);
+      if (vector < p.vectors) Block<1>(p, row, vector);
+    }
+    for (; row < p.rows; ++row) {
+      for (std::int64_t vector = 0; vector < p.vectors; ++vector) {
+        float sum = 0;
+        for (std::int64_t i = 0; i < p.length; ++i)
+          sum += p.x[vector * p.x_stride + i] * p.w[row * p.length + i];
+        p.out[vector * p.out_stride + row] += sum;
+      }
     }
   }
-}
-
-void Multiply(const RowProducts& p) {
-  MultiplyBody(p);
-}
-#if defined(__x86_64__)
-[[gnu::target("avx2,fma")]] void MultiplyAvx2(const RowProducts& p) {
-  MultiplyBody(p);
-}
-[[gnu::target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,prefer-vector-width=512")]] void MultiplyAvx512(
-    const RowProducts& p) {
-  MultiplyBody(p);
-}
-#endif
+};
 
 }  // namespace
 
 MultiplyRows FindMultiplyRows() {
-#if defined(__x86_64__)
-  if (HasAvx512()) return &MultiplyAvx512;
-  if (HasAvx2()) return &MultiplyAvx2;
-#endif
-  return &Multiply;
+  return BestOf<MultiplyBody, const RowProducts&>();
 }
 
 }  // namespace troupe::gpu

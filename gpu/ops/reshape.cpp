@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
+#include "gpu/ops/text_cast.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -57,7 +58,7 @@ absl::StatusOr<Shape> ResolveReshape(const StepContext& ctx, const ValueInfo& in
 }
 
 Inferred InferReshape(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(std::optional<Shape> target, KnownInts(ctx, in, 1));
   if (!target) {  // the rank is known, and that the elements stay the same
     Shape bound(static_cast<std::size_t>(in[1].elements()), 1);
@@ -72,7 +73,7 @@ Inferred InferReshape(const StepContext& ctx, Infos in) {
 // ------------------------------------------------------------------------------------------------------
 
 Inferred InferFlatten(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kAnyTypes));
   const auto rank = static_cast<std::int64_t>(in[0].shape.size());
   std::int64_t axis = ctx.Int("axis", 1);
   if (axis < -rank || axis > rank) return ctx.Error(absl::StrCat("axis ", axis, " is outside of the input"));
@@ -86,7 +87,7 @@ Inferred InferFlatten(const StepContext& ctx, Infos in) {
 // ----------------------------------------------
 
 Inferred InferSqueeze(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kAnyTypes));
   const Shape& shape = in[0].shape;
   Shape axes = ctx.Ints("axes");
   bool all = axes.empty();
@@ -106,7 +107,7 @@ Inferred InferSqueeze(const StepContext& ctx, Infos in) {
 }
 
 Inferred InferUnsqueeze(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 2, kAnyTypes));
   Shape axes = ctx.Ints("axes");
   if (Present(in, 1)) {
     TROUPE_ASSIGN_OR_RETURN(axes, RequireInts(ctx, in, 1, "axes"));
@@ -127,7 +128,7 @@ Inferred InferUnsqueeze(const StepContext& ctx, Infos in) {
 // ------------------------------------------------------------------------------------------------
 
 Inferred InferIdentity(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kAnyTypes));
   return OneValue(ctx, in[0].type, in[0].shape);
 }
 
@@ -184,7 +185,7 @@ std::pair<std::int64_t, std::int64_t> ShapeRange(const StepContext& ctx, std::in
 }
 
 Inferred InferShape(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes | TypesOf({proto::BYTES})));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kAnyTypes));
   const auto [start, end] = ShapeRange(ctx, static_cast<std::int64_t>(in[0].shape.size()));
   return OneValue(ctx, proto::INT64, {end - start});
 }
@@ -198,7 +199,7 @@ Made MakeShape(const StepContext& ctx, Infos in, Infos) {
 }
 
 Inferred InferSize(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes | TypesOf({proto::BYTES})));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kAnyTypes));
   return OneValue(ctx, proto::INT64, {});
 }
 
@@ -213,30 +214,29 @@ Made MakeSize(const StepContext&, Infos, Infos) {
 // ---------------------------------------------------------------------------------------------------
 
 Inferred InferCast(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kAnyTypes));
   const std::int64_t to = ctx.Int("to", 0);
   const proto::DataType type = FromOnnxType(to);
-  if (!Has(kFixedTypes, type))
+  if (!Has(kAnyTypes, type))
     return ctx.Error(
         absl::StrCat("cannot cast to ", OnnxTypeName(to), " (ONNX type ", to, "); cast to another type"));
-  return OneValue(ctx, type, in[0].shape);
+  return InferCastTo(ctx, in[0], type);
 }
 
 Inferred InferCastLike(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kFixedTypes));
-  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kFixedTypes));
-  return OneValue(ctx, in[1].type, in[0].shape);
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 2, 2, kAnyTypes));
+  TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kAnyTypes));
+  return InferCastTo(ctx, in[0], in[1].type);
 }
 
 Made MakeCast(const StepContext& ctx, Infos in, Infos out) {
   if (in[0].type == out[0].type) return MakeCopy(ctx, in, out);
+  if (in[0].type == proto::BYTES || out[0].type == proto::BYTES) return MakeTextCast(ctx, in, out);
   return MakeKernel([](In in, Out out, std::byte*) {
     ConvertElements(in[0].type, in[0].data, out[0].type, out[0].data, Elements(in[0]));
     return absl::OkStatus();
   });
 }
-
-constexpr TypeSet kAnyType = kFixedTypes;
 
 constexpr Operator kOperators[] = {
     {.name = "Reshape",
@@ -244,31 +244,31 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferReshape,
      .make = &MakeCopy,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Flatten",
      .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferFlatten,
      .make = &MakeCopy,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Squeeze",
      .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferSqueeze,
      .make = &MakeCopy,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Unsqueeze",
      .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferUnsqueeze,
      .make = &MakeCopy,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Identity",
      .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferIdentity,
      .make = &MakeCopy,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Dropout",
      .min_opset = 7,
      .max_opset = kNewestOpset,
@@ -280,25 +280,25 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferShape,
      .make = &MakeShape,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Size",
      .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferSize,
      .make = &MakeSize,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "Cast",
      .min_opset = 6,
      .max_opset = kNewestOpset,
      .infer = &InferCast,
      .make = &MakeCast,
-     .types = kAnyType},
+     .types = kAnyTypes},
     {.name = "CastLike",
      .min_opset = 15,
      .max_opset = kNewestOpset,
      .infer = &InferCastLike,
      .make = &MakeCast,
-     .types = kAnyType},
+     .types = kAnyTypes},
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ absl::Status CheckReduction(const StepContext& ctx, Infos in) {
 }
 
 Inferred InferScatterElements(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kAnyTypes));
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kIndexTypes));
   TROUPE_RETURN_IF_ERROR(CheckReduction(ctx, in));
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
@@ -63,7 +63,7 @@ Made MakeScatterElementsOf(const StepContext& ctx, Infos in, Infos) {
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(ctx, ctx.Int("axis", 0), in[0].shape.size()));
   TROUPE_ASSIGN_OR_RETURN(const RowFunction row, Reduction(ctx, in[0].type));
-  const std::size_t size = ElementSize(in[0].type);
+  const std::size_t size = CellSize(in[0].type);
   return MakeKernel(
       [=, walk = IndexBoxWalk(in[0].shape, in[1].shape, axis), step = ctx.step](In in, Out out, std::byte*) {
         CopyBytes(out[0].data, in[0].data, BytesOf(out[0]));
@@ -76,7 +76,7 @@ Made MakeScatterElementsOf(const StepContext& ctx, Infos in, Infos) {
 }
 
 Inferred InferScatterND(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kAnyTypes));
   TROUPE_RETURN_IF_ERROR(CheckType(ctx, in, 1, kIndexTypes));
   TROUPE_RETURN_IF_ERROR(CheckReduction(ctx, in));
   const Shape& data = in[0].shape;
@@ -98,7 +98,7 @@ Made MakeScatterNDOf(const StepContext& ctx, Infos in, Infos) {
   const auto depth = static_cast<std::size_t>(in[1].shape.back());
   const std::span<const std::int64_t> shape = in[0].shape;
   const Shape dims(shape.begin(), shape.begin() + depth);
-  const std::size_t size = ElementSize(in[0].type);
+  const std::size_t size = CellSize(in[0].type);
   const std::size_t block = static_cast<std::size_t>(Product(shape.subspan(depth))) * size;
   return MakeKernel(
       [=, step = ctx.step](In in, Out out, std::byte*) -> absl::Status {
@@ -128,19 +128,19 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferScatterElements,
      .make = &MakeScatter<&MakeScatterElementsOf>,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "Scatter",
      .min_opset = 9,
      .max_opset = 17,
      .infer = &InferScatterElements,
      .make = &MakeScatter<&MakeScatterElementsOf>,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "ScatterND",
      .min_opset = 11,
      .max_opset = kNewestOpset,
      .infer = &InferScatterND,
      .make = &MakeScatter<&MakeScatterNDOf>,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
 };
 
 }  // namespace

@@ -65,8 +65,19 @@ Made MakeWindow(const StepContext& ctx, Infos in, Infos out) {
 
 struct Mel {
   std::int64_t bands = 1;
-  std::int64_t bins = 1;            // of a spectrum
-  std::vector<std::int64_t> edges;  // bin of each band's begin, middle (the next one's begin) and end
+  std::int64_t bins = 1;  // of a spectrum
+  double length = 1;      // of the transform, in samples
+  double rate = 1;        // in samples a second
+  double lowest = 0;      // edge of the first band, in mel
+  double step = 0;        // from an edge to the next, in mel
+
+  // The bin where band `i` begins; it has its middle at the next band's, and its end at the one's after that.
+  // Bands above half the sample rate have no bins.
+  [[nodiscard]] std::int64_t Edge(std::int64_t i) const {
+    const double hertz = 700 * (std::pow(10, (lowest + step * static_cast<double>(i)) / 2595) - 1);
+    const double bin = std::floor((length + 1) * hertz / rate);
+    return static_cast<std::int64_t>(std::min(bin, static_cast<double>(bins)));
+  }
 };
 
 absl::StatusOr<Mel> ReadMel(const StepContext& ctx, Infos in) {
@@ -79,15 +90,11 @@ absl::StatusOr<Mel> ReadMel(const StepContext& ctx, Infos in) {
   if (low.size() != 1 || high.size() != 1 || !(low[0] >= 0) || !(high[0] > low[0]) || !(high[0] < 1e9F))
     return ctx.Error("the edges must be one number each, from 0 Hz up, the lower one first");
   mel.bins = length / 2 + 1;
+  mel.length = static_cast<double>(length);
+  mel.rate = static_cast<double>(rate);
   const auto to_mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
-  const double first = to_mel(low[0]);
-  const double step = (to_mel(high[0]) - first) / static_cast<double>(mel.bands + 2);
-  for (std::int64_t i = 0; i < mel.bands + 2; ++i) {
-    const double hertz = 700 * (std::pow(10, (first + step * static_cast<double>(i)) / 2595) - 1);
-    const double bin = std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate));
-    // Bands above half the sample rate have no bins.
-    mel.edges.push_back(static_cast<std::int64_t>(std::min(bin, static_cast<double>(mel.bins))));
-  }
+  mel.lowest = to_mel(low[0]);
+  mel.step = (to_mel(high[0]) - mel.lowest) / (static_cast<double>(mel.bands) + 2);
   return mel;
 }
 
@@ -105,7 +112,7 @@ Made MakeMelOf(const StepContext& ctx, Infos in, Infos) {
     auto* table = MutableData<double>(out[0]);
     std::fill_n(table, mel.bins * mel.bands, 0.0);
     for (std::int64_t band = 0; band < mel.bands; ++band) {
-      const auto* edge = mel.edges.data() + band;
+      const std::array edge{mel.Edge(band), mel.Edge(band + 1), mel.Edge(band + 2)};
       const auto put = [&](std::int64_t bin, double weight) {
         if (bin < mel.bins) table[bin * mel.bands + band] = weight;
       };

@@ -35,7 +35,7 @@ absl::StatusOr<Shape> Permutation(const StepContext& ctx, std::size_t rank) {
 }
 
 Inferred InferTranspose(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(const Shape perm, Permutation(ctx, in[0].shape.size()));
   Shape shape;
   for (std::int64_t axis : perm) shape.push_back(in[0].shape[axis]);
@@ -47,7 +47,7 @@ Made MakeTranspose(const StepContext& ctx, Infos in, Infos out) {
   const Shape own = RowMajorStrides(in[0].shape);
   Shape from;
   for (std::int64_t axis : perm) from.push_back(own[axis]);
-  const StridedCopy copy(out[0].shape, from, RowMajorStrides(out[0].shape), ElementSize(in[0].type));
+  const StridedCopy copy(out[0].shape, from, RowMajorStrides(out[0].shape), CellSize(in[0].type));
   return MakeKernel([copy](In in, Out out, std::byte*) {
     copy.Run(in[0].data, out[0].data);
     return absl::OkStatus();
@@ -124,7 +124,7 @@ absl::StatusOr<Window> ResolveSlice(const StepContext& ctx, const Shape& shape, 
 }
 
 Inferred InferSlice(const StepContext& ctx, Infos in) {
-  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, ctx.opset < 10 ? 1 : 3, 5, kFixedTypes));
+  TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, ctx.opset < 10 ? 1 : 3, 5, kAnyTypes));
   TROUPE_ASSIGN_OR_RETURN(const SliceBounds bounds, ReadBounds(ctx, in));
   if (!bounds.known) return OneValue(ctx, in[0].type, in[0].shape, true);
   TROUPE_ASSIGN_OR_RETURN(Window window, ResolveSlice(ctx, in[0].shape, bounds));
@@ -141,7 +141,7 @@ Made MakeSlice(const StepContext& ctx, Infos in, Infos out) {
     offset += window.first[i] * from[i];
     from[i] *= window.step[i];
   }
-  const std::size_t size = ElementSize(in[0].type);
+  const std::size_t size = CellSize(in[0].type);
   const StridedCopy copy(out[0].shape, from, RowMajorStrides(out[0].shape), size);
   const bool empty = out[0].elements() == 0;
   return MakeKernel(
@@ -218,7 +218,7 @@ Made MakeConstantPad(const StepContext& ctx, Infos in, Infos out, const Shape& p
     from_offset += crop_front * from[i];
     to_offset += std::max<std::int64_t>(pads[i], 0) * to[i];
   }
-  const std::size_t size = ElementSize(in[0].type);
+  const std::size_t size = CellSize(in[0].type);
   std::array<std::byte, 8> fallback{};
   const float attribute = ctx.Float("value", 0.0F);
   ConvertElements(proto::FP32, reinterpret_cast<const std::byte*>(&attribute), in[0].type, fallback.data(),
@@ -258,7 +258,7 @@ Made MakePad(const StepContext& ctx, Infos in, Infos out) {
       sources[d].push_back(SourceIndex(i - pads[d], in[0].shape[d], mode) * strides[d]);
     }
   }
-  const std::size_t size = ElementSize(in[0].type);
+  const std::size_t size = CellSize(in[0].type);
   return MakeKernel([sources, size](In in, Out out, std::byte*) {
     const std::int64_t count = Elements(out[0]);
     Shape index(sources.size(), 0);
@@ -284,13 +284,13 @@ constexpr Operator kOperators[] = {
      .max_opset = kNewestOpset,
      .infer = &InferTranspose,
      .make = &MakeTranspose,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "Slice",
      .min_opset = 1,
      .max_opset = kNewestOpset,
      .infer = &InferSlice,
      .make = &MakeSlice,
-     .types = kFixedTypes},
+     .types = kAnyTypes},
     {.name = "Pad",
      .min_opset = 2,
      .max_opset = kNewestOpset,

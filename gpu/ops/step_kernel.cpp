@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/op_support.hpp"
+#include "gpu/ops/texts.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -19,6 +20,7 @@ class RuntimeKernel final : public Kernel {
       : entry_(entry), step_(ctx.step), opset_(ctx.opset) {
     for (const ValueInfo& info : in) {
       layouts_.push_back(info.layout);
+      texts_.push_back(info.texts);
       // Packed constants are read through their layout; their row-major contents do not exist.
       constant_shapes_.push_back(info.layout.empty() ? Shape() : info.shape);
     }
@@ -31,6 +33,7 @@ class RuntimeKernel final : public Kernel {
     for (std::size_t i = 0; i < in.size(); ++i) {
       infos[i].type = in[i].type;
       infos[i].layout = layouts_[i];
+      infos[i].texts = texts_[i];
       infos[i].shape = layouts_[i].empty() ? in[i].shape : constant_shapes_[i];
       if (layouts_[i].empty()) infos[i].constant = in[i].data;
     }
@@ -56,6 +59,7 @@ class RuntimeKernel final : public Kernel {
   proto::Step step_;
   int opset_;
   std::vector<std::string> layouts_;
+  std::vector<TextBound> texts_;
   std::vector<Shape> constant_shapes_;
   std::vector<std::int64_t> room_;
 };
@@ -74,6 +78,9 @@ absl::StatusOr<std::vector<ValueInfo>> InferStep(const Operator& entry, const St
       info.constant = nullptr;
     }
   }
+  for (ValueInfo& info : out)
+    if (info.type == proto::BYTES && !info.makes_texts)
+      info.texts = MovedTexts(entry.name, in, info.elements());
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/attributes.hpp"
+#include "gpu/ops/class_labels.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/feature_rows.hpp"
@@ -335,8 +336,8 @@ constexpr Operator kOperators[] = {
     {.name = "ai.onnx.ml.SVMClassifier",
      .min_opset = 1,
      .max_opset = kNewestOpset,
-     .infer = &InferClassifier,
-     .make = &MakeInFloat<&MakeClassifierKernel>,
+     .infer = &InferLabelled<&InferClassifier>,
+     .make = &MakeLabelled<&MakeInFloat<&MakeClassifierKernel>>,
      .types = kFeatureTypes},
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "gpu/ops/attributes.hpp"
+#include "gpu/ops/class_labels.hpp"
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/families.hpp"
 #include "gpu/ops/feature_rows.hpp"
@@ -308,7 +309,13 @@ constexpr Operator Ensemble(std::string_view name, TypeSet types) {
 
 constexpr Operator kOperators[] = {
     Ensemble("ai.onnx.ml.TreeEnsembleRegressor", kOldTypes),
-    Ensemble("ai.onnx.ml.TreeEnsembleClassifier", kOldTypes),
+    {.name = "ai.onnx.ml.TreeEnsembleClassifier",
+     .min_opset = 1,
+     .max_opset = kNewestOpset,
+     .infer = &InferLabelled<&InferEnsemble>,
+     .make = &MakeLabelled<&MakeEnsemble>,
+     .types = kOldTypes,
+     .judge = &JudgeEnsemble},
     Ensemble("ai.onnx.ml.TreeEnsemble", TypesOf({proto::FP16, proto::FP32, proto::FP64})),
 };
 

@@ -1,7 +1,7 @@
 // One loop body compiled for three instruction sets; the machine's best is chosen when a kernel is made.
 //
-// A body is a struct with `static void Run(const Row&)` that is always inlined, with all it calls, into a
-// function that carries the target. (target_clones would do the same but does not work on templates.)
+// A body is a struct with `static void Run(A...)`, most often of a row, that is always inlined, with all it calls, into
+// a function that carries the target. (target_clones would do the same but does not work on templates.)
 #pragma once
 
 #include "gpu/ops/broadcast_loop.hpp"
@@ -10,9 +10,9 @@
 
 namespace troupe::gpu {
 
-template <class Body>
-void RunPlain(const Row& row) {
-  Body::Run(row);
+template <class Body, class... A>
+void RunPlain(A... arguments) {
+  Body::Run(arguments...);
 }
 
 #if defined(__x86_64__)
@@ -23,25 +23,29 @@ void RunPlain(const Row& row) {
 [[nodiscard]] inline bool HasAvx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
-template <class Body>
-[[gnu::target("avx2,fma")]] void RunAvx2(const Row& row) {
-  Body::Run(row);
+template <class Body, class... A>
+[[gnu::target("avx2,fma")]] void RunAvx2(A... arguments) {
+  Body::Run(arguments...);
 }
-template <class Body>
+template <class Body, class... A>
 [[gnu::target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,prefer-vector-width=512")]] void RunAvx512(
-    const Row& row) {
-  Body::Run(row);
+    A... arguments) {
+  Body::Run(arguments...);
 }
 #endif
 
-// The row function of `Body` for this machine.
+// `Body::Run`, which takes A..., compiled for this machine.
+template <class Body, class... A>
+[[nodiscard]] auto BestOf() -> void (*)(A...) {
+#if defined(__x86_64__)
+  if (HasAvx512()) return &RunAvx512<Body, A...>;
+  if (HasAvx2()) return &RunAvx2<Body, A...>;
+#endif
+  return &RunPlain<Body, A...>;
+}
 template <class Body>
 [[nodiscard]] RowFunction BestRow() {
-#if defined(__x86_64__)
-  if (HasAvx512()) return &RunAvx512<Body>;
-  if (HasAvx2()) return &RunAvx2<Body>;
-#endif
-  return &RunPlain<Body>;
+  return BestOf<Body, const Row&>();
 }
 
 // A row of F over one input: out[i] = f(in[i]), where f is F made from the row's parameters or by default.

@@ -21,27 +21,17 @@ class GatePage {
 
   // Makes the file when it is not there. AlreadyExists: a worker that lives has the slot.
   static absl::StatusOr<std::unique_ptr<GatePage>> Open(const std::string& path, std::size_t slot);
-  ~GatePage();
-  GatePage(const GatePage&) = delete;
-  GatePage& operator=(const GatePage&) = delete;
+  virtual ~GatePage() = default;
 
   // What the other workers have.
-  [[nodiscard]] SharesTaken Others() const;
+  [[nodiscard]] virtual SharesTaken Others() const = 0;
   // This worker has so much from now on. False: another one took some of it at the same time, or there would be
-  // more than `concurrency` runs without a share, and nothing has changed.
-  [[nodiscard]] bool Set(const SharesTaken& mine, std::uint32_t concurrency);
+  // more than `concurrency` runs without a share, and nothing has changed. What was in the way may be gone again.
+  [[nodiscard]] virtual bool Set(const SharesTaken& mine, std::uint32_t concurrency) = 0;
   // This worker has less than before.
-  void Reduce(const SharesTaken& mine);
+  virtual void Reduce(const SharesTaken& mine) = 0;
   // Clears the slots of workers that have died; whether there were any that had something.
-  bool ClearDead();
-
- private:
-  struct Page;
-  GatePage(int file, Page* page, std::size_t slot) : file_(file), page_(page), slot_(slot) {}
-
-  const int file_;
-  Page* const page_;
-  const std::size_t slot_;
+  virtual bool ClearDead() = 0;
 };
 
 }  // namespace troupe::gpu

@@ -1,7 +1,6 @@
 #include "gpu/swap/link_probe.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 
@@ -15,6 +14,8 @@ using transport::SteadyNow;
 constexpr Bytes kSmallest = KiB(256);
 constexpr Bytes kLargest = MiB(16);
 constexpr int kRounds = 3;
+constexpr int kFewestCopies = 3;
+constexpr int kMostCopies = 17;
 // A group is large enough at this share of the best bandwidth: what is lost beyond it is less than what a
 // later start of the first step costs.
 constexpr double kNearly = 0.95;
@@ -23,10 +24,16 @@ constexpr double kGain = 1.02;
 constexpr Duration kPatience =
     std::chrono::seconds(1);  // for one copy: a link that stalls is found elsewhere
 
+// Copies one behind the other. An end is seen when the host wakes, late by as much as a small copy takes: that is
+// little of the time between the first end and the last when small copies are many.
+int CopiesOf(Bytes size) {
+  return std::clamp(static_cast<int>(kLargest.count() / size.count()), kFewestCopies, kMostCopies);
+}
+
 // From the end of one copy to the end of the one behind it, so that it is the link's time, without what it takes to
 // begin a copy and to wake a thread at its end. Nothing when a copy failed.
 Duration TimeOf(Stream& stream, DeviceRange to, std::span<const std::byte> from) {
-  const auto ends = std::make_shared<std::array<Time, 3>>();
+  const auto ends = std::make_shared<std::vector<Time>>(CopiesOf(Bytes(from.size())));
   EventPtr last;
   for (std::size_t copy = 0; copy < ends->size(); ++copy) {
     last = stream.CopyIn(to, from,

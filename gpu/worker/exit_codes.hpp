@@ -21,7 +21,7 @@ enum ExitCode : int {
   kExitWrongArchitecture = 10,
   kExitOutOfMemory = 11,  // at start
   kExitMemoryHeld = 12,   // by another process
-  kExitKeptOff = 13,      // by the machine's settings: compute mode, MPS
+  kExitKeptOff = 13,      // by the machine's settings: compute mode, MPS, MIG
 };
 // "lease expired"; empty for an unknown code.
 [[nodiscard]] const char* ExitCodeName(int code);

@@ -48,17 +48,23 @@ bool LaunchGate::RanksEqual() const {
   return tokens_.RanksEqual();
 }
 
-// What other workers have is read before, and looked at again after it was taken: it may have changed.
+// What other workers have is read before, and looked at again after it was taken: it may have changed. Nothing tells
+// this worker when they give back what was in its way, and they may have done so by now: so it looks again
+// whenever anything of theirs was there, not only when something still is.
 template <typename Take, typename Undo>
 bool LaunchGate::TakeRoom(const Take& take, const Undo& undo) {
   if (page_ == nullptr) return take();
+  bool barred = false;
   for (bool again = true; again; again = page_->ClearDead()) {
-    tokens_.SetOthers(page_->Others());
+    const SharesTaken others = page_->Others();
+    barred = others.any();
+    tokens_.SetOthers(others);
     if (!take()) continue;
     if (page_->Set(tokens_.taken(), options_.concurrency)) return true;
     undo();
+    barred = true;
   }
-  others_bar_ = page_->Others().any();
+  others_bar_ |= barred;
   return false;
 }
 

@@ -67,7 +67,8 @@ class LaunchGate {
   TaskQueue& queue_;
   const std::function<void()> changed_;
   Time next_turn_ = Time::max();
-  bool others_bar_ = false;  // the main loop's thread's: a run found no room beside those of other workers
+  // The main loop's thread's: since the last Settled, something found no room beside what other workers had.
+  bool others_bar_ = false;
   mutable std::mutex mutex_;
   // mutex_ guards these.
   std::shared_ptr<GatePage> page_;

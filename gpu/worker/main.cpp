@@ -1,4 +1,4 @@
-// troupe-gpu-worker: flags, signals, and the device that the worker will open.
+// troupe-gpu-worker: what its flags say, signals, and the device that the worker will open.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,110 +28,12 @@
 #include "gpu/worker/meter_folder.hpp"
 #include "gpu/worker/meter_page.hpp"
 #include "gpu/worker/worker.hpp"
-#include "gpu/worker/worker_process.hpp"
+#include "gpu/worker/worker_flags.hpp"
 #include "proto/gpu_sharing.hpp"
 #include "transport/host_id.hpp"
 
 namespace troupe::gpu {
 namespace {
-
-// The command, with times and sizes still as their texts.
-struct Flags : WorkerSettings {
-  std::string device = "virtual:0";
-  std::string socket;
-  std::string node;
-  std::uint32_t gpu = 0;
-  std::string lease = "30s";
-  std::string arena = "256MiB";
-  std::string quota = "0";
-  std::string group = "0";
-  std::string window = "1s";
-  std::string gate;
-  std::size_t gate_slot = 0;
-  std::string block = "0";
-};
-Flags DefaultFlags() {
-  Flags flags;
-  flags.sms = 132;
-  flags.memory = kDefaultMemory;
-  flags.addresses = "adjacent";
-  flags.cuda_graphs = "on";
-  flags.cuda_kernels = "whole";
-  flags.swap = kDefaultSwap;
-  flags.link_sharing = kDefaultLinkSharing;
-  flags.sharing = kDefaultSharing;
-  flags.intermediates = kDefaultIntermediates;
-  flags.batch = 6;
-  return flags;
-}
-
-void AddFlags(CLI::App& app, Flags& flags) {
-  app.add_option("--device", flags.device, "virtual:N, or cuda:N of the driver's GPUs")
-      ->capture_default_str();
-  app.add_option("--socket", flags.socket, "absolute path of the Unix socket to be adopted at")->required();
-  app.add_option("--node", flags.node, "only this node's daemon may adopt; empty: any");
-  app.add_option("--gpu", flags.gpu, "index of the GPU in its node")->capture_default_str();
-  app.add_option("--compute", flags.compute, "real results, or the time that a profile says")
-      ->check(CLI::IsMember({"real", "timed"}))
-      ->capture_default_str();
-  app.add_option("--profile", flags.profile, "file of run times, and of how many of the SMs a model can use");
-  app.add_option("--threads", flags.threads, "threads that each run computes with")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  app.add_option("--concurrency", flags.concurrency, "runs without a share of the SMs that compute at a time")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_option("--sms", flags.sms, "SMs of a virtual GPU, of which functions can have a share")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--lease", flags.lease, "how long to wait for a daemon to come back")->capture_default_str();
-  app.add_option("--arena", flags.arena, "room for outputs that were not read yet")->capture_default_str();
-  app.add_option("--memory", flags.memory, "how device memory is handed out: a memory policy")
-      ->capture_default_str();
-  app.add_option("--addresses", flags.addresses,
-                 "weights in adjacent memory, or mapped block by block to one address per model")
-      ->check(CLI::IsMember({"adjacent", "mapped"}))
-      ->capture_default_str();
-  app.add_option(
-         "--cuda-graphs", flags.cuda_graphs,
-         "on: a run of cuda:N that comes again is replayed from a recording; off: put there step by step")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-  app.add_option("--cuda-kernels", flags.cuda_kernels,
-                 "our own kernels of cuda:N: whole, or persistent in as few blocks as its SMs run at a time")
-      ->check(CLI::IsMember({"whole", "persistent"}))
-      ->capture_default_str();
-  app.add_option("--quota", flags.quota, "device memory that this worker may use; 0: all of it")
-      ->capture_default_str();
-  app.add_option("--swap", flags.swap, "how models come: pageable, whole, per-tensor or grouped")
-      ->capture_default_str();
-  app.add_option("--link-sharing", flags.link_sharing,
-                 "how transfers share the link: exclusive, shared or deadline")
-      ->capture_default_str();
-  app.add_option("--sharing", flags.sharing,
-                 "how runs share the GPU: fast, fast-bypass, time-sharing, exclusive or racing")
-      ->capture_default_str();
-  app.add_option(
-         "--intermediates", flags.intermediates,
-         "where runs leave tensors for later runs: elastic, no-pressure, no-movement, static or host-only")
-      ->capture_default_str();
-  app.add_option("--quota-window", flags.window, "time of which functions have their quotas")
-      ->capture_default_str();
-  app.add_option("--gate", flags.gate,
-                 "file in which the workers of one GPU say what they have of its SMs; empty: there is one");
-  app.add_option("--gate-slot", flags.gate_slot, "this worker's place in it")
-      ->check(CLI::Range(std::size_t{0}, GatePage::kSlots - 1))
-      ->capture_default_str();
-  app.add_option("--group", flags.group, "size of a swap's groups; 0: found by a probe")
-      ->capture_default_str();
-  app.add_option("--block", flags.block,
-                 "size of the blocks in which the link is shared; 0: by the rate of the link")
-      ->capture_default_str();
-  app.add_option("--batch", flags.batch, "blocks with the device at a time")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_flag("--allow-faults", flags.allow_faults, "misbehave when an order asks for it");
-}
 
 // libgomp reads its environment while it is loaded, before main: set it and begin anew.
 void WaitPassively(char** argv) {
@@ -144,11 +47,14 @@ std::size_t StreamsFor(std::uint32_t concurrency) {
   return std::max<std::size_t>(concurrency, proto::kMostInstances);
 }
 
-bool IsVirtual(const Flags& flags) {
-  return flags.device.starts_with("virtual:");
+// Nothing when no kind of device has such a name.
+std::optional<DeviceKind> KindOf(const WorkerFlags& flags) {
+  const auto colon = flags.device.find(':');
+  if (colon == std::string::npos) return std::nullopt;
+  return FindNamed(kDeviceKinds, std::string_view(flags.device).substr(0, colon));
 }
 
-absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
+absl::StatusOr<DeviceOpener> VirtualOpener(const WorkerFlags& flags) {
   VirtualDeviceOptions options;
   options.name = flags.device;
   options.pack_target = PackTarget();
@@ -164,7 +70,7 @@ absl::StatusOr<DeviceOpener> VirtualOpener(const Flags& flags) {
   if (!flags.profile.empty()) {
     TROUPE_ASSIGN_OR_RETURN(options.profile, ComputeProfile::Read(flags.profile));
   }
-  if (flags.compute == "timed") options.timed = options.profile;
+  if (flags.compute == ComputeMode::kTimed) options.timed = options.profile;
   return DeviceOpener([options](DeviceParts parts) -> absl::StatusOr<std::unique_ptr<Device>> {
     TROUPE_ASSIGN_OR_RETURN(
         auto memory,
@@ -198,24 +104,28 @@ std::string HoldersOf(int ordinal) {
 }
 
 // A real GPU is opened before anybody adopts: what is wrong with it is an exit code, not a failed adoption.
-CudaOpened OpenCudaDevice(const Flags& flags, Bytes quota) {
+CudaOpened OpenCudaDevice(const WorkerFlags& flags, Bytes quota) {
   CudaOptions options;
   options.name = flags.device;
   options.memory = quota;
   options.concurrency = StreamsFor(flags.concurrency);
-  options.graphs = flags.cuda_graphs == "on";
-  options.mapped = flags.addresses == "mapped";
-  options.persistent_kernels = flags.cuda_kernels == "persistent";
+  options.repeated = flags.repeated;
+  options.addresses = flags.addresses;
+  options.kernels = flags.kernels;
   if (!absl::SimpleAtoi(absl::StripPrefix(flags.device, "cuda:"), &options.ordinal) || options.ordinal < 0) {
     return {.trouble = CudaTrouble::kUsage,
             .why = absl::StrCat("--device ", flags.device, ": must be a number of a GPU such as cuda:0")};
   }
-  if (flags.compute != "real") {
+  if (flags.compute != ComputeMode::kReal) {
     return {.trouble = CudaTrouble::kUsage,
-            .why = absl::StrCat("--compute ", flags.compute, ": ", flags.device, " computes real results")};
+            .why = absl::StrCat("--compute ", std::string(NameIn(kComputeModes, flags.compute)), ": ",
+                                flags.device, " computes real results")};
   }
   RaiseDescriptorLimit();
   CountGpusByBus();
+  if (const std::string parts = WhyInParts(options.ordinal); !parts.empty()) {
+    return {.trouble = CudaTrouble::kTaken, .why = absl::StrCat(Name(CudaTrouble::kTaken), ": ", parts)};
+  }
   CudaOpened opened = OpenCuda(CudaPluginPath(), options);
   if (opened.trouble == CudaTrouble::kBusy) opened.why += HoldersOf(options.ordinal);
   return opened;
@@ -230,7 +140,7 @@ DeviceOpener OpenerOf(std::unique_ptr<Device> device) {
   };
 }
 
-absl::StatusOr<SwapOptions> SwapOptionsOf(const Flags& flags) {
+absl::StatusOr<SwapOptions> SwapOptionsOf(const WorkerFlags& flags) {
   SwapOptions options{flags.swap, flags.link_sharing, {}, {}, flags.batch};
   TROUPE_RETURN_IF_ERROR(FindSwapPolicy(options.swap).status());
   TROUPE_RETURN_IF_ERROR(FindLinkSharing(options.sharing).status());
@@ -247,7 +157,7 @@ absl::StatusOr<SwapOptions> SwapOptionsOf(const Flags& flags) {
   return options;
 }
 
-absl::StatusOr<SharingOptions> SharingOptionsOf(const Flags& flags) {
+absl::StatusOr<SharingOptions> SharingOptionsOf(const WorkerFlags& flags) {
   SharingOptions options{.name = flags.sharing, .concurrency = flags.concurrency};
   TROUPE_ASSIGN_OR_RETURN(options.policy, FindSharingPolicy(flags.sharing));
   if (!ParseDuration(flags.window, options.window) || options.window < kShortestWindow ||
@@ -259,7 +169,7 @@ absl::StatusOr<SharingOptions> SharingOptionsOf(const Flags& flags) {
   return options;
 }
 
-absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
+absl::StatusOr<WorkerOptions> OptionsOf(const WorkerFlags& flags) {
   WorkerOptions options;
   options.socket = flags.socket;
   options.node = flags.node;
@@ -276,7 +186,7 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
         absl::StrCat("--arena ", flags.arena, ": must be a size from 1MiB to 64GiB"));
   }
   options.memory.policy = flags.memory;
-  options.memory.mapped = flags.addresses == "mapped";
+  options.memory.addresses = flags.addresses;
   TROUPE_RETURN_IF_ERROR(FindMemoryPolicy(flags.memory).status());
   if (!ParseBytes(flags.quota, options.memory.quota)) {
     return absl::InvalidArgumentError(absl::StrCat("--quota ", flags.quota, ": must be a size such as 8GiB"));
@@ -285,7 +195,7 @@ absl::StatusOr<WorkerOptions> OptionsOf(const Flags& flags) {
   TROUPE_ASSIGN_OR_RETURN(options.sharing, SharingOptionsOf(flags));
   options.intermediates.name = flags.intermediates;
   TROUPE_RETURN_IF_ERROR(FindIntermediates(flags.intermediates).status());
-  options.virtual_device = IsVirtual(flags);
+  options.virtual_device = KindOf(flags) == DeviceKind::kVirtual;
   if (options.virtual_device) {
     TROUPE_ASSIGN_OR_RETURN(options.open_device, VirtualOpener(flags));
   }
@@ -318,15 +228,15 @@ absl::Status NoteJail(const absl::StatusOr<JailReport>& report) {
 }
 
 // Before the first thread: what is given up here is each thread's own.
-absl::Status EnterVirtualJail(const Flags& flags) {
+absl::Status EnterVirtualJail(const WorkerFlags& flags) {
   (void)transport::HostId();  // remembers what it reads
   TellOfForbiddenCalls(WriteForbiddenCall);
   return NoteJail(
       EnterWorkerJail(std::filesystem::path(flags.socket).parent_path().string(), {"/sys/devices/system"}));
 }
 
-int Main(const Flags& flags) {
-  if (!IsVirtual(flags) && !flags.device.starts_with("cuda:")) {
+int Main(const WorkerFlags& flags) {
+  if (!KindOf(flags)) {
     return Complain(absl::NotFoundError(absl::StrCat("--device ", flags.device,
                                                      ": this program knows virtual:N and cuda:N; write "
                                                      "--device virtual:0 or --device cuda:0")),
@@ -377,7 +287,7 @@ int main(int argc, char** argv) {
   troupe::gpu::WaitPassively(argv);
   CLI::App app("Owns one GPU for a Troupe node: adopted by the node's daemon at a Unix socket.",
                "troupe-gpu-worker");
-  auto flags = troupe::gpu::DefaultFlags();
+  troupe::gpu::WorkerFlags flags;
   troupe::gpu::AddFlags(app, flags);
   try {
     app.parse(argc, argv);

@@ -16,7 +16,7 @@ std::string PlanKeyOf(const std::string& digest, std::vector<proto::TensorSpec> 
   // Lengths stand before names, so that no name can pretend to be something else.
   for (const proto::TensorSpec& input : inputs) {
     absl::StrAppend(&key, "|", input.name().size(), ":", input.name(), "=", static_cast<int>(input.type()),
-                    "[", absl::StrJoin(input.shape(), ","), "]");
+                    "[", absl::StrJoin(input.shape(), ","), "]", input.text_bytes());
   }
   return key;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/device/tensor_bytes.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -23,6 +24,7 @@ Preparer::Preparer(Device& device, TaskQueue& queue, Lanes lanes, const WorkerLi
 
 void Preparer::Prepare(std::uint64_t order, const HostModel& host, std::vector<proto::TensorSpec> inputs,
                        proto::Precision precision, Done done) {
+  for (proto::TensorSpec& input : inputs) input = WithTextRoom(std::move(input));
   const std::string key = PlanKeyOf(host.digest, inputs, precision);
   if (auto plan = cache_.Find(key); plan != nullptr) {
     done(plan);

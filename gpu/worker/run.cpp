@@ -26,8 +26,9 @@ absl::Status CheckPrecision(proto::Precision precision) {
 namespace {
 
 absl::Status CheckSize(const proto::Tensor& tensor) {
-  TROUPE_ASSIGN_OR_RETURN(const Bytes expected, ConcreteBytes(tensor.spec()));
   const Bytes found = transport::SizeOf(tensor.data());
+  if (tensor.spec().type() == proto::BYTES) return CheckTextBytes(tensor.spec(), found);
+  TROUPE_ASSIGN_OR_RETURN(const Bytes expected, ConcreteBytes(tensor.spec()));
   if (found == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("input ", FormatSpec(tensor.spec()), " has ", found.count(),
                                                  " bytes, its shape needs ", expected.count()));
@@ -70,8 +71,11 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
 
 std::vector<proto::TensorSpec> InputSpecs(const Run& run) {
   std::vector<proto::TensorSpec> specs;
-  for (const proto::Tensor& tensor : run.request.order.inputs())
-    specs.push_back(run.batch.Joined(tensor.spec()));
+  for (const proto::Tensor& tensor : run.request.order.inputs()) {
+    proto::TensorSpec spec = run.batch.Joined(tensor.spec());
+    if (spec.type() == proto::BYTES) spec.set_text_bytes(transport::SizeOf(tensor.data()).count());
+    specs.push_back(WithTextRoom(std::move(spec)));
+  }
   if (run.state != nullptr) {
     for (const DeviceState::Tensor& tensor : run.state->tensors) specs.push_back(tensor.spec);
   }
@@ -139,6 +143,7 @@ void AddOutputs(Run& run, std::size_t request, google::protobuf::RepeatedPtrFiel
     const std::uint64_t size = run.batch.PartOf(request, run.output_sizes[i]).size.count();
     proto::Tensor& tensor = *outputs.Add();
     *tensor.mutable_spec() = run.batch.SpecOf(request, run.outputs[i]);
+    tensor.mutable_spec()->clear_text_bytes();
     if (const Run::KeptOutput* const kept = FindKeptOutput(run, i)) {
       tensor.mutable_data()->mutable_kept()->set_number(kept->number);
       tensor.mutable_data()->mutable_kept()->set_length(size);
@@ -174,6 +179,19 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
   return outcome;
 }
 
+namespace {
+
+// Of texts what there is, not what the plan has room for: behind them would lie bytes of others.
+Bytes InputBytes(const DevicePlan& plan, const Run* run, std::size_t i) {
+  const proto::TensorSpec& spec = plan.inputs()[i];
+  if (run == nullptr || spec.type() != proto::BYTES) return plan.input_bytes(i);
+  for (const proto::Tensor& tensor : run->request.order.inputs())
+    if (tensor.spec().name() == spec.name()) return transport::SizeOf(tensor.data());
+  return Bytes(0);
+}
+
+}  // namespace
+
 RunLayout::RunLayout(const DevicePlan& plan, const Run* run) {
   const auto place = [this](Bytes size, bool elsewhere) {
     const std::pair<Bytes, Bytes> range(total, elsewhere ? Bytes(0) : size);
@@ -183,7 +201,7 @@ RunLayout::RunLayout(const DevicePlan& plan, const Run* run) {
   for (std::size_t i = 0; i < plan.inputs().size(); ++i) {
     const std::string& name = plan.inputs()[i].name();
     const bool elsewhere = run != nullptr && (IsStateInput(*run, name) || IsReadInPlace(*run, name));
-    inputs_.push_back(place(plan.input_bytes(i), elsewhere));
+    inputs_.push_back(place(InputBytes(plan, run, i), elsewhere));
   }
   for (std::size_t i = 0; i < plan.outputs().size(); ++i) {
     outputs_.push_back(place(plan.output_bytes(i), run != nullptr && StaysOnDevice(*run, i)));

@@ -47,6 +47,9 @@ absl::Status RunBatch::Check(const proto::RunOrder& order) {
     if (inputs.size() != order.inputs_size())
       return absl::InvalidArgumentError("the requests of a batch have different inputs");
     for (int i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].spec().type() == proto::BYTES)
+        return absl::InvalidArgumentError(absl::StrCat(
+            "requests with texts are not joined, and a batch has the input ", FormatSpec(inputs[i].spec())));
       if (Alike(inputs[i].spec(), order.inputs(i).spec())) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("the requests of a batch differ in more than their leading dimension: ",
@@ -90,7 +93,7 @@ RunBatch::Part RunBatch::PartOf(std::size_t request, Bytes whole) const {
 absl::Status RunBatch::CheckDivisible(std::span<const proto::TensorSpec> outputs) const {
   if (!joined()) return absl::OkStatus();
   for (const proto::TensorSpec& output : outputs) {
-    if (!output.shape().empty() && output.shape(0) == all_) continue;
+    if (output.type() != proto::BYTES && !output.shape().empty() && output.shape(0) == all_) continue;
     return absl::UnimplementedError(absl::StrCat("a batch of ", rows_.size(), " requests with ", all_,
                                                  " rows gives the output ", FormatSpec(output),
                                                  ", which cannot be divided among them"));

@@ -110,7 +110,7 @@ void RunCopies::CopyIn(RunId id, Run& run) {
     for (std::size_t request = 0; request < run.batch.size(); ++request) {
       const auto& inputs = RunBatch::InputsOf(order, request);
       const proto::TensorRef& ref = inputs[static_cast<int>(from)].data();
-      const auto [offset, size] = run.batch.PartOf(request, run.plan->input_bytes(i));
+      const auto [offset, size] = run.batch.PartOf(request, run.arguments.inputs[i].size);
       const std::size_t at = request * static_cast<std::size_t>(order.inputs_size()) + from;
       const DeviceRange to = run.arguments.inputs[i].Part(offset, size);
       if (ref.has_arena()) {
@@ -145,13 +145,13 @@ void RunCopies::CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& b
   // does not queue behind the batch that the device has.
   if (Bytes(total) > device_.links.options().block) return SendInputs(id, run, bytes);
   lanes_.At(Lane::kCopyIn, run.request.sequence);
-  // One status for all copies: they end in order, on one stream.
-  auto failed = std::make_shared<absl::Status>();
+  const auto copies = std::make_shared<Copies>();
+  for (const InputBytes& input : bytes) copies->pinned.push_back(Use(input.from, input.arena));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const bool last = i + 1 == bytes.size();
-    in_->CopyIn(bytes[i].to, bytes[i].from, [this, id, failed, last](const Completion& completion) {
-      if (failed->ok()) *failed = completion.status;
-      if (last) queue_.Post([this, id, failed] { calls_.staged(id, *failed); });
+    in_->CopyIn(bytes[i].to, bytes[i].from, [this, id, copies, last](const Completion& completion) {
+      if (copies->status.ok()) copies->status = completion.status;
+      if (last) queue_.Post([this, id, copies] { calls_.staged(id, copies->status); });
     });
   }
   if (bytes.empty()) queue_.Post([this, id] { calls_.staged(id, absl::OkStatus()); });
@@ -167,6 +167,11 @@ RunCopies::Lying RunCopies::ArenaOf(const Run& run, const transport::TensorData&
 ArenaPins::Lease RunCopies::Use(std::span<const std::byte> bytes, const Lying& arena) {
   if (device_.arena_pins == nullptr || arena.memory == nullptr) return nullptr;
   return device_.arena_pins->Use(bytes, arena.owner, arena.memory);
+}
+
+// What is large enough to be registered is not in a message.
+ArenaPins::Lease RunCopies::UseOwn(const Run& run, const OutputBytes& output) {
+  return Use(output.to, {run.request.channel->arena(), ArenaPins::Owner::kWorker});
 }
 
 void RunCopies::SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes) {
@@ -196,12 +201,13 @@ absl::Status RunCopies::CopyOut(RunId id, Run& run) {
     return absl::OkStatus();
   }
   lanes_.At(Lane::kCopyOut, run.request.sequence);
-  auto failed = std::make_shared<absl::Status>();
+  const auto copies = std::make_shared<Copies>();
+  for (const OutputBytes& output : leaving) copies->pinned.push_back(UseOwn(run, output));
   for (std::size_t i = 0; i < leaving.size(); ++i) {
     const bool last = i + 1 == leaving.size();
-    out_->CopyOut(leaving[i].to, leaving[i].from, [this, id, failed, last](const Completion& completion) {
-      if (failed->ok()) *failed = completion.status;
-      if (last) queue_.Post([this, id, failed] { calls_.left(id, *failed); });
+    out_->CopyOut(leaving[i].to, leaving[i].from, [this, id, copies, last](const Completion& completion) {
+      if (copies->status.ok()) copies->status = completion.status;
+      if (last) queue_.Post([this, id, copies] { calls_.left(id, copies->status); });
     });
   }
   if (leaving.empty()) queue_.Post([this, id] { calls_.left(id, absl::OkStatus()); });
@@ -226,8 +232,7 @@ void RunCopies::SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& 
   transfer.deadline = run.request.deadline;
   std::vector<ArenaPins::Lease> pinned;
   for (const OutputBytes& output : leaving) {
-    // What is large enough to be registered is not in a message.
-    pinned.push_back(Use(output.to, {run.request.channel->arena(), ArenaPins::Owner::kWorker}));
+    pinned.push_back(UseOwn(run, output));
     transfer.pieces.push_back({output.from, output.to.data()});
   }
   transfer.done = [this, id, pinned = std::move(pinned)](const Completion& completion) {

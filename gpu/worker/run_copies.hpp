@@ -70,10 +70,16 @@ class RunCopies {
     std::span<std::byte> to;
     DeviceRange from;
   };
+  // Of one run on one stream, where they end in order: the first error, and what stays registered until then.
+  struct Copies {
+    absl::Status status;
+    std::vector<ArenaPins::Lease> pinned;
+  };
   static std::vector<OutputBytes> OutputsOf(const Run& run);
   static Lying ArenaOf(const Run& run, const transport::TensorData& input);
   // To be kept until a copy from or to these bytes has ended.
   [[nodiscard]] ArenaPins::Lease Use(std::span<const std::byte> bytes, const Lying& arena);
+  [[nodiscard]] ArenaPins::Lease UseOwn(const Run& run, const OutputBytes& output);
   void CopyBytesIn(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendInputs(RunId id, Run& run, const std::vector<InputBytes>& bytes);
   void SendOutputs(RunId id, Run& run, const std::vector<OutputBytes>& leaving);

@@ -37,6 +37,9 @@ absl::Status CheckImage(const proto::StateImage& image) {
   std::set<std::string> names;
   for (const proto::Tensor& tensor : image.tensors()) {
     TROUPE_ASSIGN_OR_RETURN(const Bytes size, ConcreteBytes(tensor.spec()));
+    if (tensor.spec().type() == proto::BYTES)
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, FormatSpec(tensor.spec()), " is of texts, whose size changes from run to run"));
     if (!names.insert(tensor.spec().name()).second)
       return absl::InvalidArgumentError(absl::StrCat(who, tensor.spec().name(), " is there twice"));
     const bool zeros = tensor.data().place_case() == proto::TensorRef::PLACE_NOT_SET;

@@ -75,7 +75,8 @@ class StateTable {
   // It will not come, or is not to be used any more: it is absent from now on, those in its line have to
   // leave it, and its memory is free when they have. Nothing is copied to or from it.
   void Fail(const StatePtr& state, const absl::Status& why);
-  // Behind those that wait for it now, if none has come behind them by then: it is absent, and its memory free.
+  // Makes the state absent and frees its memory when the requests that wait for it now have had it, unless a further
+  // request has begun to wait by then.
   void DropInTurn(const StatePtr& state);
   // Frees the states of a model, which must be unused.
   void Drop(const std::string& digest);

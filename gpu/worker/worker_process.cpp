@@ -18,7 +18,13 @@ std::vector<std::string> WorkerCommand::Arguments() const {
                                         "--gpu",
                                         absl::StrCat(gpu),
                                         "--compute",
-                                        compute,
+                                        std::string(NameIn(kComputeModes, compute)),
+                                        "--addresses",
+                                        std::string(NameIn(kWeightAddresses, addresses)),
+                                        "--cuda-graphs",
+                                        std::string(NameIn(kRepeatedLaunches, repeated)),
+                                        "--cuda-kernels",
+                                        std::string(NameIn(kKernelForms, kernels)),
                                         "--threads",
                                         absl::StrCat(threads),
                                         "--concurrency",
@@ -32,9 +38,6 @@ std::vector<std::string> WorkerCommand::Arguments() const {
   if (allow_faults) arguments.push_back("--allow-faults");
   if (!memory.empty()) arguments.insert(arguments.end(), {"--memory", memory});
   if (quota > Bytes(0)) arguments.insert(arguments.end(), {"--quota", absl::StrCat(quota.count())});
-  if (!addresses.empty()) arguments.insert(arguments.end(), {"--addresses", addresses});
-  if (!cuda_graphs.empty()) arguments.insert(arguments.end(), {"--cuda-graphs", cuda_graphs});
-  if (!cuda_kernels.empty()) arguments.insert(arguments.end(), {"--cuda-kernels", cuda_kernels});
   if (!swap.empty()) arguments.insert(arguments.end(), {"--swap", swap});
   if (!link_sharing.empty()) arguments.insert(arguments.end(), {"--link-sharing", link_sharing});
   if (!gate.empty())

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
+#include "gpu/device/device_settings.hpp"
 #include "transport/link_state.hpp"
 #include "transport/liveness.hpp"
 #include "transport/memory_file.hpp"
@@ -15,18 +16,18 @@ namespace troupe::gpu {
 // How a worker computes and moves models: what an operator sets once for all workers of a node. The daemon's
 // configuration holds one of these, and hands it to each worker as it is.
 struct WorkerSettings {
-  std::string compute = "real";   // real, timed
-  std::string profile{};          // file of times for `timed`; empty: none
+  ComputeMode compute = ComputeMode::kReal;
+  std::string profile{};          // file of times for timed compute; empty: none
   std::uint32_t threads = 1;      // of each run
   std::uint32_t concurrency = 1;  // runs without a share of the SMs that compute at a time
   std::uint32_t sms = 0;          // of a virtual GPU; 0: the worker's default
   Duration lease = std::chrono::seconds(30);
   bool allow_faults = false;
+  WeightAddresses addresses = WeightAddresses::kAdjacent;
+  RepeatedLaunch repeated = RepeatedLaunch::kReplayed;
+  KernelForm kernels = KernelForm::kWhole;
   // When one of these is empty or zero, the worker has its own default.
   std::string memory{};         // gpu/memory/memory_policy.hpp has the names
-  std::string addresses{};      // of weights: adjacent, mapped
-  std::string cuda_graphs{};    // on, off
-  std::string cuda_kernels{};   // whole, persistent
   std::string swap{};           // gpu/swap/swap_policy.hpp has the names
   std::string link_sharing{};   // and these
   std::string sharing{};        // gpu/sharing/sharing_policy.hpp has the names

@@ -50,8 +50,21 @@ void Evictions::StatesSaved(const EvictionWrittenBack& purpose, const absl::Stat
   if (!same || status.ok()) return;
   parts_.out.Note("state-not-saved",
                   absl::StrCat(parts_.settings.Label(gpu), ": ", status.message(), "; its model stays"));
+  auto consequences = TurnBack(gpu, status);
   Written(gpu);
-  parts_.decisions.CarryOut(parts_.scheduler.Apply(EvictDone{gpu, purpose.model, status}, parts_.out.now()));
+  consequences.Add(parts_.scheduler.Apply(EvictDone{gpu, purpose.model, status}, parts_.out.now()));
+  parts_.decisions.CarryOut(consequences);
+}
+
+// What was decided for this GPU meanwhile counts on room that does not come.
+Consequences Evictions::TurnBack(GpuIndex gpu, const absl::Status& why) {
+  Consequences consequences;
+  for (const auto& [start, ahead] : std::exchange(waits_[gpu].behind, {})) {
+    consequences.Add(ahead ? parts_.swaps.NotBrought(start.dispatch, why)
+                           : parts_.dispatches.TurnBack(start, why));
+    parts_.models.EndUse(start.dispatch.model, true);
+  }
+  return consequences;
 }
 
 void Evictions::OrderLeave(GpuIndex gpu, const ModelNumber& model, const StateNumber& key) {
@@ -74,19 +87,20 @@ void Evictions::StateWritten(const StateLeaving& purpose, const absl::Status& st
   if (same && !saved)
     parts_.out.Note("state-not-saved", absl::StrCat(parts_.settings.Label(gpu), ": ", status.message(),
                                                     "; the state stays there"));
-  if (leaves && !saved) parts_.scheduler.EndLeave(key, false);
+  auto consequences = same && !saved ? TurnBack(gpu, status) : Consequences();
+  if (leaves && !saved) parts_.scheduler.EndLeave(key, false, parts_.out.now());
   parts_.models.EndUse(model, false);
   // After a failure it is not tried again at once.
   if (saved) parts_.sequences.Left();
   if (same) Written(gpu);
-  parts_.decisions.Decide();
+  parts_.decisions.CarryOut(consequences);
 }
 
 void Evictions::Drop(GpuIndex gpu, const ModelNumber& model, const StateNumber& key) {
   if (parts_.models.Find(model) != nullptr && parts_.runtimes.Up(gpu))
     parts_.orders.GiveFor(model, gpu, DropOrderFor(parts_.models.PackedDigest(model), key.text()),
                           NoPurpose{});
-  parts_.scheduler.EndLeave(key, true);
+  parts_.scheduler.EndLeave(key, true, parts_.out.now());
 }
 
 bool Evictions::Writing(GpuIndex gpu) const {

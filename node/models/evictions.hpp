@@ -1,6 +1,7 @@
-// EVICTIONS: orders models off a GPU, and states of sequences whose models stay. A model with states has them written back first and is evicted then, in
-// two orders: whatever dies between them, the states are safe. Dispatches for the GPU that were decided
-// meanwhile wait, because their room is not free yet.
+// EVICTIONS: orders models off a GPU, and states of sequences whose models stay. The states of a model are written back
+// first, and the model is evicted by a second order: whatever dies between the two, the states are safe. Dispatches for
+// the GPU that were decided meanwhile wait, because their room is not free yet. When a state could not be written back, its
+// model (or the state) stays for a while, and they are planned anew, without that room.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +55,7 @@ class Evictions {
   void Evict(GpuIndex gpu, const ModelNumber& model, bool with_states);
   void WriteBackFirst(GpuIndex gpu, const ModelNumber& model);
   void Written(GpuIndex gpu);
+  [[nodiscard]] Consequences TurnBack(GpuIndex gpu, const absl::Status& why);
   void Void(GpuIndex gpu);
   void StartAll(std::vector<Behind> behind, bool lost);
 

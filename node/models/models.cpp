@@ -41,6 +41,7 @@ void Models::On(const AdoptionAsked& event) {
   // (OpenCopy).
   const auto copy = CopyOf(event.function);
   parts_.remembered.Wanted(copy);
+  parts_.handovers.Adopting(event.function.model_digest());
   auto& model = held_.Hold(copy);
   if (model.adopted) return AnswerAll({event.ask}, copy, absl::OkStatus());
   model.waiting.push_back(event.ask);

@@ -32,12 +32,22 @@ void Orphans::OnTimer() {
 // With every run written back there is nothing to save: the file has all that was acknowledged.
 void Orphans::Save(GpuIndex gpu, const proto::ResidentModel& orphan) {
   if (parts_.settings.state_write_back == StateWriteBack::kRun) return Evict(gpu, orphan);
+  ++saving_;
   parts_.orders.Give(gpu, WriteBackOrderFor(orphan.digest(), ""),
                      WriteBackPurpose(OrphanWrittenBack{gpu, orphan, parts_.runtimes.Life(gpu)}));
 }
 
-void Orphans::StatesSaved(const OrphanWrittenBack& purpose, const absl::Status& status) {
+bool Orphans::Any() {
+  for (GpuIndex gpu = 0; gpu < parts_.runtimes.size(); ++gpu)
+    if (!parts_.runtimes.Residents(gpu).empty()) return true;
+  return saving_ > 0;
+}
+
+void Orphans::StatesSaved(const OrphanWrittenBack& purpose, const absl::Status& status,
+                          const std::vector<ImagePtr>& images) {
   const auto gpu = purpose.gpu;
+  --saving_;
+  for (const auto& image : images) parts_.states.Found(image);
   if (parts_.runtimes.Life(gpu) != purpose.life) return;
   if (status.ok() || absl::IsNotFound(status)) return Evict(gpu, purpose.orphan);
   parts_.out.Note("state-not-saved", absl::StrCat(parts_.settings.Label(gpu),

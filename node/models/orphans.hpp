@@ -18,11 +18,14 @@ class Orphans {
 
   void On(const OrphanEvicted& purpose, const proto::WorkerOutcome& outcome);
   void OnTimer();
+  // A worker has such models, or what they have of states is being written back.
+  [[nodiscard]] bool Any();
 
   // A worker came: what stays in its report is not known; returns the sum of it.
   Bytes WorkerUp(GpuIndex gpu, const std::string& key);
   // The states of a model that is not known are safe, or (`status`) could not be made so.
-  void StatesSaved(const OrphanWrittenBack& purpose, const absl::Status& status);
+  void StatesSaved(const OrphanWrittenBack& purpose, const absl::Status& status,
+                   const std::vector<ImagePtr>& images);
 
  private:
   void Save(GpuIndex gpu, const proto::ResidentModel& orphan);
@@ -30,6 +33,7 @@ class Orphans {
   void Keep(GpuIndex gpu, const proto::ResidentModel& orphan);
 
   Parts& parts_;
+  std::size_t saving_ = 0;   // write-backs that have not ended
   std::vector<Time> until_;  // by runtime: what its worker has and is not known then is evicted
 };
 

@@ -39,13 +39,21 @@ void Swaps::Prefetch(const Dispatch& dispatch) {
 
 void Swaps::Bring(const Dispatch& dispatch) {
   const auto* model = parts_.models.Find(dispatch.model);
-  if (model == nullptr) return;  // it was taken off this node while it waited
+  if (model == nullptr)
+    return parts_.decisions.CarryOut(
+        NotBrought(dispatch, absl::NotFoundError("the model was taken off this node while it waited")));
   auto order = SwapInOrderFor(dispatch, model->copy, parts_.out.now());
   order.mutable_swap_in()->set_address(parts_.models.AddressOf(dispatch.model));
   order.mutable_swap_in()->set_meter(parts_.metering.PayerOf(&model->function, model->function.key().name()));
   parts_.orders.GiveFor(
       dispatch.model, dispatch.gpu, std::move(order),
       SwapInOrdered{{dispatch, 0}, parts_.runtimes.Life(dispatch.gpu), ModelWas::kAhead, 0, nullptr});
+}
+
+Consequences Swaps::NotBrought(const Dispatch& dispatch, const absl::Status& why) {
+  parts_.routers.ResidencyChanged();
+  return parts_.scheduler.Apply(SwapInDone{.gpu = dispatch.gpu, .model = dispatch.model, .status = why},
+                                parts_.out.now());
 }
 
 void Swaps::On(const SwapInOrdered& purpose, const proto::WorkerOutcome& outcome) {

@@ -25,6 +25,8 @@ class Swaps {
   void Prefetch(const Dispatch& dispatch);
   // It is ordered now.
   void Bring(const Dispatch& dispatch);
+  // It does not come: what was kept for it is free.
+  [[nodiscard]] Consequences NotBrought(const Dispatch& dispatch, const absl::Status& why);
   void On(const SwapInOrdered& purpose, const proto::WorkerOutcome& outcome);
   // The model has come, or not; `source`: from where.
   void Ended(const HeldStart& start, ModelWas source, const proto::WorkerOutcome& outcome);

@@ -42,6 +42,11 @@ void ShareGpu(const proto::GpuSharing& sharing, NodeRequest& request) {
     request.most_on_gpu = proto::InstancesOf(sharing, 1) + 1;
 }
 
+void EndUnscheduled(Parts& parts, const Finished& finished) {
+  parts.requests.Finish(finished);
+  parts.decisions.Decide();  // a sequence may have its room now, or another trial may begin
+}
+
 }  // namespace
 
 void Requests::Bounce(Ask ask, proto::BounceReason reason, const std::string& message) {
@@ -123,7 +128,8 @@ void Requests::Enter(HeldRequest& held, NodeRequest request) {
     return input.data().has_kept() && !parts_.kept_tensors.Keeps(input.data().kept());
   };
   if (std::ranges::any_of(held.message.inputs(), lost))
-    return Finish({.id = request.id, .kind = FinishKind::kFailed, .status = absl::DataLossError("")});
+    return EndUnscheduled(parts_,
+                          {.id = request.id, .kind = FinishKind::kFailed, .status = absl::DataLossError("")});
   const auto device = parts_.kept_tensors.Place(held.message.inputs(), request);
   if (device) request.named = *device;
   for (const auto& input : held.message.inputs())
@@ -151,9 +157,9 @@ void Requests::InputExported(const RequestId& id, int index, const absl::Status&
   if (held == nullptr || held->exports == 0) return;  // it has ended
   if (!status.ok()) {
     const bool lost = absl::IsNotFound(status);
-    return Finish({.id = id,
-                   .kind = FinishKind::kFailed,
-                   .status = lost ? absl::DataLossError(status.message()) : status});
+    return EndUnscheduled(parts_, {.id = id,
+                                   .kind = FinishKind::kFailed,
+                                   .status = lost ? absl::DataLossError(status.message()) : status});
   }
   *held->message.mutable_inputs(index)->mutable_data() = place;
   if (--held->exports > 0) return;
@@ -173,15 +179,13 @@ void Requests::On(InputsArrived& event) {
     return Schedule(request);
   }
   const auto& status = event.inputs.status();
-  if (held->trial) {
-    Finish({.id = event.id, .kind = FinishKind::kFailed, .status = status});
-    return parts_.decisions.Decide();  // another trial may begin
-  }
+  if (held->trial)
+    return EndUnscheduled(parts_, {.id = event.id, .kind = FinishKind::kFailed, .status = status});
   const bool late = parts_.out.now() >= held->expiry;
-  Finish({.id = event.id,
-          .kind = late ? FinishKind::kExpired : FinishKind::kBounced,
-          .status = late ? absl::DeadlineExceededError(status.message()) : status,
-          .bounce = proto::BOUNCE_NO_INPUTS});
+  EndUnscheduled(parts_, {.id = event.id,
+                          .kind = late ? FinishKind::kExpired : FinishKind::kBounced,
+                          .status = late ? absl::DeadlineExceededError(status.message()) : status,
+                          .bounce = proto::BOUNCE_NO_INPUTS});
 }
 
 HeldRequest& Requests::HoldTrial(const RequestId& id, const ModelNumber& copy) {
@@ -320,7 +324,8 @@ void Requests::KeepUnread(const Finished& finished, const HeldRequest& held, Unr
 
 void Requests::On(const RequestCancelled& event) {
   if (const auto* held = Find(event.id); held != nullptr && held->awaits_inputs)
-    return Finish(
+    return EndUnscheduled(
+        parts_,
         {.id = event.id, .kind = FinishKind::kCancelled, .status = absl::CancelledError("cancelled")});
   Cancel(event.id);
   parts_.decisions.Decide();
@@ -383,6 +388,7 @@ void Requests::On(const RouterLost& event) {
     ReleaseSlices(unread.gpu, unread.slices);
     parts_.scheduler.Unread(unread.gpu, -1);
   }
+  if (parts_.scheduler.waiting() > 0) parts_.decisions.Decide();  // as when they are read
 }
 
 void Requests::Void(GpuIndex gpu) {

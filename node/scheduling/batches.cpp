@@ -16,15 +16,16 @@ constexpr Bytes kMostInlined = KiB(256);
 
 bool Batches::MayJoin(const RequestEntry& entry) const {
   return !entry.request.batch.kind.empty() && !entry.apart && !entry.suspect && !entry.request.trial &&
-         !entry.request.state && !tables_.by_gpu;
+         !entry.request.state && !tables_.rules.by_gpu;
 }
 
 std::vector<RequestEntry*> Batches::CandidatesFor(const RequestEntry& leader) const {
   std::vector<RequestEntry*> candidates;
-  if (!tables_.policies.batching.Joins() || !MayJoin(leader) || !tables_.batches.Joins(leader.model))
+  if (!tables_.rules.policies.batching.Joins() || !MayJoin(leader) ||
+      !tables_.models.batches.Joins(leader.model))
     return candidates;
   const BatchTerms& terms = leader.request.batch;
-  const auto& waiting = *tables_.queue.Find(leader.model);
+  const auto& waiting = *tables_.requests.queue.Find(leader.model);
   Bytes inlined;
   std::uint32_t rows = 0;
   for (auto at = waiting.find(leader.key); at != waiting.end() && rows < terms.most; ++at) {
@@ -51,14 +52,14 @@ Company Batches::CompanyOf(const RequestEntry& leader, const Gpu& gpu, Bytes nee
     candidates.push_back({entry->request.batch.rows, entry->request.deadline});
   const Bytes one = tables_.models[leader.model].activation;
   const Bytes room = gpu.Free() > need ? gpu.Free() - need : Bytes();
-  const auto sizes =
-      tables_.batches.SizesOn(leader.model, {gpu.index, gpu.kind, one, room}, leader.request.batch.most);
+  const auto sizes = tables_.models.batches.SizesOn(leader.model, {gpu.index, gpu.kind, one, room},
+                                                    leader.request.batch.most);
   const BatchChoice choice =
       ChooseBatch({.now = now, .backlog = gpu.work.Left(now), .candidates = candidates, .sizes = sizes});
   if (choice.requests < 2) return company;
   company.members.assign(joining.begin() + 1, joining.begin() + static_cast<std::ptrdiff_t>(choice.requests));
   company.run = choice.run;
-  const Bytes activation = tables_.batches.ActivationOf(leader.model, choice.rows);
+  const Bytes activation = tables_.models.batches.ActivationOf(leader.model, choice.rows);
   company.room = activation > one ? activation - one : Bytes();
   return company;
 }
@@ -70,14 +71,14 @@ std::uint32_t Batches::RowsOf(const std::vector<RequestEntry*>& requests) {
 }
 
 std::optional<Time> Batches::Awaits(RequestEntry& entry, const Gpu& gpu, Time now) const {
-  const BatchingRules& rules = tables_.policies.batching;
+  const BatchingRules& rules = tables_.rules.policies.batching;
   if (rules.spare_percent == 0 || !MayJoin(entry) || entry.hold != kNoGpu) return std::nullopt;
   // One more run than those that compute is there already: the GPU is not idle between two runs.
-  if (tables_.gpus.loads().InFlightOn(gpu.device) <= tables_.limits.concurrency) return std::nullopt;
+  if (tables_.gpus.loads().InFlightOn(gpu.device) <= tables_.rules.limits.concurrency) return std::nullopt;
   const std::vector<RequestEntry*> waiting = CandidatesFor(entry);
   if (waiting.empty()) return std::nullopt;
-  const auto sizes = tables_.batches.SizesOn(entry.model, {gpu.index, gpu.kind, Bytes(), gpu.memory},
-                                             entry.request.batch.most);
+  const auto sizes = tables_.models.batches.SizesOn(entry.model, {gpu.index, gpu.kind, Bytes(), gpu.memory},
+                                                    entry.request.batch.most);
   // The best that any company could make of it; a wait for more is worth nothing.
   const std::vector<BatchCandidate> many(entry.request.batch.most);
   const BatchChoice best = ChooseBatch({.candidates = many, .sizes = sizes});
@@ -89,8 +90,8 @@ std::optional<Time> Batches::Awaits(RequestEntry& entry, const Gpu& gpu, Time no
 
 std::vector<RequestEntry*> Batches::Part(RequestEntry& leader) const {
   std::vector<RequestEntry*> requests{&leader};
-  if (!tables_.policies.batching.Joins()) return requests;
-  for (RequestEntry* const entry : tables_.pipelines[leader.gpu]) {
+  if (!tables_.rules.policies.batching.Joins()) return requests;
+  for (RequestEntry* const entry : tables_.requests.pipelines[leader.gpu]) {
     if (entry->leader != &leader) continue;
     entry->leader = nullptr;
     requests.push_back(entry);
@@ -101,7 +102,7 @@ std::vector<RequestEntry*> Batches::Part(RequestEntry& leader) const {
 void Batches::RunApart(const std::vector<RequestEntry*>& requests, const RunDone& done,
                        Consequences& effects) {
   ++parts_.counts.apart;
-  if (absl::IsUnimplemented(done.status)) tables_.batches.Refuse(requests.front()->model);
+  if (absl::IsUnimplemented(done.status)) tables_.models.batches.Refuse(requests.front()->model);
   if (done.end == RunEnd::kNoFit) tables_.gpus.CorrectFree(done.gpu, done.free);
   for (RequestEntry* const entry : requests) {
     if (parts_.requests.EndAbandoned(*entry, effects)) continue;

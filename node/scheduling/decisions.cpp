@@ -43,6 +43,7 @@ void Decisions::Arm(Time due) {
 void Decisions::OnTimer() {
   armed_ = Time::max();
   CarryOut(parts_.scheduler.Expire(parts_.out.now()));
+  parts_.sequences.Left();  // a state that stayed on its GPU may leave now
 }
 
 void Decisions::On(const RuntimeLost& event) {

@@ -71,11 +71,16 @@ void Dispatches::Go(const HeldStart& start) {
 
 // Its model was taken off this node before its orders could be given.
 void Dispatches::RunGone(const HeldStart& start) {
+  if (parts_.requests.Current(start.dispatch.request, start.serial) == nullptr) return;
+  parts_.decisions.CarryOut(TurnBack(start, absl::NotFoundError("the model was taken off this node")));
+}
+
+Consequences Dispatches::TurnBack(const HeldStart& start, const absl::Status& why) {
   const auto& dispatch = start.dispatch;
-  if (parts_.requests.Current(dispatch.request, start.serial) == nullptr) return;
+  if (parts_.requests.Current(dispatch.request, start.serial) == nullptr) return {};
   RunDone done{.gpu = dispatch.gpu, .request = dispatch.request, .end = RunEnd::kNotOrdered};
-  done.status = absl::NotFoundError("the model was taken off this node");
-  parts_.decisions.CarryOut(parts_.scheduler.Apply(done, parts_.out.now()));
+  done.status = why;
+  return parts_.scheduler.Apply(done, parts_.out.now());
 }
 
 void Dispatches::OrderRun(const HeldStart& start) {
@@ -210,19 +215,23 @@ void Dispatches::Divide(const Dispatch& dispatch, HeldRequest& leader, proto::Wo
     outcome.set_code(static_cast<int>(absl::StatusCode::kInternal));
     outcome.set_message(absl::StrCat("the worker did not answer all ", members + 1, " requests of its run"));
   }
-  auto parts = std::move(*outcome.mutable_run()->mutable_members());
-  outcome.mutable_run()->clear_members();
   leader.run = std::move(outcome);
+  // Only a run has outputs: in its place an outcome may say how much room there was, which a write would erase.
+  proto::RunOutcome* const run = leader.run.has_run() ? leader.run.mutable_run() : nullptr;
+  proto::RunOutcome taken;  // what is not copied to each member
+  if (run != nullptr) {
+    taken.mutable_members()->Swap(run->mutable_members());
+    taken.mutable_outputs()->Swap(run->mutable_outputs());
+  }
   for (int i = 0; i < members; ++i) {
     auto& member = *parts_.requests.Find(dispatch.members[static_cast<std::size_t>(i)]);
-    auto outputs = std::move(*leader.run.mutable_run()->mutable_outputs());
     member.run = leader.run;
-    *leader.run.mutable_run()->mutable_outputs() = std::move(outputs);
-    if (i < parts.size())
-      *member.run.mutable_run()->mutable_outputs() = std::move(*parts[i].mutable_outputs());
+    if (i < taken.members_size())
+      member.run.mutable_run()->mutable_outputs()->Swap(taken.mutable_members(i)->mutable_outputs());
     member.serial = 0;
     member.batch = static_cast<std::uint32_t>(members) + 1;
   }
+  if (run != nullptr) run->mutable_outputs()->Swap(taken.mutable_outputs());
   leader.serial = 0;
   leader.batch = static_cast<std::uint32_t>(members) + 1;
 }

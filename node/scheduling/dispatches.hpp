@@ -30,6 +30,8 @@ class Dispatches {
   // Its model is there, or on its way, or comes from the host.
   void Go(const HeldStart& start);
   void OrderRun(const HeldStart& start);
+  // Its orders are not given: the request is planned anew, when what this leads to is carried out.
+  [[nodiscard]] Consequences TurnBack(const HeldStart& start, const absl::Status& why);
   void On(const RunOrdered& purpose, proto::WorkerOutcome& outcome);
   // The run's outcome is final: its state, if any, is safe.
   void End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerOutcome outcome);

@@ -18,13 +18,14 @@ constexpr std::size_t kSomeForeseen = 4;
 // Where a load has its GPU for itself, a prefetch that comes too early would delay requests: there are no
 // forecasts.
 void Prefetcher::Foresee(ModelId id, Time now) {
-  if (tables_.policies.prefetch != PrefetchRule::kForecast || tables_.limits.LoadsOccupy()) return;
+  if (tables_.rules.policies.prefetch != PrefetchRule::kForecast || tables_.rules.limits.LoadsOccupy())
+    return;
   ModelEntry& model = tables_.models[id];
   ForgetForeseen(id);
   model.kept_until = Time::min();
   model.forecast.Arrived(now);
   if (model.forecast.Due() == Time::max()) return;
-  model.bring_from = model.forecast.Due() - kLead * tables_.LoadTimeOf(model);
+  model.bring_from = model.forecast.Due() - kLead * tables_.times.LoadTimeOf(model);
   foreseen_.emplace(model.bring_from, id);
 }
 
@@ -67,7 +68,7 @@ bool Prefetcher::PrefetchForeseen(ModelId id, std::optional<GpuList>& quiet, Tim
   const bool known = model.patience.known();
   const KindId kind = tables_.gpus.at(plan->gpu).kind;
   const Time begin_by =
-      known ? due + model.patience.Or({}) - tables_.costs.RunTime(model.cost, kind) : Time::max();
+      known ? due + model.patience.Or({}) - tables_.times.costs.RunTime(model.cost, kind) : Time::max();
   bring(id, *plan, begin_by);
   quiet.reset();
   return true;

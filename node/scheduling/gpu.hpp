@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "node/names.hpp"
 #include "node/request.hpp"
+#include "node/state/stay.hpp"
 #include "scheduling/backlog.hpp"
 #include "scheduling/by_kind.hpp"
 
@@ -31,10 +32,17 @@ struct Resident {
   // Of its functions, that are there or on their way; they leave with it, and those of sequences also before.
   absl::flat_hash_map<StateNumber, Bytes> states{};
   Bytes state_bytes{};  // of them all
+  Stay stay{};          // its states could not be written back: it is not evicted for a while
 
   [[nodiscard]] Bytes WithStates() const { return bytes + state_bytes; }
 
-  [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0; }
+  [[nodiscard]] bool Idle() const { return state == ResidentState::kResident && readers == 0 && stay.over(); }
+};
+
+// Of one model.
+struct EvictionOrders {
+  std::uint32_t open = 0;      // on their way
+  std::uint32_t failures = 0;  // how often in a row it was to go before, and stayed
 };
 
 // What a dispatched request takes of its GPU.
@@ -68,12 +76,12 @@ struct alignas(64) Gpu {
   Backlog bringing{};  // loads from the host
   Bytes strange{};     // of the overhead: models that are unknown here, not yet or not any more
   absl::flat_hash_map<ModelId, Resident> residents{};
-  std::string key{};                                       // whom it serves
-  std::optional<std::string> coming{};                     // whom it will serve when its worker is ready
-  Time idle_since{};                                       // with nothing in flight
-  std::uint32_t unread = 0;                                // answers whose outputs lie in its worker's memory
-  std::vector<ModelId> host_loads{};                       // on their way from the host
-  absl::flat_hash_map<ModelId, std::uint32_t> evicting{};  // orders on their way
+  std::string key{};                    // whom it serves
+  std::optional<std::string> coming{};  // whom it will serve when its worker is ready
+  Time idle_since{};                    // with nothing in flight
+  std::uint32_t unread = 0;             // answers whose outputs lie in its worker's memory
+  std::vector<ModelId> host_loads{};    // on their way from the host
+  absl::flat_hash_map<ModelId, EvictionOrders> evicting{};
 
   // Room for a new model or run without evicting anything; zero when the worker's own count left less.
   [[nodiscard]] Bytes Free() const {

@@ -5,9 +5,9 @@
 namespace troupe::node {
 
 bool GpuHolds::MayHold(const RequestEntry& entry, const Gpu& gpu) const {
-  if (gpu.worker != WorkerState::kReady || tables_.held.HolderOf(gpu.index) != nullptr) return false;
+  if (gpu.worker != WorkerState::kReady || tables_.rights.held.HolderOf(gpu.index) != nullptr) return false;
   if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
-  if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
+  if (tables_.rules.policies.gpu.early_binding && gpu.device != tables_.homes.Of(entry.model)) return false;
   // Where its key has a runtime it waits for that one.
   return tables_.Serves(entry, gpu) ||
          !Served(tables_.gpus.gpus(), tables_.models[entry.model].key, gpu.device);
@@ -36,7 +36,7 @@ void GpuHolds::HoldFor(RequestEntry& entry) {
     });
   }
   if (best == nullptr) return;
-  tables_.held.Hold(entry, best->index);
+  tables_.rights.held.Hold(entry, best->index);
 }
 
 void GpuHolds::LeaveUseless(RequestEntry& entry) {
@@ -45,12 +45,12 @@ void GpuHolds::LeaveUseless(RequestEntry& entry) {
   const bool fits = tables_.CanEverFit(entry.model, gpu) && tables_.StateAllows(entry, gpu);
   const bool has_other =
       !tables_.Serves(entry, gpu) && Served(tables_.gpus.gpus(), tables_.models[entry.model].key, gpu.device);
-  const bool away = tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model);
+  const bool away = tables_.rules.policies.gpu.early_binding && gpu.device != tables_.homes.Of(entry.model);
   if (!fits || has_other || away) Release(entry);
 }
 
 void GpuHolds::Release(RequestEntry& entry) {
-  const GpuIndex gpu = tables_.held.Release(entry);
+  const GpuIndex gpu = tables_.rights.held.Release(entry);
   if (gpu != kNoGpu) waiting_.Wake(gpu);
 }
 

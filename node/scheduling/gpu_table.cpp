@@ -22,6 +22,15 @@ void ChangeResident(Gpu& gpu, Resident& resident, Change change) {
   if (resident.Idle()) gpu.idle += resident.WithStates();
 }
 
+// Room in the plan for what is on the device: a run that found no room meanwhile has told of it, as overhead. False: there
+// is none.
+bool MakeKnown(Gpu& gpu, Bytes bytes) {
+  const Bytes told = Rest(bytes, gpu.Free());
+  if (told > Rest(gpu.overhead, gpu.strange)) return false;
+  gpu.overhead -= told;
+  return true;
+}
+
 }  // namespace
 
 const char* Name(ResidentState state) {
@@ -59,16 +68,6 @@ Gpu& GpuTable::Changing(GpuIndex index) {
   Gpu& gpu = Found(index);
   loads_.Changed(index);
   return gpu;
-}
-
-std::vector<ModelId> GpuTable::ResidentModels() const {
-  std::vector<ModelId> models;
-  for (ModelId model = 0; model < holders_.end(); ++model) {
-    const bool there = std::ranges::any_of(
-        Holders(model), [&](GpuIndex gpu) { return at(gpu).Find(model)->state != ResidentState::kLoading; });
-    if (there) models.push_back(model);
-  }
-  return models;
 }
 
 void GpuTable::Insert(Gpu& gpu, ModelId model, const Resident& resident) {
@@ -155,14 +154,10 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   ChangeServed(gpu, [](Gpu& changed) { changed.coming.reset(); });
 }
 
-void GpuTable::ForgetComing(GpuIndex index) {
-  ChangeServed(Found(index), [](Gpu& changed) { changed.coming.reset(); });
-}
-
-void GpuTable::BeginAssign(GpuIndex index, const std::string& key) {
+void GpuTable::BeginAssign(GpuIndex index, std::optional<std::string> key) {
   TROUPE_CHECK(Takeable(at(index)), "a runtime in use is taken away");
   WorkerGone(index, WorkerState::kAbsent);
-  ChangeServed(Found(index), [&](Gpu& changed) { changed.coming = key; });
+  ChangeServed(Found(index), [&](Gpu& changed) { changed.coming = std::move(key); });
 }
 
 void GpuTable::Unread(GpuIndex index, std::int32_t change) {
@@ -174,8 +169,10 @@ void GpuTable::BeginEvict(GpuIndex index, ModelId model) {
   const Resident* resident = gpu.Find(model);
   TROUPE_CHECK(resident != nullptr && resident->Idle() && resident->pins == 0,
                "only a resident model without users is evicted");
+  const std::uint32_t failures = resident->stay.failures();
   Drop(gpu, model);
-  if (gpu.evicting[model]++ > 0) return;
+  if (gpu.evicting[model].open++ > 0) return;
+  gpu.evicting[model].failures = failures;
   holders_.BeginEvict(model);
 }
 
@@ -183,12 +180,36 @@ void GpuTable::EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, T
   Gpu& gpu = Changing(index);
   const auto it = gpu.evicting.find(model);
   if (it == gpu.evicting.end()) return;  // ordered in an earlier life of the worker
-  if (--it->second == 0) {
+  const std::uint32_t failures = it->second.failures + 1;
+  if (--it->second.open == 0) {
     gpu.evicting.erase(it);
     holders_.EndEvict(model);
   }
-  if (gone || gpu.Find(model) != nullptr || bytes > gpu.Free()) return;
-  Insert(gpu, model, Resident{.bytes = bytes, .last_use = now, .state = ResidentState::kResident});
+  if (gone || gpu.Find(model) != nullptr) return;
+  if (!MakeKnown(gpu, bytes)) return;
+  Resident kept{.bytes = bytes, .last_use = now, .state = ResidentState::kResident};
+  kept.stay.Begin(failures, now);
+  next_stay_end_ = std::min(next_stay_end_, kept.stay.until());
+  Insert(gpu, model, kept);
+}
+
+std::vector<GpuTable::Stayed> GpuTable::EndStays(Time now, ModelId forgotten) {
+  std::vector<Stayed> ended;
+  if (now < next_stay_end_ && (forgotten == kNoModel || next_stay_end_ == Time::max())) return ended;
+  next_stay_end_ = Time::max();
+  for (auto& [index, gpu] : gpus_) {
+    for (auto& [model, resident] : gpu.residents) {
+      if (resident.stay.over()) continue;
+      if (resident.stay.until() > now && model != forgotten) {
+        next_stay_end_ = std::min(next_stay_end_, resident.stay.until());
+        continue;
+      }
+      ChangeResident(Changing(index), resident, [](Resident& there) { there.stay.End(); });
+      ended.push_back({index, model});
+    }
+  }
+  std::ranges::sort(ended, {}, [](const Stayed& stayed) { return std::pair(stayed.gpu, stayed.model); });
+  return ended;
 }
 
 void GpuTable::BeginLoad(GpuIndex index, ModelId model, Bytes bytes, GpuIndex source, Duration load,
@@ -281,17 +302,19 @@ void GpuTable::Unpin(GpuIndex index, ModelId model, bool pinned, const RunClaim&
   if (it->second.pins == 0 && it->second.missing) Drop(gpu, model);
 }
 
-void GpuTable::AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes) {
+bool GpuTable::AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes, bool stayed) {
   Gpu& gpu = Changing(index);
   const auto it = gpu.residents.find(model);
-  TROUPE_CHECK(it != gpu.residents.end(), "a state was planned where its model is not");
-  if (it->second.states.contains(state)) return;
+  TROUPE_CHECK(stayed || it != gpu.residents.end(), "a state was planned where its model is not");
+  if (it == gpu.residents.end() || it->second.states.contains(state)) return false;
+  if (stayed && !MakeKnown(gpu, bytes)) return false;
   TROUPE_CHECK(bytes <= gpu.Free(), "a state was planned that does not fit");
   ChangeResident(gpu, it->second, [&](Resident& resident) {
     resident.states.emplace(state, bytes);
     resident.state_bytes += bytes;
   });
   gpu.staying += bytes;
+  return true;
 }
 
 void GpuTable::RemoveState(GpuIndex index, ModelId model, const StateNumber& state) {

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,6 @@ class GpuTable {
   [[nodiscard]] const Resident* Find(ModelId model, const Gpu& gpu) const {
     return holders_.Has(model, gpu.index) ? gpu.Find(model) : nullptr;
   }
-  // Models that are resident or running on some GPU, in no order.
-  [[nodiscard]] std::vector<ModelId> ResidentModels() const;
   [[nodiscard]] const GpuLoads& loads() const { return loads_; }
   // Those with a living worker.
   [[nodiscard]] const PlaceOrder& ready() const { return loads_.Ordered(by_index()); }
@@ -63,16 +62,25 @@ class GpuTable {
   // `resident`: the models that the worker reports, one number for each report.
   void WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resident, Time now);
   void WorkerGone(GpuIndex index, WorkerState state);
-  // Its worker is about to serve `key`; until it is ready again the runtime is absent.
-  void BeginAssign(GpuIndex index, const std::string& key);
-  void ForgetComing(GpuIndex index);
+  // Its worker is about to serve `key` (nothing: none, so that no request waits for it); until it is ready again the runtime
+  // is absent.
+  void BeginAssign(GpuIndex index, std::optional<std::string> key);
   void Unread(GpuIndex index, std::int32_t change);
   // The worker reported the model before it was known here, so that its bytes were counted as overhead, and as strange.
   void FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now);
 
   void BeginEvict(GpuIndex index, ModelId model);
-  // `gone` false: the worker kept it; it is a resident again when there is still room for it in the plan.
+  // `gone` false: the worker kept it; it is a resident again when there is still room for it in the plan, and stays for a
+  // while.
   void EndEvict(GpuIndex index, ModelId model, bool gone, Bytes bytes, Time now);
+  // When the next model has stayed for long enough; Time::max(): there is none.
+  [[nodiscard]] Time next_stay_end() const { return next_stay_end_; }
+  // Models that have stayed for long enough may go again: these. So may `forgotten`, at once.
+  struct Stayed {
+    GpuIndex gpu = 0;
+    ModelId model = kNoModel;
+  };
+  std::vector<Stayed> EndStays(Time now, ModelId forgotten = kNoModel);
   // Makes room on paper for a model that will be loaded; the caller made sure that it fits. `source`: the GPU
   // that it is copied from, where the model is, or is loading from the host, and is locked until EndLoad;
   // kNoGpu: the host.
@@ -87,9 +95,9 @@ class GpuTable {
   // `pinned` false: the request visited, or the model was lost meanwhile (its load failed), and its pins with
   // it.
   void Unpin(GpuIndex index, ModelId model, bool pinned, const RunClaim& claim, Time now);
-  // A function's state comes to where its model is. The caller made sure that it fits; again: nothing
-  // changes.
-  void AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes);
+  // A function's state comes to where its model is; the caller made sure that it fits. `stayed`: it is there, since it could
+  // not leave, and is left out when the plan has no room for it. False: nothing changes.
+  bool AddState(GpuIndex index, ModelId model, const StateNumber& state, Bytes bytes, bool stayed = false);
   // It has gone from there, or is about to; nothing happens when it is not there.
   void RemoveState(GpuIndex index, ModelId model, const StateNumber& state);
   // The worker says that the model is not there. As long as dispatches use it, it is kept as missing.
@@ -120,6 +128,7 @@ class GpuTable {
   GpuLoads loads_;
   ModelHolders holders_;
   std::size_t keyed_ = 0;  // runtimes that serve a key, or will
+  Time next_stay_end_ = Time::max();
 };
 
 }  // namespace troupe::node

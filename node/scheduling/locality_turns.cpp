@@ -35,7 +35,9 @@ GpuIndex LocalityTurns::PlaceFor(const RequestEntry& entry, GpuIndex index, Time
   const RequestLook look = tables_.LookFor(entry);
   const Gpu& own = tables_.gpus.at(index);
   // With its run, which does not take as long on GPUs of each kind (003, VI).
-  const auto end_on = [&](const Gpu& gpu) { return gpu.work.Left(now) + tables_.RunTimeOn(entry, gpu.kind); };
+  const auto end_on = [&](const Gpu& gpu) {
+    return gpu.work.Left(now) + tables_.times.RunTimeOn(entry, gpu.kind);
+  };
   GpuIndex busy = kNoGpu;
   for (const GpuIndex holder : tables_.gpus.Holders(entry.model)) {
     const Gpu& gpu = tables_.gpus.at(holder);
@@ -43,7 +45,8 @@ GpuIndex LocalityTurns::PlaceFor(const RequestEntry& entry, GpuIndex index, Time
     if (tables_.gpus.loads().InFlightOn(gpu.device) == 0) return holder;
     if (busy == kNoGpu || end_on(gpu) < end_on(tables_.gpus.at(busy))) busy = holder;
   }
-  const Duration brought = tables_.LoadTimeOn(look.model, own.kind) + tables_.RunTimeOn(entry, own.kind);
+  const Duration brought =
+      tables_.times.LoadTimeOn(look.model, own.kind) + tables_.times.RunTimeOn(entry, own.kind);
   if (busy != kNoGpu && end_on(tables_.gpus.at(busy)) < brought) return busy;
   return parts_.chooser.CanTake(look, own, own.Find(entry.model)) ? index : kNoGpu;
 }
@@ -51,7 +54,7 @@ GpuIndex LocalityTurns::PlaceFor(const RequestEntry& entry, GpuIndex index, Time
 std::optional<OrderingKey> LocalityTurns::FirstHit(const Gpu& gpu) {
   std::optional<OrderingKey> first;
   for (const auto& [model, resident] : gpu.residents) {
-    const auto* waiting = tables_.queue.Find(model);
+    const auto* waiting = tables_.requests.queue.Find(model);
     if (waiting == nullptr || (first && *first < waiting->begin()->first)) continue;
     const RequestEntry* entry = parts_.states.NextOf(model);
     if (entry == nullptr || !MayStart(*entry) ||

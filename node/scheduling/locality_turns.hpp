@@ -15,7 +15,7 @@ struct SchedulerParts;
 class LocalityTurns {
  public:
   LocalityTurns(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
-  void AddRuntimes() { dispatched_to_.resize(tables_.pipelines.size()); }
+  void AddRuntimes() { dispatched_to_.resize(tables_.requests.pipelines.size()); }
 
   void Decide(Time now);
 

@@ -15,19 +15,19 @@ bool ModelHomes::FitsOn(ModelId model, std::uint32_t device) const {
 }
 
 void ModelHomes::Bind(ModelId model) {
-  if (!tables_.binding.late()) {
+  if (!tables_.homes.binding.late()) {
     const ModelEntry& waiting = tables_.models[model];
-    return tables_.binding.BindAnyway(model, waiting.weights + waiting.activation, DevicesFor(model));
+    return tables_.homes.binding.BindAnyway(model, waiting.weights + waiting.activation, DevicesFor(model));
   }
-  const std::uint32_t home = tables_.Home(model);
+  const std::uint32_t home = tables_.homes.Of(model);
   if (home != kNoGpu && FitsOn(model, home)) return;
-  tables_.homes.erase(model);
+  tables_.homes.devices.erase(model);
   std::map<std::uint32_t, Bytes> bound;
-  for (const auto& [other, gpu] : tables_.homes) bound[gpu] += tables_.models[other].weights;
+  for (const auto& [other, gpu] : tables_.homes.devices) bound[gpu] += tables_.models[other].weights;
   for (const auto& [index, gpu] : tables_.gpus.gpus()) {
-    const std::uint32_t best = tables_.Home(model);
+    const std::uint32_t best = tables_.homes.Of(model);
     if (tables_.CanEverFit(model, gpu) && (best == kNoGpu || bound[gpu.device] < bound[best]))
-      tables_.homes[model] = gpu.device;
+      tables_.homes.devices[model] = gpu.device;
   }
 }
 
@@ -39,22 +39,22 @@ FunctionBinding::Devices ModelHomes::DevicesFor(ModelId model) const {
 }
 
 bool ModelHomes::KeepRoom(ModelId id, Time now, std::vector<Eviction>& evictions) {
-  if (tables_.binding.Asked(id, now)) {
+  if (tables_.homes.binding.Asked(id, now)) {
     const std::vector<GpuIndex> holders = tables_.gpus.Holders(id);
     for (const GpuIndex gpu : holders) {
       const Resident& resident = *tables_.gpus.at(gpu).Find(id);
       if (!resident.Idle() || !resident.states.empty()) continue;
       reservations_.Evict(gpu, id);
-      evictions.push_back({gpu, tables_.NameOf(id)});
+      evictions.push_back({gpu, tables_.models.NameOf(id)});
     }
   }
   const ModelEntry& model = tables_.models[id];
   const auto used = [&](ModelId other) {
-    return tables_.WaitingFor(other) > 0 ||
+    return tables_.requests.WaitingFor(other) > 0 ||
            std::ranges::any_of(tables_.gpus.Holders(other),
                                [&](GpuIndex gpu) { return !tables_.gpus.at(gpu).Find(other)->Idle(); });
   };
-  return tables_.binding.Bind(id, model.weights + model.activation, DevicesFor(id), now, used);
+  return tables_.homes.binding.Bind(id, model.weights + model.activation, DevicesFor(id), now, used);
 }
 
 absl::Status ModelHomes::NoRoomKept(const std::string& function, const ModelEntry& model) {

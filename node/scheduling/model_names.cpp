@@ -7,10 +7,10 @@
 namespace troupe::node {
 
 ModelId ModelNames::Intern(const ModelNumber& name) {
-  if (const ModelId known = tables_.Find(name); known != kNoModel) return known;
-  const ModelId id = tables_.rows.Add(name);
-  if (tables_.models.size() <= id) tables_.models.resize(id + 1);
-  tables_.models[id] = {.cost = tables_.costs.Hold(name->digest.text()), .key = name->key};
+  if (const ModelId known = tables_.models.Find(name); known != kNoModel) return known;
+  const ModelId id = tables_.models.rows.Add(name);
+  if (tables_.models.size() <= id) tables_.models.entries.resize(id + 1);
+  tables_.models[id] = {.cost = tables_.times.costs.Hold(name->digest.text()), .key = name->key};
   passing_.push_back(id);
   return id;
 }
@@ -21,11 +21,11 @@ void ModelNames::ForgetUnused() {
     if (model.adopted) return true;
     if (model.requests > 0 || tables_.gpus.holders().Refers(id) || !tables_.states.Of(id).empty())
       return false;
-    std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.second == id; });
-    tables_.costs.Release(model.cost);
+    std::erase_if(tables_.models.hints, [&](const auto& hint) { return hint.first.second == id; });
+    tables_.times.costs.Release(model.cost);
     prefetcher_.ForgetForeseen(id);
-    tables_.batches.Forget(id);
-    tables_.rows.Free(id);
+    tables_.models.batches.Forget(id);
+    tables_.models.rows.Free(id);
     model = {};
     return true;
   });
@@ -33,8 +33,8 @@ void ModelNames::ForgetUnused() {
 
 void ModelNames::Check() const {
   std::size_t adopted = 0;
-  for (const ModelEntry& model : tables_.models) adopted += model.adopted ? 1 : 0;
-  TROUPE_CHECK(tables_.rows.size() == adopted + passing_.size(), "a model has a row and no use");
+  for (const ModelEntry& model : tables_.models.entries) adopted += model.adopted ? 1 : 0;
+  TROUPE_CHECK(tables_.models.rows.size() == adopted + passing_.size(), "a model has a row and no use");
 }
 
 }  // namespace troupe::node

@@ -30,13 +30,13 @@ void NamedRequests::Decide(Time now) {
     const auto gpu = PlaceFor(*entry);
     if (!gpu) continue;
     parts_.decision.dispatches.push_back(parts_.reservations.Reserve(*entry, {GpuVerdict::kRun, *gpu}, now));
-    if (tables_.by_gpu) parts_.waiting.GiveTurn(*entry);
+    if (tables_.rules.by_gpu) parts_.waiting.GiveTurn(*entry);
   }
 }
 
 absl::Status NamedRequests::Refuse(const NodeRequest& request, ModelId model) const {
   const std::string& function = request.function.text();
-  if (!tables_.models[model].key.empty() && (tables_.by_gpu || request.named != kNoGpu))
+  if (!tables_.models[model].key.empty() && (tables_.rules.by_gpu || request.named != kNoGpu))
     return absl::FailedPreconditionError(absl::StrCat(
         "function '", function,
         "' is isolated, and GPUs are chosen by a policy that knows one runtime on each (lalb, lalb-o3, "
@@ -46,7 +46,8 @@ absl::Status NamedRequests::Refuse(const NodeRequest& request, ModelId model) co
     return absl::UnavailableError(
         absl::StrCat("GPU ", request.named, " was named for function '", function, "', and ", why));
   };
-  if (tables_.limits.isolated) return refuse("this node has isolated runtimes, which it chooses by itself");
+  if (tables_.rules.limits.isolated)
+    return refuse("this node has isolated runtimes, which it chooses by itself");
   const auto gpus = tables_.gpus.by_index();
   if (request.named >= gpus.size() || gpus[request.named] == nullptr)
     return refuse("this node has no such GPU");

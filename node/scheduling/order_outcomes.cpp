@@ -1,7 +1,6 @@
 #include "node/scheduling/order_outcomes.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,15 +9,22 @@
 namespace troupe::node {
 
 Consequences OrderOutcomes::Apply(const EvictDone& done, Time now) {
-  const ModelId id = tables_.Find(done.model);
+  const ModelId id = tables_.models.Find(done.model);
   if (id == kNoModel) return {};  // of an earlier life of the worker
-  const ModelEntry* model = tables_.Adopted(id);
-  const Bytes bytes = model == nullptr ? Bytes(std::numeric_limits<std::uint32_t>::max()) : model->weights;
+  const ModelEntry* model = tables_.models.Adopted(id);
+  const Bytes bytes = model == nullptr ? Bytes() : model->weights;
   const bool gone = done.status.ok() || absl::IsNotFound(done.status);
-  tables_.gpus.EndEvict(done.gpu, id, gone, bytes, now);
+  // A model that was forgotten meanwhile is not a resident again: its name is gone, and nothing could evict it.
+  tables_.gpus.EndEvict(done.gpu, id, gone || model == nullptr, bytes, now);
   tables_.states.EndEvict(done.gpu, id, gone);
+  if (!gone) parts_.states.Book(done.gpu, id);
   parts_.names.ForgetUnused();
   return {};
+}
+
+void OrderOutcomes::EndStays(Time now) {
+  for (const ModelId model : tables_.states.EndStays(now)) parts_.waiting.Activate(model);
+  for (const auto& stayed : tables_.gpus.EndStays(now)) parts_.waiting.Wake(stayed.gpu);
 }
 
 // What was dispatched behind a load that failed has lost its model; each such run answers kNotResident.
@@ -26,7 +32,7 @@ void OrderOutcomes::LoadFailed(GpuIndex gpu, ModelId model, Time now) {
   const Resident* resident = tables_.gpus.at(gpu).Find(model);
   if (resident == nullptr || resident->state != ResidentState::kLoading) return;
   tables_.broadcasts.End(gpu, model);
-  for (RequestEntry* const entry : tables_.pipelines[gpu]) {
+  for (RequestEntry* const entry : tables_.requests.pipelines[gpu]) {
     if (entry->model == model) entry->pinned = false;
   }
   tables_.gpus.EndLoad(gpu, model, false, {}, now);
@@ -40,19 +46,19 @@ void OrderOutcomes::EvictForgotten(GpuIndex gpu, ModelId model, Consequences& ef
   tables_.gpus.BeginEvict(gpu, model);
   tables_.states.BeginEvict(gpu, model);
   ++parts_.counts.evictions;
-  effects.evictions.push_back({gpu, tables_.NameOf(model)});
+  effects.evictions.push_back({gpu, tables_.models.NameOf(model)});
 }
 
 void OrderOutcomes::ObserveLoad(const SwapInDone& done, ModelId id) {
   const KindId kind = tables_.gpus.at(done.gpu).kind;
-  tables_.costs.ObserveLoad(done.device_bytes, done.took, kind);
-  ModelEntry* const model = tables_.Adopted(id);
-  if (model != nullptr && done.took > Duration::zero()) tables_.ObserveLoad(*model, done.took, kind);
+  tables_.times.costs.ObserveLoad(done.device_bytes, done.took, kind);
+  ModelEntry* const model = tables_.models.Adopted(id);
+  if (model != nullptr && done.took > Duration::zero()) tables_.times.ObserveLoad(*model, done.took, kind);
 }
 
 Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   Consequences effects;
-  const ModelId id = tables_.Find(done.model);
+  const ModelId id = tables_.models.Find(done.model);
   if (id == kNoModel) return effects;  // of an earlier life of the worker
   if (!done.status.ok()) {
     LoadFailed(done.gpu, id, now);
@@ -71,7 +77,7 @@ Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
   parts_.prefetcher.MayWantCopy(id);  // another one, perhaps
   EvictForgotten(done.gpu, id, effects);
   if (source != kNoGpu) EvictForgotten(source, id, effects);  // it was read until now
-  ModelEntry* const model = tables_.Adopted(id);
+  ModelEntry* const model = tables_.models.Adopted(id);
   if (model == nullptr || done.device_bytes == Bytes()) return effects;
   const bool grown = done.device_bytes > std::exchange(model->weights, done.device_bytes);
   if (grown) parts_.requests.EndUnplaceable(effects);
@@ -80,7 +86,7 @@ Consequences OrderOutcomes::Apply(const SwapInDone& done, Time now) {
 
 // The run has ended that this request led: what it claimed of its GPU is free.
 void OrderOutcomes::LeaveGpu(RequestEntry& entry, Time now) {
-  std::erase(tables_.pipelines[entry.gpu], &entry);
+  std::erase(tables_.requests.pipelines[entry.gpu], &entry);
   parts_.requests.LeaveFunction(entry);
   parts_.states.EndTurn(entry);
   tables_.gpus.Unpin(entry.gpu, entry.model, entry.pinned, entry.claim, now);
@@ -93,13 +99,13 @@ void OrderOutcomes::ObserveRun(const RequestEntry& entry, const RunDone& done, s
                                std::size_t requests) {
   if (entry.source == SwapSource::kLayers || entry.request.profiled_on != kNoGpu) return;
   const KindId kind = tables_.gpus.at(done.gpu).kind;
-  tables_.batches.Observe(entry.model, rows, done.computed, kind);
+  tables_.models.batches.Observe(entry.model, rows, done.computed, kind);
   if (requests > 1) return;  // the model's costs are those of runs of one request
   const CostModel::Id cost = tables_.models[entry.model].cost;
-  if (done.computed > Duration::zero()) tables_.costs.ObserveCompute(cost, done.computed, kind);
-  if (!done.waited_for_weights) tables_.costs.ObserveRun(cost, done.took, kind);
+  if (done.computed > Duration::zero()) tables_.times.costs.ObserveCompute(cost, done.computed, kind);
+  if (!done.waited_for_weights) tables_.times.costs.ObserveRun(cost, done.took, kind);
   if (entry.source == SwapSource::kHost && entry.alone && done.since_swap > Duration::zero())
-    tables_.costs.ObserveSwapped(cost, done.since_swap, kind);
+    tables_.times.costs.ObserveSwapped(cost, done.since_swap, kind);
 }
 
 void OrderOutcomes::EndRun(RequestEntry& entry, const absl::Status& status, Consequences& effects, Time now) {
@@ -125,14 +131,15 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
   const std::vector<RequestEntry*> requests = parts_.batches.Part(entry);
   LeaveGpu(entry, now);
   for (std::size_t i = 1; i < requests.size(); ++i) {
-    std::erase(tables_.pipelines[done.gpu], requests[i]);
+    std::erase(tables_.requests.pipelines[done.gpu], requests[i]);
     parts_.requests.LeaveFunction(*requests[i]);
   }
   parts_.states.Note(entry, done);
   const std::size_t own = gpu.Find(model) != nullptr ? 1 : 0;
   const bool alone =
       gpu.in_flight == 0 && gpu.evicting.empty() && gpu.residents.size() == own && gpu.strange == Bytes(0);
-  if (done.pause > Duration::zero()) tables_.pauses.Note(entry.request.function, done.gpu, now + done.pause);
+  if (done.pause > Duration::zero())
+    tables_.rights.pauses.Note(entry.request.function, done.gpu, now + done.pause);
   const bool joined = requests.size() > 1;
   switch (done.end) {
     case RunEnd::kRan:
@@ -172,11 +179,11 @@ void OrderOutcomes::Ran(const std::vector<RequestEntry*>& requests, const RunDon
   const RequestEntry& first = *requests.front();
   if (done.status.ok()) {
     ObserveRun(first, done, Batches::RowsOf(requests), requests.size());
-    tables_.hints.erase({done.gpu, first.model});
+    tables_.models.hints.erase({done.gpu, first.model});
   } else if (requests.size() > 1) {
     return parts_.batches.RunApart(requests, done, effects);
   } else if (done.cut) {
-    tables_.costs.NoteCut(tables_.models[first.model].cost, tables_.gpus.at(done.gpu).kind);
+    tables_.times.costs.NoteCut(tables_.models[first.model].cost, tables_.gpus.at(done.gpu).kind);
   }
   for (RequestEntry* const entry : requests) EndRun(*entry, done.status, effects, now);
 }
@@ -195,7 +202,7 @@ void OrderOutcomes::EndTooLarge(RequestEntry& entry, const RunDone& done, Conseq
 
 void OrderOutcomes::LearnNoFit(const RequestEntry& entry, const RunDone& done, bool alone) {
   if (!tables_.models[entry.model].adopted) return;
-  FitHint& hint = tables_.hints[{done.gpu, entry.model}];
+  FitHint& hint = tables_.models.hints[{done.gpu, entry.model}];
   if (alone) hint.impossible = true;
   const Gpu& gpu = tables_.gpus.at(done.gpu);
   const Bytes need = tables_.Need(tables_.LookFor(entry), gpu.Find(entry.model));
@@ -212,12 +219,14 @@ void OrderOutcomes::Replan(RequestEntry& entry, const RunDone& done, bool alone,
     LearnNoFit(entry, done, alone);
   }
   --entry.attempts;  // no worker was lost, and nothing ran
-  if (++entry.replans > tables_.limits.max_replans) {
+  if (++entry.replans > tables_.rules.limits.max_replans) {
+    const std::string why =
+        done.end == RunEnd::kNotOrdered ? absl::StrCat(" (the last: ", done.status.message(), ")") : "";
     effects.finished.push_back(
         parts_.requests.End(entry, FinishKind::kFailed,
                             absl::UnavailableError(absl::StrCat("function '", entry.request.function.text(),
                                                                 "' found no room on a GPU in ", entry.replans,
-                                                                " tries; try again later"))));
+                                                                " tries", why, "; try again later"))));
     return;
   }
   parts_.requests.Requeue(entry, effects);

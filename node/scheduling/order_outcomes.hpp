@@ -19,6 +19,8 @@ class OrderOutcomes {
   Consequences Apply(const EvictDone& done, Time now);
   Consequences Apply(const SwapInDone& done, Time now);
   Consequences Apply(const RunDone& done, Time now);
+  // What has stayed on its GPU for long enough may leave again.
+  void EndStays(Time now);
 
  private:
   void LoadFailed(GpuIndex gpu, ModelId model, Time now);

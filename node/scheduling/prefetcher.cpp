@@ -27,8 +27,8 @@ constexpr double kQuietLinks = 0.5;
 
 // Runtimes that serve one key each, and GPUs that are models' homes, take no copies.
 bool Prefetcher::MayPrefetch() const {
-  return tables_.policies.prefetch != PrefetchRule::kAsked && !tables_.draining && !tables_.by_gpu &&
-         !tables_.policies.gpu.early_binding && tables_.OneForAll();
+  return tables_.rules.policies.prefetch != PrefetchRule::kAsked && !tables_.draining &&
+         !tables_.rules.by_gpu && !tables_.rules.policies.gpu.early_binding && tables_.OneForAll();
 }
 
 void Prefetcher::NoteAdopted(ModelId id) {
@@ -43,7 +43,7 @@ void Prefetcher::NoteAsked(ModelId id, Time now) {
 }
 
 void Prefetcher::NoteRun(Duration work, Time now) {
-  if (tables_.policies.prefetch != PrefetchRule::kAsked) computing_.Add(ToSeconds(work), now);
+  if (tables_.rules.policies.prefetch != PrefetchRule::kAsked) computing_.Add(ToSeconds(work), now);
 }
 
 void Prefetcher::MayWantCopy(ModelId id) {
@@ -67,11 +67,12 @@ Time Prefetcher::Decide(Time now, Bring bring) {
 
 ModelDemand Prefetcher::DemandOf(ModelId id, Time now) const {
   const ModelEntry& model = tables_.models[id];
-  const KindId kind = tables_.FastestKindFor(model);
+  const KindId kind = tables_.times.FastestKindFor(model);
   return {.rate = model.asks.At(now),
-          .run = tables_.costs.RunTime(model.cost, kind),
-          .bring = tables_.limits.LoadsOccupy() ? tables_.LoadTimeOf(model)
-                                                : tables_.costs.SwapDelay(model.cost, model.weights, kind)};
+          .run = tables_.times.costs.RunTime(model.cost, kind),
+          .bring = tables_.rules.limits.LoadsOccupy()
+                       ? tables_.times.LoadTimeOf(model)
+                       : tables_.times.costs.SwapDelay(model.cost, model.weights, kind)};
 }
 
 bool Prefetcher::MayHaveCopies(ModelId id) const {
@@ -95,12 +96,12 @@ double Prefetcher::GainOfCopy(ModelId id, Time now) const {
   if (demand.rate * ToSeconds(demand.run) < kServedWell * copies) return 0;
   const double busy = BusyGpus(now);
   const double gain = WaitingWith(demand, copies, busy) - WaitingWith(demand, copies + 1, busy);
-  return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(tables_.LoadTimeOf(model)) ? gain : 0;
+  return gain * ToSeconds(RecentRate::kMemory) > ToSeconds(tables_.times.LoadTimeOf(model)) ? gain : 0;
 }
 
 // True when a request waits for the model, or its functions have states there.
 bool Prefetcher::IsWanted(ModelId victim, const Gpu& gpu) const {
-  return tables_.WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
+  return tables_.requests.WaitingFor(victim) > 0 || !gpu.Find(victim)->states.empty();
 }
 
 // How much waiting the loss of the victims costs; infinite when one of them is wanted.
@@ -120,7 +121,7 @@ double Prefetcher::LossOf(const std::vector<ModelId>& victims, const Gpu& gpu, T
 // GPUs where a load delays no request now, of the least busy ones.
 GpuList Prefetcher::QuietGpus() const {
   GpuList quiet;
-  const bool occupies = tables_.limits.LoadsOccupy();
+  const bool occupies = tables_.rules.limits.LoadsOccupy();
   // Where a load has its GPU for itself, the GPUs with the least free memory stay free for the next requests.
   const std::size_t stay =
       occupies ? std::clamp<std::size_t>(tables_.gpus.ready().size() / kStayIdle, 1, kSomeGpus) : 0;
@@ -130,7 +131,7 @@ GpuList Prefetcher::QuietGpus() const {
     if (occupies && place.in_flight() > 0) return false;
     const Gpu& gpu = tables_.gpus.at(place.gpu);
     const bool disturbs =
-        gpu.coming_models > 0 || !gpu.evicting.empty() || tables_.held.HolderOf(gpu.index) != nullptr;
+        gpu.coming_models > 0 || !gpu.evicting.empty() || tables_.rights.held.HolderOf(gpu.index) != nullptr;
     if (disturbs || (!occupies && chooser_.LoadOfSwitch(gpu) != SwitchLoad::kNone)) return true;
     quiet.push_back(gpu.index);
     return true;
@@ -142,10 +143,10 @@ GpuList Prefetcher::QuietGpus() const {
 // The GPUs on which a run of the model takes least come first, in `sorted`; where all are of one kind they stay as they
 // are.
 const GpuList& Prefetcher::FastestFirst(ModelId id, const GpuList& gpus, GpuList& sorted) const {
-  if (!tables_.KindsDiffer()) return gpus;
+  if (!tables_.times.KindsDiffer()) return gpus;
   sorted = gpus;
   std::ranges::stable_sort(sorted, {}, [&](GpuIndex gpu) {
-    return tables_.costs.RunTime(tables_.models[id].cost, tables_.gpus.at(gpu).kind);
+    return tables_.times.costs.RunTime(tables_.models[id].cost, tables_.gpus.at(gpu).kind);
   });
   return sorted;
 }
@@ -175,7 +176,7 @@ std::optional<PrefetchPlan> Prefetcher::PlanCopy(ModelId id, double gain, const 
 
 void Prefetcher::NoteOwners() {
   owed_.clear();
-  tables_.owned.ForEach([&](const ModelNumber& model, std::uint32_t device) {
+  tables_.rights.owned.ForEach([&](const ModelNumber& model, std::uint32_t device) {
     for (const Gpu* gpu : tables_.gpus.by_index())
       if (gpu != nullptr && gpu->device == device) owed_.push_back({gpu->index, model});
   });
@@ -194,14 +195,14 @@ void Prefetcher::PrefetchOwned(Time now, Bring bring) {
 // The model takes the room of models that no request waits for, and of none that is to stay itself. False: it may come
 // later.
 bool Prefetcher::PrefetchOwned(const Owed& owed, Time now, Bring bring) {
-  const ModelId id = tables_.Find(owed.model);
-  const ModelEntry* const model = tables_.Adopted(id);
+  const ModelId id = tables_.models.Find(owed.model);
+  const ModelEntry* const model = tables_.models.Adopted(id);
   const Gpu& gpu = tables_.gpus.at(owed.gpu);
   if (model == nullptr || !model->in_region || gpu.worker != WorkerState::kReady) return false;
   if (gpu.Find(id) != nullptr) return true;
   const auto plan = PlanOn(id, gpu, now);
   const auto is_needed = [&](ModelId victim) {
-    return IsWanted(victim, gpu) || tables_.owned.Keeps(tables_.NameOf(victim), gpu.device);
+    return IsWanted(victim, gpu) || tables_.rights.owned.Keeps(tables_.models.NameOf(victim), gpu.device);
   };
   if (!plan || std::ranges::any_of(plan->victims, is_needed)) return false;
   bring(id, *plan, Time::max());
@@ -219,7 +220,7 @@ void Prefetcher::PrefetchAdopted(Time now, Bring bring) {
     // What was asked for meanwhile is there, or was taken off a GPU for a reason.
     if (tables_.models[id].asked != Time::min() || !MayHaveCopies(id) || tables_.gpus.holders().Count(id) > 0)
       continue;
-    if (!tables_.costs.Ran(tables_.models[id].cost)) continue;
+    if (!tables_.times.costs.Ran(tables_.models[id].cost)) continue;
     const auto plan = PlanCopy(id, 0, quiet, now);
     if (!plan || !plan->victims.empty()) continue;
     quiet.erase(std::ranges::find(quiet, plan->gpu));
@@ -231,8 +232,8 @@ void Prefetcher::PrefetchAdopted(Time now, Bring bring) {
 // asked for again.
 void Prefetcher::PrefetchCopy(Time now, Bring bring) {
   if (wanting_.empty() || !MayPrefetch()) return;
-  if (tables_.late && tables_.late->late() > 0) return;  // there is too much to do already
-  if (!tables_.limits.LoadsOccupy() && tables_.link_pressure.At(now) > kQuietLinks) return;
+  if (tables_.requests.late && tables_.requests.late->late() > 0) return;  // there is too much to do already
+  if (!tables_.rules.limits.LoadsOccupy() && tables_.pressure.on_links.At(now) > kQuietLinks) return;
   ModelId best = kNoModel;
   double most = 0;
   for (std::size_t looked = 0; looked < kSomeModels && !wanting_.empty(); ++looked) {

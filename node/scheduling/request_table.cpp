@@ -19,8 +19,8 @@ absl::Status RequestTable::CannotFit(const std::string& function, const ModelEnt
 
 // The answer to a request that may not enter; kServed stands for 'it may'.
 Finished RequestTable::Refuse(const NodeRequest& request, Time now) const {
-  const ModelId id = tables_.Find(request.model);
-  const ModelEntry* model = tables_.Adopted(id);
+  const ModelId id = tables_.models.Find(request.model);
+  const ModelEntry* model = tables_.models.Adopted(id);
   const auto bounce = [&](proto::BounceReason reason, const std::string& message) {
     return Finished{.id = request.id,
                     .kind = FinishKind::kBounced,
@@ -43,9 +43,9 @@ Finished RequestTable::Refuse(const NodeRequest& request, Time now) const {
     return bounce(proto::BOUNCE_NOT_ADOPTED, absl::StrCat("function '", request.function.text(),
                                                           "' has state, which is not on this node"));
   }
-  if (tables_.queue.size() >= tables_.limits.max_waiting) {
+  if (tables_.requests.queue.size() >= tables_.rules.limits.max_waiting) {
     return bounce(proto::BOUNCE_NO_CREDIT,
-                  absl::StrCat(tables_.queue.size(), " requests wait at this node already"));
+                  absl::StrCat(tables_.requests.queue.size(), " requests wait at this node already"));
   }
   if (!tables_.CanEverFit(id)) {
     return {
@@ -67,10 +67,10 @@ Finished RequestTable::Refuse(const NodeRequest& request, Time now) const {
 Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
   Finished refused = Refuse(request, now);
   if (refused.kind != FinishKind::kServed) return {.accepted = false, .finished = std::move(refused)};
-  const ModelId id = tables_.Find(request.model);
+  const ModelId id = tables_.models.Find(request.model);
   ModelEntry& model = tables_.models[id];
   Submitted submitted;
-  if (!tables_.binding.late() && !parts_.homes.KeepRoom(id, now, submitted.evictions)) {
+  if (!tables_.homes.binding.late() && !parts_.homes.KeepRoom(id, now, submitted.evictions)) {
     submitted.accepted = false;
     submitted.finished = {.id = request.id,
                           .kind = FinishKind::kFailed,
@@ -83,11 +83,14 @@ Submitted RequestTable::Submit(const NodeRequest& request, Time now) {
   EnterFunction(request.function);
   ++model.requests;
   entry.arrival = now;
-  entry.key = MakeOrderingKey(
-      tables_.policies.ordering, {.priority = request.priority, .arrival = now, .deadline = request.deadline},
-      next_sequence_++, parts_.slo ? parts_.slo->PlaceOf(request.function.text()) : FunctionPlace{});
-  if (tables_.late) entry.latest = LatestBegin(request.deadline, tables_.RunTimeOf(entry), now);
-  if (tables_.late && request.deadline != Time::max() && tables_.late->Yields(request.function.text()))
+  entry.key =
+      MakeOrderingKey(tables_.rules.policies.ordering,
+                      {.priority = request.priority, .arrival = now, .deadline = request.deadline},
+                      next_sequence_++, parts_.slo ? parts_.slo->PlaceOf(request.function) : FunctionPlace{});
+  if (tables_.requests.late)
+    entry.latest = LatestBegin(request.deadline, tables_.times.RunTimeOf(entry), now);
+  if (tables_.requests.late && request.deadline != Time::max() &&
+      tables_.requests.late->Yields(request.function))
     entry.key = LateKey(entry.key);
   entry.asked_before = std::exchange(model.asked, now);
   if (entry.asked_before != Time::min()) model.gap.Observe(now - entry.asked_before);
@@ -141,7 +144,7 @@ Finished RequestTable::End(RequestEntry& entry, FinishKind kind, absl::Status st
     Count(kind);
   }
   if (entry.gpu == kNoGpu) parts_.waiting.Dequeue(entry);
-  tables_.suspects -= entry.suspect ? 1 : 0;
+  tables_.requests.suspects -= entry.suspect ? 1 : 0;
   tables_.states.Leave(entry.request.state, entry.request.id);
   parts_.holds.Release(entry);
   LeaveNode(entry);
@@ -169,7 +172,7 @@ bool RequestTable::MustTakeTurns(const RequestEntry& entry) const {
 void RequestTable::Reorder(Time now) {
   if (!parts_.slo || !parts_.slo->Reorder(now)) return;
   for (auto& [id, entry] : requests_) {
-    const FunctionPlace place = parts_.slo->PlaceOf(entry.request.function.text());
+    const FunctionPlace place = parts_.slo->PlaceOf(entry.request.function);
     if (entry.gpu == kNoGpu && place != entry.key.place) {
       parts_.waiting.Dequeue(entry);
       entry.key.place = place;
@@ -245,13 +248,13 @@ void RequestTable::CountForSlo(const RequestEntry& entry, const absl::Status& st
   if (entry.request.trial || absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return;
   const bool in_time = status.ok() && now <= entry.request.deadline;
   if (parts_.slo)
-    parts_.slo->Ended(entry.request.function.text(), entry.request.percentile, in_time, now - entry.arrival);
-  if (tables_.late && entry.request.deadline != Time::max())
-    tables_.late->Ended(entry.request.function.text(), entry.request.percentile, in_time);
+    parts_.slo->Ended(entry.request.function, entry.request.percentile, in_time, now - entry.arrival);
+  if (tables_.requests.late && entry.request.deadline != Time::max())
+    tables_.requests.late->Ended(entry.request.function, entry.request.percentile, in_time);
 }
 
 void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
-  const ModelEntry* const known = tables_.Adopted(entry.model);
+  const ModelEntry* const known = tables_.models.Adopted(entry.model);
   const bool fits = known != nullptr && tables_.CanEverFit(entry.model);
   if (known == nullptr) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
@@ -268,18 +271,18 @@ void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
     effects.finished.push_back(End(entry, FinishKind::kBounced, named, proto::BOUNCE_NO_GPU));
   } else {
     entry.gpu = kNoGpu;
-    if (parts_.slo) entry.key.place = parts_.slo->PlaceOf(entry.request.function.text());
+    if (parts_.slo) entry.key.place = parts_.slo->PlaceOf(entry.request.function);
     parts_.waiting.Enqueue(entry);
   }
 }
 
 void RequestTable::EndUnplaceable(Consequences& effects) {
   const auto fits = [&](ModelId model) { return tables_.CanEverFit(model); };
-  if (std::ranges::all_of(tables_.queue.waiting(), fits)) return;
+  if (std::ranges::all_of(tables_.requests.queue.waiting(), fits)) return;
   std::vector<RequestEntry*> ending;
-  for (const ModelId model : tables_.queue.InOrder()) {
+  for (const ModelId model : tables_.requests.queue.InOrder()) {
     if (fits(model)) continue;
-    for (const auto& [key, entry] : *tables_.queue.Find(model)) ending.push_back(entry);
+    for (const auto& [key, entry] : *tables_.requests.queue.Find(model)) ending.push_back(entry);
   }
   for (RequestEntry* const entry : ending) {
     if (AllUnfit(tables_.gpus.gpus())) {
@@ -296,8 +299,8 @@ void RequestTable::EndUnplaceable(Consequences& effects) {
 
 void RequestTable::Check() const {
   std::size_t on_gpus = 0;
-  for (const auto& [gpu, there] : tables_.gpus.gpus()) on_gpus += tables_.pipelines[gpu].size();
-  TROUPE_CHECK(on_gpus + tables_.queue.size() == requests_.size(),
+  for (const auto& [gpu, there] : tables_.gpus.gpus()) on_gpus += tables_.requests.pipelines[gpu].size();
+  TROUPE_CHECK(on_gpus + tables_.requests.queue.size() == requests_.size(),
                "a request is neither waiting nor dispatched");
   const SchedulerCounts& counts = parts_.counts;
   TROUPE_CHECK(counts.accepted == counts.served + counts.failed + counts.expired + counts.cancelled +
@@ -306,7 +309,8 @@ void RequestTable::Check() const {
   std::vector<std::uint32_t> of_model(tables_.models.size());
   std::vector<std::uint32_t> of_function(serving_.size()), dispatched(serving_.size());
   for (const auto& [id, entry] : requests_) {
-    TROUPE_CHECK(tables_.NameOf(entry.model) == entry.request.model, "a request has another model's number");
+    TROUPE_CHECK(tables_.models.NameOf(entry.model) == entry.request.model,
+                 "a request has another model's number");
     ++of_model[entry.model];
     ++of_function[entry.request.function.value()];
     dispatched[entry.request.function.value()] += entry.gpu == kNoGpu ? 0 : 1;

@@ -11,13 +11,14 @@ namespace troupe::node {
 
 void RequestTurns::Decide(Time now) {
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
-  if (tables_.policies.gpu.hits_first && (tables_.limits.LoadsOccupy() || tables_.places.MoreForHits()))
+  if (tables_.rules.policies.gpu.hits_first &&
+      (tables_.rules.limits.LoadsOccupy() || tables_.rules.places.MoreForHits()))
     DecideInOrder(true, now);
-  tables_.queue.AllSeen();
+  tables_.requests.queue.AllSeen();
   DecideInOrder(false, now);
   // A load that was begun leaves its place to what is there.
-  if (tables_.places.MoreForHits()) DecideInOrder(true, now);
-  tables_.queue.AllSeen();
+  if (tables_.rules.places.MoreForHits()) DecideInOrder(true, now);
+  tables_.requests.queue.AllSeen();
   const auto bring = [&](ModelId model, const PrefetchPlan& plan, Time begin_by) {
     parts_.reservations.Prefetch(model, plan, begin_by, now);
   };
@@ -29,8 +30,8 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
   std::optional<WaitingQueue::Head> at;
   std::optional<WaitingQueue::Head> behind;
   // To look for a place where its model is makes sense after something has changed for it there.
-  while (parts_.chooser.AnySlot(hits_only) &&
-         (at = hits_only ? tables_.queue.NextFresh(behind) : tables_.queue.NextHead(behind))) {
+  while (parts_.chooser.AnySlot(hits_only) && (at = hits_only ? tables_.requests.queue.NextFresh(behind)
+                                                              : tables_.requests.queue.NextHead(behind))) {
     const std::optional<WaitingQueue::Head> before = std::exchange(behind, at);
     RequestEntry* const next = parts_.states.NextOf(at->model);
     if (next == nullptr || parts_.requests.MustTakeTurns(*next)) {
@@ -38,24 +39,16 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
       continue;
     }
     // No hit goes before what has a higher priority.
-    if (hits_only && at->key.priority > tables_.queue.FirstKey().priority) break;
+    if (hits_only && at->key.priority > tables_.requests.queue.FirstKey().priority) break;
     // Nor does a late hit go before a request that can still be in time.
-    if (hits_only && tables_.Yields(at->key) && !tables_.Yields(tables_.queue.FirstKey())) break;
+    if (hits_only && tables_.requests.Yields(at->key) &&
+        !tables_.requests.Yields(tables_.requests.queue.FirstKey()))
+      break;
     RequestEntry& entry = *next;
-    if (tables_.policies.gpu.early_binding) parts_.homes.Bind(at->model);
-    parts_.holds.LeaveUseless(entry);
-    const RequestLook look = tables_.LookFor(entry);
-    const std::uint64_t draw = random_();
-    const GpuChoice choice = hits_only && !parts_.chooser.MayHit(look, draw)
-                                 ? GpuChoice{}
-                                 : parts_.chooser.Choose(look, draw, now);
-    const bool runs =
-        choice.verdict == GpuVerdict::kRun && tables_.Serves(entry, tables_.gpus.at(choice.gpu));
-    if (runs && (!hits_only || tables_.gpus.at(choice.gpu).Find(at->model) != nullptr)) {
-      if (const auto until = parts_.batches.Awaits(entry, tables_.gpus.at(choice.gpu), now)) {
-        parts_.look_again = std::min(parts_.look_again, *until);
-        continue;
-      }
+    const auto [choice, runs] = LookAt(entry, hits_only, now);
+    if (!runs && !tables_.HasOwnPlace(entry)) DispatchToOwnPlaces(at->model, hits_only, now);
+    if (runs) {
+      if (AwaitsCompany(entry, choice.gpu, now)) continue;
       // Where others of its model stand before it, since their function is barred, more may follow.
       if (at->key < entry.key) behind = before;
       parts_.decision.dispatches.push_back(parts_.reservations.Reserve(entry, choice, now));
@@ -69,6 +62,36 @@ void RequestTurns::DecideInOrder(bool hits_only, Time now) {
       left.push_back(&entry);
       StayWaiting(entry, choice, now);
     }
+  }
+}
+
+RequestTurns::Look RequestTurns::LookAt(RequestEntry& entry, bool hits_only, Time now) {
+  if (tables_.rules.policies.gpu.early_binding) parts_.homes.Bind(entry.model);
+  parts_.holds.LeaveUseless(entry);
+  const RequestLook look = tables_.LookFor(entry);
+  const std::uint64_t draw = random_();
+  if (hits_only && !parts_.chooser.MayHit(look, draw)) return {};
+  const GpuChoice choice = parts_.chooser.Choose(look, draw, now);
+  const bool runs = choice.verdict == GpuVerdict::kRun &&
+                    tables_.Serves(entry, tables_.gpus.at(choice.gpu)) &&
+                    (!hits_only || tables_.gpus.at(choice.gpu).Find(entry.model) != nullptr);
+  return {choice, runs};
+}
+
+// A decision has to be made again when it has waited long enough.
+bool RequestTurns::AwaitsCompany(RequestEntry& entry, GpuIndex gpu, Time now) {
+  const auto until = parts_.batches.Awaits(entry, tables_.gpus.at(gpu), now);
+  if (until) parts_.look_again = std::min(parts_.look_again, *until);
+  return until.has_value();
+}
+
+void RequestTurns::DispatchToOwnPlaces(ModelId model, bool hits_only, Time now) {
+  while (tables_.requests.own_places_wanted > 0) {
+    RequestEntry* const next = parts_.states.NextOf(model, StateTurns::Among::kOwnPlaces);
+    if (next == nullptr || parts_.requests.MustTakeTurns(*next)) return;
+    const auto [choice, runs] = LookAt(*next, hits_only, now);
+    if (!runs || AwaitsCompany(*next, choice.gpu, now)) return;
+    parts_.decision.dispatches.push_back(parts_.reservations.Reserve(*next, choice, now));
   }
 }
 
@@ -86,7 +109,7 @@ void RequestTurns::StayWaiting(RequestEntry& entry, const GpuChoice& choice, Tim
 // The most urgent request that could be placed and waits, when it is more urgent than that; else null.
 RequestEntry* RequestTurns::FirstBefore(const OrderingKey& key) {
   std::optional<WaitingQueue::Head> head;
-  while ((head = tables_.queue.NextHead(head)) && head->key < key) {
+  while ((head = tables_.requests.queue.NextHead(head)) && head->key < key) {
     RequestEntry* const next = parts_.states.NextOf(head->model);
     if (next != nullptr && !parts_.requests.MustTakeTurns(*next)) return next;
   }
@@ -96,7 +119,8 @@ RequestEntry* RequestTurns::FirstBefore(const OrderingKey& key) {
 void RequestTurns::NotePassed(std::span<RequestEntry* const> passed) {
   for (RequestEntry* entry : passed) {
     if (parts_.chooser.IsBarred(*entry)) continue;
-    if (++entry->passed > tables_.limits.max_passed && entry->hold == kNoGpu) parts_.holds.HoldFor(*entry);
+    if (++entry->passed > tables_.rules.limits.max_passed && entry->hold == kNoGpu)
+      parts_.holds.HoldFor(*entry);
   }
 }
 

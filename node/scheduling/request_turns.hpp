@@ -16,12 +16,22 @@ struct SchedulerParts;
 class RequestTurns {
  public:
   RequestTurns(SchedulerParts& parts, SchedulerTables& tables)
-      : parts_(parts), tables_(tables), random_(tables.limits.seed) {}
+      : parts_(parts), tables_(tables), random_(tables.rules.limits.seed) {}
 
   void Decide(Time now);
 
  private:
   void DecideInOrder(bool hits_only, Time now);
+  // Which GPU the request is to have now, and whether it can.
+  struct Look {
+    GpuChoice choice{};
+    bool runs = false;
+  };
+  [[nodiscard]] Look LookAt(RequestEntry& entry, bool hits_only, Time now);
+  // The request waits at the node for others that could share its run.
+  [[nodiscard]] bool AwaitsCompany(RequestEntry& entry, GpuIndex gpu, Time now);
+  // Its model's requests that have places of their own wait for no request that has none.
+  void DispatchToOwnPlaces(ModelId model, bool hits_only, Time now);
   void StayWaiting(RequestEntry& entry, const GpuChoice& choice, Time now);
   [[nodiscard]] RequestEntry* FirstBefore(const OrderingKey& key);
   void NotePassed(std::span<RequestEntry* const> passed);

@@ -17,13 +17,13 @@ void Reservations::Load(const RequestLook& look, RequestEntry& entry, GpuChoice&
     tables_.broadcasts.Join({choice.peer, tables_.gpus.at(choice.peer).device}, {gpu.index, gpu.device},
                             entry.model);
   }
-  const Duration load = tables_.LoadTimeOn(look.model, gpu.kind);
+  const Duration load = tables_.times.LoadTimeOn(look.model, gpu.kind);
   tables_.gpus.BeginLoad(choice.gpu, entry.model, look.model.weights, choice.peer, load, now);
   ++parts_.counts.swaps;
   parts_.counts.peer_swaps += entry.source == SwapSource::kPeer ? 1 : 0;
   parts_.counts.broadcasts += entry.source == SwapSource::kBroadcast ? 1 : 0;
-  if (tables_.places.MoreForHits()) parts_.waiting.ActivateResidents(gpu);
-  if (entry.source == SwapSource::kHost) tables_.link_pressure.Add(load, now, tables_.links);
+  if (tables_.rules.places.MoreForHits()) parts_.waiting.ActivateResidents(gpu);
+  if (entry.source == SwapSource::kHost) tables_.pressure.on_links.Add(load, now, tables_.pressure.links);
 }
 
 // A run on a part of the SMs keeps others from that part only.
@@ -42,16 +42,16 @@ void Reservations::Place(const RequestLook& look, RequestEntry& entry, GpuChoice
   entry.source = SwapSource::kResident;
   for (const ModelId victim : victims) Evict(choice.gpu, victim);
   if (tables_.Need(look, gpu.Find(entry.model)) > gpu.Free()) tables_.gpus.ForgetOverhead(choice.gpu);
-  Duration work = company.members.empty() ? tables_.RunTimeOn(entry, gpu.kind) : company.run;
+  Duration work = company.members.empty() ? tables_.times.RunTimeOn(entry, gpu.kind) : company.run;
   parts_.prefetcher.NoteRun(work, now);
-  if (tables_.NeedsFast(entry))
-    tables_.fast_wanted.Add(work, now, static_cast<std::uint32_t>(tables_.gpus.gpus().size()));
+  if (tables_.times.NeedsFast(entry))
+    tables_.pressure.on_fast.Add(work, now, static_cast<std::uint32_t>(tables_.gpus.gpus().size()));
   if (!has_model) {
     Load(look, entry, choice, now);
     const auto link = entry.source != SwapSource::kPeer
                           ? std::nullopt
-                          : tables_.topology.PeerLink(tables_.gpus.at(choice.peer).device, gpu.device);
-    work += link ? TransferTime(look.model.weights, *link) : tables_.LoadTimeOn(look.model, gpu.kind);
+                          : tables_.rules.topology.PeerLink(tables_.gpus.at(choice.peer).device, gpu.device);
+    work += link ? TransferTime(look.model.weights, *link) : tables_.times.LoadTimeOn(look.model, gpu.kind);
   } else {
     parts_.counts.hits += entry.hit && !entry.request.trial ? 1 : 0;
   }
@@ -102,8 +102,8 @@ void Reservations::Leave(RequestEntry& entry, GpuIndex gpu, Time now) {
   ++entry.attempts;
   parts_.holds.Release(entry);
   parts_.waiting.Dequeue(entry);
-  if (!tables_.by_gpu) parts_.waiting.GiveTurn(entry);
-  tables_.pipelines[gpu].push_back(&entry);
+  if (!tables_.rules.by_gpu) parts_.waiting.GiveTurn(entry);
+  tables_.requests.pipelines[gpu].push_back(&entry);
   FunctionEntry& function = parts_.requests.FunctionOf(entry);
   ++function.dispatched;
   function.gpu = gpu;
@@ -113,7 +113,7 @@ void Reservations::Leave(RequestEntry& entry, GpuIndex gpu, Time now) {
 Time Reservations::BeginBy(const RequestEntry& entry, const Company& company) const {
   if (entry.request.deadline == Time::max()) return Time::max();
   return entry.request.deadline -
-         std::max(tables_.RunTimeOn(entry, tables_.gpus.at(entry.gpu).kind), company.run);
+         std::max(tables_.times.RunTimeOn(entry, tables_.gpus.at(entry.gpu).kind), company.run);
 }
 
 // What the node has to know to carry the decision out.
@@ -121,7 +121,7 @@ Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
                              const std::vector<ModelId>& victims, const Company& company) const {
   // What is late yields on the links, too.
   const auto begin_by = [&](const RequestEntry& request) {
-    const bool late = tables_.late && (IsLate(request.key) || request.latest == Time::max());
+    const bool late = tables_.requests.late && (IsLate(request.key) || request.latest == Time::max());
     return late ? Time::max() : BeginBy(request, company);
   };
   Dispatch dispatch{.request = entry.request.id,
@@ -134,7 +134,7 @@ Dispatch Reservations::Order(const RequestEntry& entry, const GpuChoice& choice,
                     .deadline = begin_by(entry),
                     .expiry = entry.request.expiry,
                     .bring_state = entry.brings_state};
-  for (const ModelId victim : victims) dispatch.victims.push_back(tables_.NameOf(victim));
+  for (const ModelId victim : victims) dispatch.victims.push_back(tables_.models.NameOf(victim));
   for (const RequestEntry* const member : company.members) {
     dispatch.members.push_back(member->request.id);
     dispatch.deadline = std::min(dispatch.deadline, begin_by(*member));
@@ -152,8 +152,8 @@ void Reservations::Evict(GpuIndex gpu, ModelId model) {
   if (tables_.gpus.holders().Count(model) > 1) {
     ++parts_.counts.evicted_replicas;
   } else {
-    ++(tables_.costs.Heavy(tables_.models[model].cost, bytes, from.kind) ? parts_.counts.evicted_heavy
-                                                                         : parts_.counts.evicted_light);
+    ++(tables_.times.costs.Heavy(tables_.models[model].cost, bytes, from.kind) ? parts_.counts.evicted_heavy
+                                                                               : parts_.counts.evicted_light);
   }
   tables_.gpus.BeginEvict(gpu, model);
   tables_.states.BeginEvict(gpu, model);
@@ -168,24 +168,24 @@ void Reservations::PassThrough(RequestEntry& entry, GpuIndex gpu, Time now) {
   entry.hit = entry.pinned = false;
   ++parts_.counts.by_layer;
   Claim(entry, VictimPlanner::WindowOf(model.weights) + model.activation,
-        std::max(tables_.RunTimeOn(entry, kind), tables_.costs.LoadTime(model.weights, kind)));
+        std::max(tables_.times.RunTimeOn(entry, kind), tables_.times.costs.LoadTime(model.weights, kind)));
   tables_.gpus.Visit(gpu, entry.claim, now);
 }
 
 void Reservations::Prefetch(ModelId id, const PrefetchPlan& plan, Time begin_by, Time now) {
   const ModelEntry& model = tables_.models[id];
-  Dispatch ahead{.model = tables_.NameOf(id),
+  Dispatch ahead{.model = tables_.models.NameOf(id),
                  .gpu = plan.gpu,
                  .source = SwapSource::kHost,
                  .deadline = begin_by,
                  .ahead = true};
   for (const ModelId victim : plan.victims) {
-    ahead.victims.push_back(tables_.NameOf(victim));
+    ahead.victims.push_back(tables_.models.NameOf(victim));
     Evict(plan.gpu, victim);
   }
-  const Duration load = tables_.LoadTimeOn(model, tables_.gpus.at(plan.gpu).kind);
+  const Duration load = tables_.times.LoadTimeOn(model, tables_.gpus.at(plan.gpu).kind);
   tables_.gpus.BeginLoad(plan.gpu, id, model.weights, kNoGpu, load, now);
-  if (tables_.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, load, now);
+  if (tables_.rules.limits.LoadsOccupy()) tables_.gpus.Occupy(plan.gpu, id, load, now);
   ++parts_.counts.ahead;
   parts_.decision.prefetches.push_back(std::move(ahead));
 }

@@ -11,29 +11,30 @@
 namespace troupe::node {
 
 bool RuntimeAssignments::KeyWaits(const std::string& key) const {
-  return std::ranges::any_of(tables_.queue.waiting(), [&](ModelId model) {
+  return std::ranges::any_of(tables_.requests.queue.waiting(), [&](ModelId model) {
     return tables_.models[model].in_region && tables_.models[model].key == key;
   });
 }
 
 // Time enough has passed since then. If not, Decide is due when it has.
 bool RuntimeAssignments::Settled(Time since, Time now) {
-  const Time due = since + tables_.limits.settle;
+  const Time due = since + tables_.rules.limits.settle;
   if (due > now) parts_.look_again = std::min(parts_.look_again, due);
   return due <= now;
 }
 
 // True when this runtime may be taken away for a request that finds no other: it is idle, and no request of
-// its key waits. A runtime that was held for the request may be taken although others wait for it, so that no
-// request waits for ever.
+// its key waits. A runtime that is held for a request of the same key may be taken although others wait for it, so that no
+// request waits for ever: of the requests of a model a decision looks at the first, and the hold may be of a later one.
 bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
-  if (tables_.Serves(entry, gpu) || tables_.held.HeldByOther(entry, gpu.index) || !Takeable(gpu))
-    return false;
+  const RequestEntry* const holder = tables_.rights.held.HolderOf(gpu.index);
+  const bool held = holder != nullptr && tables_.models[holder->model].key == tables_.models[entry.model].key;
+  if (tables_.Serves(entry, gpu) || (holder != nullptr && !held) || !Takeable(gpu)) return false;
   if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
-  if (tables_.policies.gpu.early_binding && gpu.device != tables_.Home(entry.model)) return false;
+  if (tables_.rules.policies.gpu.early_binding && gpu.device != tables_.homes.Of(entry.model)) return false;
   const std::string& key = tables_.models[entry.model].key;
   if (Served(tables_.gpus.gpus(), key, gpu.device)) return false;
-  if (!gpu.assigned || entry.hold == gpu.index) return true;
+  if (!gpu.assigned || held) return true;
   if (KeyWaits(gpu.key)) return false;
   // A key that has a runtime elsewhere takes a second one only from a key that does not need it.
   if (Served(tables_.gpus.gpus(), key, std::nullopt)) return Settled(gpu.idle_since, now);
@@ -69,10 +70,10 @@ void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, T
 bool RuntimeAssignments::ClearStates(GpuIndex index) {
   std::vector<ModelId> models = WithStates(tables_.gpus.at(index));
   std::ranges::sort(models, {},
-                    [&](ModelId model) -> const std::string& { return tables_.NameOf(model).text(); });
+                    [&](ModelId model) -> const std::string& { return tables_.models.NameOf(model).text(); });
   for (const ModelId model : models) {
     parts_.reservations.Evict(index, model);
-    parts_.decision.departures.push_back({index, tables_.NameOf(model)});
+    parts_.decision.departures.push_back({index, tables_.models.NameOf(model)});
   }
   return models.empty();
 }
@@ -84,28 +85,27 @@ void RuntimeAssignments::Assign(GpuIndex index, const node::Serves& serves) {
   ++(!serves.assigned ? parts_.counts.given_back
      : gpu.assigned   ? parts_.counts.taken
                       : parts_.counts.assigned);
-  if (tables_.held.HolderOf(index) != nullptr) parts_.holds.Release(*tables_.held.HolderOf(index));
-  std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == index; });
-  tables_.gpus.BeginAssign(index, serves.key);
+  if (tables_.rights.held.HolderOf(index) != nullptr)
+    parts_.holds.Release(*tables_.rights.held.HolderOf(index));
+  std::erase_if(tables_.models.hints, [&](const auto& hint) { return hint.first.first == index; });
+  // No request waits for a runtime without a key, so its start is not kept as coming.
+  tables_.gpus.BeginAssign(index, serves.assigned ? std::optional(serves.key) : std::nullopt);
   tables_.states.WorkerGone(index);
   parts_.decision.assignments.push_back(std::move(order));
 }
 
 bool RuntimeAssignments::AtHome(const Gpu& gpu) const {
-  return tables_.limits.isolated ? !gpu.assigned : gpu.assigned && gpu.key.empty();
+  return tables_.rules.limits.isolated ? !gpu.assigned : gpu.assigned && gpu.key.empty();
 }
 
 void RuntimeAssignments::GiveBack(Time now, Duration idle) {
   std::vector<GpuIndex> back;
   for (const auto& [index, gpu] : tables_.gpus.gpus()) {
-    if (AtHome(gpu) || !Takeable(gpu) || tables_.held.HolderOf(index) != nullptr) continue;
+    if (AtHome(gpu) || !Takeable(gpu) || tables_.rights.held.HolderOf(index) != nullptr) continue;
     if (now - gpu.idle_since >= idle && !KeyWaits(gpu.key)) back.push_back(index);
   }
   for (const GpuIndex index : back) {
-    if (!ClearStates(index)) continue;
-    Assign(index, {!tables_.limits.isolated, {}});
-    // No request waits for a runtime without a key, so its start is not kept as coming.
-    if (tables_.limits.isolated) tables_.gpus.ForgetComing(index);
+    if (ClearStates(index)) Assign(index, {!tables_.rules.limits.isolated, {}});
   }
 }
 

@@ -36,6 +36,7 @@ struct RequestEntry {
   bool alone = false;      // nothing was in flight on its GPU when it was dispatched
   bool host_only = false;  // a copy from another GPU has failed
   bool brings_state = false;
+  bool books_state = false;        // and its GPU had no room for it before
   bool whole = false;              // by layer it found no room
   bool apart = false;              // a batch that it was in failed: it has a run of its own
   RequestEntry* leader = nullptr;  // on a GPU: the request whose run answers this one, too; null: its own

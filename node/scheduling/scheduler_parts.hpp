@@ -37,7 +37,8 @@ struct SchedulerParts {
 
   SchedulerTables tables;
   SchedulerCounts counts;
-  std::optional<SloOrder> slo;    // how functions stand by their SLO, where the ordering policy ranks them
+  std::optional<SloOrder<FunctionNumber>>
+      slo;                        // how functions stand by their SLO, where the ordering policy ranks them
   Decision decision;              // what was decided and not returned yet
   Time look_again = Time::max();  // what was left for later may be decided then
 

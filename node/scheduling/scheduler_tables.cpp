@@ -1,6 +1,7 @@
 #include "node/scheduling/scheduler_tables.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -20,21 +21,17 @@ std::uint32_t LinkCount(std::size_t gpus, const Topology& topology) {
 
 }  // namespace
 
-SchedulerTables::SchedulerTables(SchedulerLimits given, SchedulerPolicies chosen, CostDefaults defaults,
-                                 Topology machine)
+SchedulerRules::SchedulerRules(SchedulerLimits given, SchedulerPolicies chosen, Topology machine)
     : limits(given),
       policies(chosen),
       // Runtimes that serve one key each are decided request by request.
       by_gpu(chosen.gpu.locality && !given.isolated),
-      topology(std::move(machine)),
-      costs(defaults),
-      binding(chosen.binding) {
+      topology(std::move(machine)) {
   TROUPE_CHECK(
       policies.ordering.rank != nullptr && policies.gpu.choose != nullptr && policies.eviction != nullptr,
       "every slot of the scheduler needs a policy");
   TROUPE_CHECK(limits.concurrency > 0 && limits.swap_ahead > 0 && limits.max_attempts > 0,
                "a limit of zero serves nothing");
-  if (policies.ordering.late != nullptr) late.emplace(*policies.ordering.late);
   if (policies.gpu.queues == GpuQueues::kNone) limits.swap_ahead = 1;
   if (by_gpu) limits.swap_ahead = kLocalQueue;
   const bool for_hits = policies.gpu.places_for_hits && !limits.isolated && !limits.LoadsOccupy();
@@ -42,19 +39,28 @@ SchedulerTables::SchedulerTables(SchedulerLimits given, SchedulerPolicies chosen
   places.most = for_hits ? 2 * places.depth : places.depth;
 }
 
-void SchedulerTables::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind) {
-  gpus.Add(gpu, memory, device, !limits.isolated, kind);
-  kinds = std::max(kinds, kind + 1);
-  held.Add(gpu, device);
-  links = LinkCount(gpus.gpus().size(), topology);
-  pipelines.resize(std::max<std::size_t>(pipelines.size(), std::size_t{gpu} + 1));
+std::uint32_t HomeTable::Of(ModelId model) const {
+  if (!binding.late()) return binding.Home(model);
+  if (devices.empty()) return kNoGpu;
+  const auto home = devices.find(model);
+  return home == devices.end() ? kNoGpu : home->second;
 }
 
-std::uint32_t SchedulerTables::Home(ModelId model) const {
-  if (!binding.late()) return binding.Home(model);
-  if (homes.empty()) return kNoGpu;
-  const auto home = homes.find(model);
-  return home == homes.end() ? kNoGpu : home->second;
+SchedulerTables::SchedulerTables(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs,
+                                 Topology topology)
+    : rules(limits, policies, std::move(topology)),
+      times(models, costs),
+      homes{.binding = FunctionBinding(policies.binding), .devices = {}} {
+  if (policies.ordering.late != nullptr) requests.late.emplace(*policies.ordering.late);
+}
+
+void SchedulerTables::AddRuntime(GpuIndex gpu, Bytes memory, std::uint32_t device, KindId kind) {
+  gpus.Add(gpu, memory, device, !rules.limits.isolated, kind);
+  times.kinds = std::max(times.kinds, kind + 1);
+  rights.held.Add(gpu, device);
+  pressure.links = LinkCount(gpus.gpus().size(), rules.topology);
+  auto& pipelines = requests.pipelines;
+  pipelines.resize(std::max<std::size_t>(pipelines.size(), std::size_t{gpu} + 1));
 }
 
 RequestLook SchedulerTables::LookFor(const RequestEntry& entry) const {
@@ -69,15 +75,15 @@ RequestLook SchedulerTables::LookFor(const RequestEntry& entry) const {
           .model = model,
           .state = state,
           .whole = model.weights + model.activation + of_states,
-          .load = LoadTimeOf(model)};
+          .load = times.LoadTimeOf(model)};
 }
 
 bool SchedulerTables::MayRunOn(const NodeRequest& request, const Gpu& gpu) const {
-  if (owned.empty() || request.profiled_on != kNoGpu) return true;
-  if (owned.MayRun(request.function, request.model, gpu.device)) return true;
+  if (rights.owned.empty() || request.profiled_on != kNoGpu) return true;
+  if (rights.owned.MayRun(request.function, request.model, gpu.device)) return true;
   return std::ranges::none_of(gpus.by_index(), [&](const Gpu* own) {
     return own != nullptr && own->worker == WorkerState::kReady &&
-           owned.InstancesOn(request.function, request.model, own->device) > 0;
+           rights.owned.InstancesOn(request.function, request.model, own->device) > 0;
   });
 }
 
@@ -110,9 +116,9 @@ bool SchedulerTables::CanEverFit(ModelId id, const Gpu& gpu) const {
 
 bool SchedulerTables::CanEverFit(ModelId model, Bytes whole, const Gpu& gpu) const {
   if (gpu.worker == WorkerState::kUnfit || whole > gpu.memory) return false;
-  if (hints.empty()) return true;
-  const auto hint = hints.find({gpu.index, model});
-  return hint == hints.end() || !hint->second.impossible;
+  if (models.hints.empty()) return true;
+  const auto hint = models.hints.find({gpu.index, model});
+  return hint == models.hints.end() || !hint->second.impossible;
 }
 
 bool SchedulerTables::CanEverFit(ModelId model) const {

@@ -6,18 +6,24 @@ namespace troupe::node {
 
 std::vector<ModelNumber> SchedulerView::ResidentModels() const {
   std::vector<ModelNumber> models;
-  for (const ModelId id : parts_.tables.gpus.ResidentModels()) models.push_back(parts_.tables.NameOf(id));
+  const GpuTable& gpus = parts_.tables.gpus;
+  for (ModelId id = 0; id < gpus.holders().end(); ++id) {
+    const bool there = std::ranges::any_of(gpus.Holders(id), [&](GpuIndex gpu) {
+      return gpus.at(gpu).Find(id)->state != ResidentState::kLoading;
+    });
+    if (there) models.push_back(parts_.tables.models.NameOf(id));
+  }
   std::ranges::sort(models, {}, &ModelNumber::text);
   return models;
 }
 
 const Resident* SchedulerView::FindResident(GpuIndex gpu, const ModelNumber& model) const {
-  return parts_.tables.gpus.at(gpu).Find(parts_.tables.Find(model));
+  return parts_.tables.gpus.at(gpu).Find(parts_.tables.models.Find(model));
 }
 
 SchedulerView::OthersWork SchedulerView::OthersOn(GpuIndex index, std::uint64_t router, Time now) const {
   OthersWork others;
-  for (const RequestEntry* const entry : parts_.tables.pipelines[index]) {
+  for (const RequestEntry* const entry : parts_.tables.requests.pipelines[index]) {
     if (entry->request.id.router == router && !entry->request.trial) continue;
     ++others.requests;
     others.left += entry->claim.work;
@@ -27,23 +33,23 @@ SchedulerView::OthersWork SchedulerView::OthersOn(GpuIndex index, std::uint64_t 
 }
 
 SchedulerView::ModelEstimate SchedulerView::EstimateOf(const ModelNumber& name, KindId kind) const {
-  const ModelEntry* const model = parts_.tables.Adopted(parts_.tables.Find(name));
+  const ModelEntry* const model = parts_.tables.models.Adopted(parts_.tables.models.Find(name));
   if (model == nullptr) return {};
-  const Duration load = parts_.tables.LoadTimeOn(*model, kind);
-  Duration run = parts_.tables.costs.RunTime(model->cost, kind);
+  const Duration load = parts_.tables.times.LoadTimeOn(*model, kind);
+  Duration run = parts_.tables.times.costs.RunTime(model->cost, kind);
   // As long as no run has found its model there, all that is known is a run with its load.
-  if (!parts_.tables.costs.Ran(model->cost) && run > load) run -= load;
+  if (!parts_.tables.times.costs.Ran(model->cost) && run > load) run -= load;
   return {.load = load, .run = run, .weights = model->weights, .activation = model->activation};
 }
 
 std::uint32_t SchedulerView::HolderCount(const ModelNumber& model) const {
-  return parts_.tables.gpus.holders().Count(parts_.tables.Find(model));
+  return parts_.tables.gpus.holders().Count(parts_.tables.models.Find(model));
 }
 
 std::vector<std::pair<ModelNumber, const Resident*>> SchedulerView::ResidentsOf(GpuIndex gpu) const {
   std::vector<std::pair<ModelNumber, const Resident*>> residents;
   for (const auto& [id, resident] : parts_.tables.gpus.at(gpu).residents)
-    residents.emplace_back(parts_.tables.NameOf(id), &resident);
+    residents.emplace_back(parts_.tables.models.NameOf(id), &resident);
   std::ranges::sort(
       residents, {}, [](const auto& there) -> const auto& { return there.first.text(); });
   return residents;
@@ -52,7 +58,7 @@ std::vector<std::pair<ModelNumber, const Resident*>> SchedulerView::ResidentsOf(
 std::vector<ModelNumber> SchedulerView::EvictingOn(GpuIndex gpu) const {
   std::vector<ModelNumber> models;
   for (const auto& [id, orders] : parts_.tables.gpus.at(gpu).evicting)
-    models.push_back(parts_.tables.NameOf(id));
+    models.push_back(parts_.tables.models.NameOf(id));
   std::ranges::sort(models, {}, &ModelNumber::text);
   return models;
 }
@@ -61,7 +67,7 @@ absl::flat_hash_map<std::string_view, ModelNumber> SchedulerView::FirstCopies() 
   absl::flat_hash_map<std::string_view, ModelNumber> copies;
   for (ModelId id = 0; id < parts_.tables.models.size(); ++id) {
     if (!parts_.tables.models[id].adopted) continue;
-    const ModelNumber& name = parts_.tables.NameOf(id);
+    const ModelNumber& name = parts_.tables.models.NameOf(id);
     ModelNumber& first = copies[name->digest.text()];
     if (!first || name.text() < first.text()) first = name;
   }
@@ -71,7 +77,7 @@ absl::flat_hash_map<std::string_view, ModelNumber> SchedulerView::FirstCopies() 
 ModelNumber SchedulerView::FirstCopyOf(const DigestNumber& digest) const {
   ModelNumber first;
   for (ModelId id = 0; id < parts_.tables.models.size(); ++id) {
-    const ModelNumber& name = parts_.tables.NameOf(id);
+    const ModelNumber& name = parts_.tables.models.NameOf(id);
     if (!parts_.tables.models[id].adopted || !(name->digest == digest)) continue;
     if (!first || name.text() < first.text()) first = name;
   }
@@ -79,27 +85,27 @@ ModelNumber SchedulerView::FirstCopyOf(const DigestNumber& digest) const {
 }
 
 const ModelEntry* SchedulerView::FindCopy(const ModelNumber& name) const {
-  if (const ModelEntry* model = parts_.tables.Adopted(parts_.tables.Find(name))) return model;
-  return name ? parts_.tables.Adopted(parts_.tables.Find(FirstCopyOf(name->digest))) : nullptr;
+  if (const ModelEntry* model = parts_.tables.models.Adopted(parts_.tables.models.Find(name))) return model;
+  return name ? parts_.tables.models.Adopted(parts_.tables.models.Find(FirstCopyOf(name->digest))) : nullptr;
 }
 
 bool SchedulerView::Heavy(const ModelNumber& model) const {
   const ModelEntry* copy = FindCopy(model);
-  for (KindId kind = 0; copy != nullptr && kind < parts_.tables.kinds; ++kind)
-    if (parts_.tables.costs.Heavy(copy->cost, copy->weights, kind)) return true;
+  for (KindId kind = 0; copy != nullptr && kind < parts_.tables.times.kinds; ++kind)
+    if (parts_.tables.times.costs.Heavy(copy->cost, copy->weights, kind)) return true;
   return false;
 }
 
 bool SchedulerView::HeavyOn(const ModelNumber& model, KindId kind) const {
   const ModelEntry* copy = FindCopy(model);
-  return copy != nullptr && parts_.tables.costs.Heavy(copy->cost, copy->weights, kind);
+  return copy != nullptr && parts_.tables.times.costs.Heavy(copy->cost, copy->weights, kind);
 }
 
 KnownRuns SchedulerView::RunsOf(const ModelNumber& model, GpuIndex gpu) const {
-  const ModelId id = parts_.tables.Find(model);
+  const ModelId id = parts_.tables.models.Find(model);
   if (id == kNoModel) return {};
   const CostModel::Id cost = parts_.tables.models[id].cost;
-  const auto* learned = parts_.tables.costs.LearnedOf(cost, parts_.tables.gpus.at(gpu).kind);
+  const auto* learned = parts_.tables.times.costs.LearnedOf(cost, parts_.tables.gpus.at(gpu).kind);
   return learned == nullptr ? KnownRuns() : KnownRuns{learned->times, learned->cuts};
 }
 

@@ -21,11 +21,11 @@ class SchedulerView {
 
   // --- models ---
   [[nodiscard]] bool Knows(const ModelNumber& model) const {
-    return parts_.tables.Adopted(parts_.tables.Find(model)) != nullptr;
+    return parts_.tables.models.Adopted(parts_.tables.models.Find(model)) != nullptr;
   }
   [[nodiscard]] bool Waits(const ModelNumber& model) const { return WaitingFor(model) > 0; }
   [[nodiscard]] std::size_t WaitingFor(const ModelNumber& model) const {
-    return parts_.tables.WaitingFor(parts_.tables.Find(model));
+    return parts_.tables.requests.WaitingFor(parts_.tables.models.Find(model));
   }
   // Of adopted models: of this copy, else of some copy of the same model. No others are heavy, or weigh
   // anything.
@@ -38,8 +38,8 @@ class SchedulerView {
   [[nodiscard]] KnownRuns RunsOf(const ModelNumber& model, GpuIndex gpu) const;
   // What was learned of the models, to be kept (node/models/profiles.hpp) and read again at the next start. A
   // model that was forgotten keeps its profile.
-  [[nodiscard]] const CostModel& costs() const { return parts_.tables.costs; }
-  [[nodiscard]] const BatchingRules& batching() const { return parts_.tables.policies.batching; }
+  [[nodiscard]] const CostModel& costs() const { return parts_.tables.times.costs; }
+  [[nodiscard]] const BatchingRules& batching() const { return parts_.tables.rules.policies.batching; }
   // What the adopted model takes of a GPU of this kind, by estimate.
   struct ModelEstimate {
     Duration load{};  // from the host
@@ -49,10 +49,10 @@ class SchedulerView {
   };
   [[nodiscard]] ModelEstimate EstimateOf(const ModelNumber& model, KindId kind) const;
   [[nodiscard]] KindId kinds() const {
-    return parts_.tables.kinds;
+    return parts_.tables.times.kinds;
   }  // of the GPUs: they have the numbers from 0
   // Models that have a row in the tables.
-  [[nodiscard]] std::size_t rows() const { return parts_.tables.rows.size(); }
+  [[nodiscard]] std::size_t rows() const { return parts_.tables.models.rows.size(); }
 
   // --- GPUs. A resident is read at once: the next event may move it ---
   [[nodiscard]] const GpuTable& gpus() const { return parts_.tables.gpus; }
@@ -73,16 +73,18 @@ class SchedulerView {
   [[nodiscard]] const FunctionStates& states() const { return parts_.tables.states; }
   // Of the functions of one model; empty for most.
   [[nodiscard]] const std::vector<StateNumber>& StatesOf(const ModelNumber& model) const {
-    return parts_.tables.states.Of(parts_.tables.Find(model));
+    return parts_.tables.states.Of(parts_.tables.models.Find(model));
   }
 
   // --- requests ---
   [[nodiscard]] bool draining() const { return parts_.tables.draining; }
-  [[nodiscard]] std::size_t waiting() const { return parts_.tables.queue.size(); }
+  [[nodiscard]] std::size_t waiting() const { return parts_.tables.requests.queue.size(); }
   [[nodiscard]] std::size_t in_flight() const { return parts_.requests.size() - waiting(); }
   [[nodiscard]] bool idle() const { return parts_.requests.size() == 0; }
   [[nodiscard]] std::size_t trials() const { return parts_.requests.trials(); }  // that wait or are in flight
   [[nodiscard]] const SchedulerCounts& counts() const { return parts_.counts; }
+  // Of the policies that order functions by their SLO (scheduling/slo_order.hpp); 0: the policy has none.
+  [[nodiscard]] double alpha() const { return parts_.slo ? parts_.slo->alpha() : 0; }
 
  protected:
   SchedulerView(SchedulerLimits limits, SchedulerPolicies policies, CostDefaults costs, Topology topology)

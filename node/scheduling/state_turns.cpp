@@ -33,14 +33,15 @@ bool StateTurns::Waits(const RequestEntry& entry, const FunctionStates::State& s
 }
 
 // The first whose function may run: functions that share a model do not wait for each other.
-RequestEntry* StateTurns::NextOf(ModelId model) {
-  const auto& waiting = *tables_.queue.Find(model);
+RequestEntry* StateTurns::NextOf(ModelId model, Among among) {
+  const auto& waiting = *tables_.requests.queue.Find(model);
   const bool has_states = !tables_.states.all().empty() && !tables_.states.Of(model).empty();
   if (has_states && tables_.states.Blocked(model) == waiting.size()) return nullptr;
   absl::InlinedVector<FunctionNumber, 4> barred;
   RequestEntry* waits = nullptr;
   for (const auto& [key, entry] : waiting) {
     if (entry->request.named != kNoGpu) continue;
+    if (among == Among::kOwnPlaces && !tables_.HasOwnPlace(*entry)) continue;
     if (std::ranges::find(barred, entry->request.function) != barred.end()) continue;
     if (parts_.chooser.IsBarred(*entry)) {
       barred.push_back(entry->request.function);
@@ -63,12 +64,27 @@ void StateTurns::SendAway(const StateNumber& key) {
   tables_.states.BeginLeave(key);
 }
 
+void StateTurns::EndLeave(const StateNumber& key, bool gone, Time now) {
+  tables_.states.EndLeave(key, gone, now);
+  const FunctionStates::State* const state = tables_.states.Find(key);
+  if (state == nullptr) return;
+  if (!gone && state->gpu != kNoGpu) Book(state->gpu, state->model);
+  parts_.waiting.Activate(state->model);
+}
+
+void StateTurns::Book(GpuIndex index, ModelId model) {
+  for (const StateNumber& key : tables_.states.Of(model)) {
+    const FunctionStates::State& state = *tables_.states.Find(key);
+    if (state.CurrentAt(index) && !state.leaving) tables_.gpus.AddState(index, model, key, state.bytes, true);
+  }
+}
+
 void StateTurns::Place(RequestEntry& entry, GpuIndex gpu, Time now) {
   FunctionStates::State* state = tables_.states.Find(entry.request.state);
   if (state == nullptr) return;
   TROUPE_CHECK(state->MayRun() && state->line.front() == entry.request.id, "a state was used out of turn");
   TROUPE_CHECK(state->gpu == kNoGpu || state->gpu == gpu, "a state would be on two GPUs");
-  tables_.gpus.AddState(gpu, entry.model, entry.request.state, state->bytes);
+  entry.books_state = tables_.gpus.AddState(gpu, entry.model, entry.request.state, state->bytes);
   // What begins anew takes the place of what is there.
   entry.brings_state = !state->CurrentAt(gpu) || entry.request.begins_state;
   state->used = now;
@@ -85,8 +101,13 @@ void StateTurns::Note(const RequestEntry& entry, const RunDone& done) {
   if (state == nullptr || state->gpu != done.gpu) return;
   if (entry.brings_state) state->current = done.brought_state;
   if (done.end == RunEnd::kNotResident || done.spoiled_state) state->current = false;
+  // What was to come and did not takes no room; what lay there before, and is not the state any more, does.
+  if (entry.brings_state && entry.books_state && !done.brought_state)
+    tables_.gpus.RemoveState(done.gpu, state->model, entry.request.state);
   // A state that is not on the GPU does not bind the function to it.
-  if (!state->current && tables_.gpus.at(done.gpu).Find(state->model) == nullptr) state->gpu = kNoGpu;
+  const Resident* const model = tables_.gpus.at(done.gpu).Find(state->model);
+  const bool there = model != nullptr && model->states.contains(entry.request.state);
+  if (!state->current && !there) state->gpu = kNoGpu;
 }
 
 void StateTurns::Check() const {

@@ -14,11 +14,16 @@ class StateTurns {
   // The request of this model that goes next: the most urgent, but the requests of each state in the order in
   // which they were accepted, one at a time. A sequence whose GPU is busy does not keep others from other GPUs. Null: none
   // may go now.
-  [[nodiscard]] RequestEntry* NextOf(ModelId model);
+  enum class Among { kAll, kOwnPlaces };  // those that have places of their own
+  [[nodiscard]] RequestEntry* NextOf(ModelId model, Among among = Among::kAll);
   // The turn of the request's function, on the GPU that the request goes to.
   void Place(RequestEntry& entry, GpuIndex gpu, Time now);
   // This state leaves the GPU where it is, and its model stays: its room is free for what is ordered next.
   void SendAway(const StateNumber& state);
+  // It has left; `gone` false: it stays there after all, and what it takes counts again.
+  void EndLeave(const StateNumber& state, bool gone, Time now);
+  // What the states of a model take that have stayed on the GPU counts again.
+  void Book(GpuIndex gpu, ModelId model);
   void EndTurn(const RequestEntry& entry);
   // Where the state of a run that has ended is now.
   void Note(const RequestEntry& entry, const RunDone& done);

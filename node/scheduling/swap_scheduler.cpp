@@ -72,22 +72,22 @@ Consequences SwapScheduler::DescribeModel(const ModelNumber& name, Bytes weights
 
 void SwapScheduler::SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts) {
   SchedulerTables& tables = parts_.tables;
-  if (!tables.binding.late() || tables.policies.gpu.early_binding) return;
+  if (!tables.homes.binding.late() || tables.rules.policies.gpu.early_binding) return;
   const auto activate = [&](const ModelNumber& model, std::uint32_t) {
-    if (const ModelId id = tables.Find(model); id != kNoModel) parts_.waiting.Activate(id);
+    if (const ModelId id = tables.models.Find(model); id != kNoModel) parts_.waiting.Activate(id);
   };
-  tables.owned.ForEach(activate);
-  tables.owned.Set(function, std::move(parts));
-  tables.owned.ForEach(activate);
+  tables.rights.owned.ForEach(activate);
+  tables.rights.owned.Set(function, std::move(parts));
+  tables.rights.owned.ForEach(activate);
   parts_.prefetcher.NoteOwners();
 }
 
 Consequences SwapScheduler::ForgetModel(const ModelNumber& name) {
   Consequences effects;
-  const ModelId id = parts_.tables.Find(name);
+  const ModelId id = parts_.tables.models.Find(name);
   if (id == kNoModel) return effects;
   std::vector<RequestEntry*> waiting;
-  if (const auto* requests = parts_.tables.queue.Find(id)) {
+  if (const auto* requests = parts_.tables.requests.queue.Find(id)) {
     for (const auto& [key, entry] : *requests) waiting.push_back(entry);
   }
   for (RequestEntry* const entry : waiting) {
@@ -99,10 +99,11 @@ Consequences SwapScheduler::ForgetModel(const ModelNumber& name) {
   ModelEntry& model = parts_.tables.models[id];
   if (model.adopted) parts_.names.NoteForgotten(id);
   model = {.cost = model.cost, .requests = model.requests, .key = std::move(model.key)};
-  parts_.tables.homes.erase(id);
-  parts_.tables.batches.Forget(id);
-  parts_.tables.binding.Forget(id);
-  std::erase_if(parts_.tables.hints, [&](const auto& hint) { return hint.first.second == id; });
+  parts_.tables.homes.devices.erase(id);
+  parts_.tables.models.batches.Forget(id);
+  parts_.tables.homes.binding.Forget(id);
+  std::erase_if(parts_.tables.models.hints, [&](const auto& hint) { return hint.first.second == id; });
+  parts_.tables.gpus.EndStays(Time::min(), id);  // its name is known now, and later no more
   const std::vector<GpuIndex> holders = parts_.tables.gpus.Holders(id);
   for (const GpuIndex gpu : holders) {
     if (!parts_.tables.gpus.at(gpu).Find(id)->Idle()) continue;
@@ -114,23 +115,23 @@ Consequences SwapScheduler::ForgetModel(const ModelNumber& name) {
 }
 
 void SwapScheduler::SetInRegion(const ModelNumber& name, bool in_region) {
-  const ModelId id = parts_.tables.Find(name);
-  ModelEntry* const model = parts_.tables.Adopted(id);
+  const ModelId id = parts_.tables.models.Find(name);
+  ModelEntry* const model = parts_.tables.models.Adopted(id);
   if (model == nullptr || model->in_region == in_region) return;
   model->in_region = in_region;
   in_region ? --out_of_region_ : ++out_of_region_;
-  if (parts_.tables.queue.Find(id) != nullptr) parts_.tables.queue.LookAway(id);
+  if (parts_.tables.requests.queue.Find(id) != nullptr) parts_.tables.requests.queue.LookAway(id);
   parts_.waiting.Activate(id);
   if (in_region) return;
   // A GPU is kept for no request that cannot take it.
-  for (RequestEntry* const holder : parts_.tables.held.HoldersOf(id)) parts_.holds.Release(*holder);
+  for (RequestEntry* const holder : parts_.tables.rights.held.HoldersOf(id)) parts_.holds.Release(*holder);
 }
 
 std::vector<ModelNumber> SwapScheduler::WaitingForRegion() const {
   std::vector<ModelNumber> models;
   if (out_of_region_ == 0) return models;
-  for (const ModelId id : parts_.tables.queue.InOrder()) {
-    if (!parts_.tables.models[id].in_region) models.push_back(parts_.tables.NameOf(id));
+  for (const ModelId id : parts_.tables.requests.queue.InOrder()) {
+    if (!parts_.tables.models[id].in_region) models.push_back(parts_.tables.models.NameOf(id));
   }
   return models;
 }
@@ -156,12 +157,6 @@ Consequences SwapScheduler::FailState(const StateNumber& state, const absl::Stat
   return effects;
 }
 
-// The requests of its model may find places now.
-void SwapScheduler::EndLeave(const StateNumber& state, bool gone) {
-  parts_.tables.states.EndLeave(state, gone);
-  if (const auto* found = parts_.tables.states.Find(state)) parts_.waiting.Activate(found->model);
-}
-
 void SwapScheduler::HoldState(const StateNumber& state, bool held) {
   if (FunctionStates::State* found = parts_.tables.states.Find(state)) found->held = held;
 }
@@ -170,28 +165,31 @@ Decision SwapScheduler::Decide(Time now) {
   parts_.waiting.YieldLate(now);
   parts_.requests.Reorder(now);
   parts_.look_again = Time::max();
-  for (const GpuIndex gpu : parts_.tables.pauses.End(now)) parts_.waiting.Wake(gpu);
+  for (const GpuIndex gpu : parts_.tables.rights.pauses.End(now)) parts_.waiting.Wake(gpu);
+  parts_.outcomes.EndStays(now);
   parts_.named.Decide(now);
-  parts_.tables.by_gpu ? parts_.by_gpu.Decide(now) : parts_.by_request.Decide(now);
+  parts_.tables.rules.by_gpu ? parts_.by_gpu.Decide(now) : parts_.by_request.Decide(now);
   parts_.decision.wanted = WaitingForRegion();
   parts_.decision.due = NextDue();
   return std::exchange(parts_.decision, {});
 }
 
 Time SwapScheduler::NextDue() const {
-  return std::min({parts_.look_again, parts_.requests.NextExpiry(), parts_.tables.pauses.next_end()});
+  const SchedulerTables& tables = parts_.tables;
+  return std::min({parts_.look_again, parts_.requests.NextExpiry(), tables.rights.pauses.next_end(),
+                   tables.gpus.next_stay_end(), tables.states.next_stay_end()});
 }
 
 void SwapScheduler::Check() const {
   const SchedulerTables& tables = parts_.tables;
   tables.gpus.Check();
   for (const auto& [gpu, there] : tables.gpus.gpus()) {
-    const std::vector<RequestEntry*>& pipeline = tables.pipelines[gpu];
+    const std::vector<RequestEntry*>& pipeline = tables.requests.pipelines[gpu];
     const auto runs = std::ranges::count(pipeline, nullptr, &RequestEntry::leader);
     TROUPE_CHECK(static_cast<std::size_t>(runs) == there.in_flight, "pipeline and GPU table disagree");
     const bool named = std::ranges::any_of(
         pipeline, [](const RequestEntry* entry) { return entry->request.named != kNoGpu; });
-    TROUPE_CHECK(named || tables.gpus.loads().InFlightOn(there.device) <= tables.places.most,
+    TROUPE_CHECK(named || tables.gpus.loads().InFlightOn(there.device) <= tables.rules.places.most,
                  "a pipeline is deeper than its limit");
     for (const RequestEntry* entry : pipeline) {
       TROUPE_CHECK(entry->gpu == gpu, "a request is in another GPU's pipeline");
@@ -205,7 +203,7 @@ void SwapScheduler::Check() const {
   parts_.states.Check();
   parts_.waiting.Check();
   parts_.names.Check();
-  tables.held.Check();
+  tables.rights.held.Check();
 }
 
 }  // namespace troupe::node

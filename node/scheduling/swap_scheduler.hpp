@@ -65,23 +65,24 @@ class SwapScheduler : public SchedulerView {
   // Replaces the parts of this node's GPUs that the function owns. Where models have a GPU for good by policy, it
   // changes nothing.
   void SetOwned(const FunctionNumber& function, std::vector<OwnedGpus::Part> parts);
-  [[nodiscard]] bool HasOwners() const { return !parts_.tables.owned.empty(); }
+  [[nodiscard]] bool HasOwners() const { return !parts_.tables.rights.owned.empty(); }
   // What the function owns of the GPU; null: nothing.
   [[nodiscard]] const OwnedGpus::Part* OwnedOn(const FunctionNumber& function, const ModelNumber& model,
                                                std::uint32_t device) const {
-    return parts_.tables.owned.PartOn(function, model, device);
+    return parts_.tables.rights.owned.PartOn(function, model, device);
   }
   // What a profile says of a model's runs on one kind of GPU; zero: nothing.
   void SetProfiled(const std::string& model, Duration run, KindId kind) {
-    parts_.tables.costs.SetProfiled(model, run, kind);
+    parts_.tables.times.costs.SetProfiled(model, run, kind);
   }
   void RestoreCosts(const std::vector<ModelCost>& known, const ByKind<double>& nanos_per_byte) {
-    parts_.tables.costs.Restore(known, nanos_per_byte);
+    parts_.tables.times.costs.Restore(known, nanos_per_byte);
   }
 
   // A worker has made the plan for runs of so many rows, which take so much memory: requests may be joined.
   void BatchPrepared(GpuIndex gpu, const ModelNumber& model, std::uint32_t rows, Bytes activation) {
-    if (Knows(model)) parts_.tables.batches.Prepared(parts_.tables.Find(model), gpu, rows, activation);
+    if (Knows(model))
+      parts_.tables.models.batches.Prepared(parts_.tables.models.Find(model), gpu, rows, activation);
   }
 
   // Functions that keep state on the device. A request that names one runs where the state is; its dispatch
@@ -97,9 +98,10 @@ class SwapScheduler : public SchedulerView {
   Finished FailFirst(const StateNumber& state, const absl::Status& why) {
     return parts_.states.EndFirst(state, why);
   }
-  // The state of a sequence is to leave the GPU where it is (as those that a dispatch names), and has left it, or stays.
+  // SendAway: the state of a sequence is to leave its GPU, as the states that a dispatch names do. EndLeave: the state
+  // has left its GPU (`gone`), or could not be written back and stays there for a while.
   void SendAway(const StateNumber& state) { parts_.states.SendAway(state); }
-  void EndLeave(const StateNumber& state, bool gone);
+  void EndLeave(const StateNumber& state, bool gone, Time now) { parts_.states.EndLeave(state, gone, now); }
 
   // Nothing new enters, what is here finishes.
   void SetDraining(bool draining) { parts_.tables.draining = draining; }

@@ -21,38 +21,39 @@ double VictimPlanner::RateOf(const ModelEntry& model, Time now) const {
 
 // Models that may be evicted, unordered; of one rank the first by name goes first.
 std::vector<Victim> VictimPlanner::MayGo(ModelId coming, const Gpu& gpu, Time now) const {
-  const double busy = std::min(1.0, tables_.link_pressure.At(now));  // no transfer waits for an idle link
+  const double busy = std::min(1.0, tables_.pressure.on_links.At(now));  // no transfer waits for an idle link
   std::vector<Victim> victims;
   victims.reserve(gpu.residents.size());
   for (const auto& [id, resident] : gpu.residents) {
     if (!resident.Idle() || id == coming) continue;
     const ModelEntry& model = tables_.models[id];
-    const SwapCosts costs = tables_.costs.CostsOf(model.cost, resident.bytes, gpu.kind);
+    const SwapCosts costs = tables_.times.costs.CostsOf(model.cost, resident.bytes, gpu.kind);
     const EvictionCandidate candidate{
         .bytes = resident.WithStates(),
         .last_use = resident.last_use,
         .replicas = tables_.gpus.holders().Count(id),
-        .wanted = tables_.queue.Find(id) != nullptr || model.kept_until > now,
+        .wanted = tables_.requests.queue.Find(id) != nullptr || model.kept_until > now,
         .heavy = costs.heavy,
         .rate = RateOf(model, now),
         .load = FromSeconds(ToSeconds(costs.load) * busy),
         .slack = model.patience.known() ? model.patience.Or({}) - costs.run : Duration::max(),
         .delay = costs.delay,
         .run = costs.run};
-    victims.push_back({tables_.policies.eviction(candidate), id, candidate.bytes});
+    victims.push_back({tables_.rules.policies.eviction(candidate), id, candidate.bytes});
     // A model that is bound to its GPU goes only when another one outgrew the room that was kept for it.
-    if (!tables_.binding.late() && tables_.binding.Bound(id)) victims.back().rank.tier += kBoundTier;
+    if (!tables_.homes.binding.late() && tables_.homes.binding.Bound(id))
+      victims.back().rank.tier += kBoundTier;
     // A model that is to stay on this GPU for its function goes only when the others do not make enough room.
-    if (!tables_.owned.empty() && tables_.owned.Keeps(tables_.NameOf(id), gpu.device))
+    if (!tables_.rights.owned.empty() && tables_.rights.owned.Keeps(tables_.models.NameOf(id), gpu.device))
       victims.back().rank.tier += kBoundTier;
   }
   return victims;
 }
 
 Bytes VictimPlanner::Target(ModelId model, const Gpu& gpu, Bytes need) const {
-  if (tables_.hints.empty()) return need;
-  const auto hint = tables_.hints.find({gpu.index, model});
-  return hint == tables_.hints.end() ? need : need + hint->second.extra;
+  if (tables_.models.hints.empty()) return need;
+  const auto hint = tables_.models.hints.find({gpu.index, model});
+  return hint == tables_.models.hints.end() ? need : need + hint->second.extra;
 }
 
 // With nothing else on the GPU neither fragments nor an earlier NoFit count: the worker will tell. `room`:
@@ -114,7 +115,7 @@ VictimPlanner::Victims VictimPlanner::Choose(ModelId model, Bytes need, Bytes ro
   std::vector<Victim> candidates = MayGo(model, gpu, now);
   const auto later = [&](const Victim& a, const Victim& b) {
     return a.rank != b.rank ? a.rank > b.rank
-                            : tables_.NameOf(a.model).text() > tables_.NameOf(b.model).text();
+                            : tables_.models.NameOf(a.model).text() > tables_.models.NameOf(b.model).text();
   };
   Victims chosen;
   while (room < target && !candidates.empty()) {
@@ -164,7 +165,8 @@ bool VictimPlanner::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::v
                             Time since) const {
   const ModelEntry& model = tables_.models[id];
   const Bytes window = WindowOf(model.weights);
-  if (tables_.limits.by_layer == ByLayer::kOff || victims.empty() || gpu.Find(id) != nullptr) return false;
+  if (tables_.rules.limits.by_layer == ByLayer::kOff || victims.empty() || gpu.Find(id) != nullptr)
+    return false;
   if (window * 2 > model.weights || window + model.activation > room) return false;
   return std::ranges::all_of(victims, [&](ModelId victim) { return gpu.Find(victim)->last_use > since; });
 }
@@ -172,7 +174,7 @@ bool VictimPlanner::MayPass(ModelId id, const Gpu& gpu, Bytes room, const std::v
 bool VictimPlanner::PassesThrough(const RequestEntry& entry, const Gpu& gpu,
                                   const std::vector<ModelId>& victims) const {
   if (entry.whole || entry.request.state || entry.request.trial || entry.suspect) return false;
-  return tables_.WaitingFor(entry.model) <= 1 &&
+  return tables_.requests.WaitingFor(entry.model) <= 1 &&
          MayPass(entry.model, gpu, gpu.Free(), victims, entry.asked_before);
 }
 

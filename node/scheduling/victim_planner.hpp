@@ -20,8 +20,8 @@ class VictimPlanner {
   // The request fits, now or after evicting all that may go. `own`: its model there, or null.
   [[nodiscard]] bool CanMakeRoom(const RequestLook& look, const Gpu& gpu, const Resident* own,
                                  Bytes need) const;
-  // The states to send away for the request, before models are: those that no request waits for first, and of these the
-  // longest unused.
+  // The states to send away for the request before a model is evicted. States that no request waits for come first, the
+  // longest unused of them before the others.
   [[nodiscard]] std::vector<StateNumber> PlanStates(const RequestEntry& entry, Bytes need,
                                                     const Gpu& gpu) const;
   // The models to evict for a model, or its run, that then fits; models that need not go after all are left

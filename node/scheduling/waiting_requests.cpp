@@ -7,13 +7,13 @@
 namespace troupe::node {
 
 WaitingRequests::WaitingRequests(SchedulerTables& tables) : tables_(tables) {
-  if (tables_.by_gpu) locality_ = MakeLocalityQueue(*tables_.policies.gpu.locality);
+  if (tables_.rules.by_gpu) locality_ = MakeLocalityQueue(*tables_.rules.policies.gpu.locality);
 }
 
 void WaitingRequests::Enqueue(RequestEntry& entry) {
-  if (tables_.late) tables_.late->Add(entry.key, entry.latest, &entry);
-  tables_.queue.Add(entry);
-  tables_.own_places_wanted += entry.request.own_places ? 1 : 0;
+  if (tables_.requests.late) tables_.requests.late->Add(entry.key, entry.latest, &entry);
+  tables_.requests.queue.Add(entry);
+  tables_.requests.own_places_wanted += entry.request.own_places ? 1 : 0;
   Activate(entry.model);
   if (entry.request.named != kNoGpu) {
     named_.emplace(entry.key, &entry);
@@ -25,9 +25,9 @@ void WaitingRequests::Enqueue(RequestEntry& entry) {
 }
 
 void WaitingRequests::Dequeue(const RequestEntry& entry) {
-  if (tables_.late) tables_.late->Remove(entry.key, entry.latest);
-  tables_.queue.Remove(entry);
-  tables_.own_places_wanted -= entry.request.own_places ? 1 : 0;
+  if (tables_.requests.late) tables_.requests.late->Remove(entry.key, entry.latest);
+  tables_.requests.queue.Remove(entry);
+  tables_.requests.own_places_wanted -= entry.request.own_places ? 1 : 0;
   Activate(entry.model);
   if (named_.erase(entry.key) > 0 || !locality_) return;
   locality_->Remove(entry.key);
@@ -47,13 +47,13 @@ void WaitingRequests::ForgetName(RequestEntry& entry) {
 }
 
 void WaitingRequests::YieldLate(Time now) {
-  if (!tables_.late) return;
-  while (const auto entry = tables_.late->NextLate(now)) Rekey(**entry, LateKey((*entry)->key));
+  if (!tables_.requests.late) return;
+  while (const auto entry = tables_.requests.late->NextLate(now)) Rekey(**entry, LateKey((*entry)->key));
 }
 
 void WaitingRequests::GiveTurn(const RequestEntry& gone) {
-  if (!tables_.late) return;
-  const auto next = tables_.late->Gone(gone.key);
+  if (!tables_.requests.late) return;
+  const auto next = tables_.requests.late->Gone(gone.key);
   if (!next) return;
   RequestEntry& entry = **next;
   OrderingKey key = entry.key;
@@ -63,28 +63,28 @@ void WaitingRequests::GiveTurn(const RequestEntry& gone) {
 }
 
 void WaitingRequests::Activate(ModelId id) {
-  if (locality_ || tables_.queue.Find(id) == nullptr) return;
+  if (locality_ || tables_.requests.queue.Find(id) == nullptr) return;
   ModelEntry& model = tables_.models[id];
   model.parked = kNoGpu;
-  if (model.in_region) tables_.queue.LookAt(id);
+  if (model.in_region) tables_.requests.queue.LookAt(id);
 }
 
 void WaitingRequests::ActivateAll() {
-  for (const ModelId model : tables_.queue.waiting()) Activate(model);
+  for (const ModelId model : tables_.requests.queue.waiting()) Activate(model);
 }
 
 void WaitingRequests::ActivateResidents(const Gpu& gpu) {
-  if (tables_.queue.waiting().size() > gpu.residents.size()) {
+  if (tables_.requests.queue.waiting().size() > gpu.residents.size()) {
     for (const auto& [model, resident] : gpu.residents) Activate(model);
     return;
   }
-  for (const ModelId model : tables_.queue.waiting()) {
+  for (const ModelId model : tables_.requests.queue.waiting()) {
     if (gpu.residents.contains(model)) Activate(model);
   }
 }
 
 void WaitingRequests::Park(ModelId model, GpuIndex gpu) {
-  tables_.queue.LookAway(model);
+  tables_.requests.queue.LookAway(model);
   tables_.models[model].parked = gpu;
   parked_[gpu].push_back(model);
 }
@@ -98,22 +98,23 @@ void WaitingRequests::Wake(GpuIndex gpu) {
 
 void WaitingRequests::Check() const {
   std::size_t late = 0;
-  for (const ModelId id : tables_.queue.waiting())
-    for (const auto& [key, entry] : *tables_.queue.Find(id)) late += IsLate(key) ? 1 : 0;
-  TROUPE_CHECK(!tables_.late || late == tables_.late->late(), "late requests are counted wrong");
+  for (const ModelId id : tables_.requests.queue.waiting())
+    for (const auto& [key, entry] : *tables_.requests.queue.Find(id)) late += IsLate(key) ? 1 : 0;
+  TROUPE_CHECK(!tables_.requests.late || late == tables_.requests.late->late(),
+               "late requests are counted wrong");
   if (locality_) return;
   std::size_t active = 0;
-  for (const ModelId id : tables_.queue.waiting()) {
+  for (const ModelId id : tables_.requests.queue.waiting()) {
     const ModelEntry& model = tables_.models[id];
-    const bool looked_at = tables_.queue.LookedAt(id);
+    const bool looked_at = tables_.requests.queue.LookedAt(id);
     active += looked_at ? 1 : 0;
     TROUPE_CHECK(looked_at == (model.in_region && model.parked == kNoGpu), "a waiting model was forgotten");
     if (model.parked == kNoGpu) continue;
     const Gpu& gpu = tables_.gpus.at(model.parked);
     TROUPE_CHECK(gpu.in_flight > 0, "a model waits for a GPU that has nothing to do");
   }
-  TROUPE_CHECK(active == tables_.queue.looked_at(), "a model is looked at that does not wait");
-  tables_.queue.Check();
+  TROUPE_CHECK(active == tables_.requests.queue.looked_at(), "a model is looked at that does not wait");
+  tables_.requests.queue.Check();
 }
 
 }  // namespace troupe::node

@@ -14,7 +14,7 @@ namespace troupe::node {
 class WaitingRequests {
  public:
   explicit WaitingRequests(SchedulerTables& tables);
-  void AddRuntimes() { parked_.resize(tables_.pipelines.size()); }
+  void AddRuntimes() { parked_.resize(tables_.requests.pipelines.size()); }
 
   void Enqueue(RequestEntry& entry);
   void Dequeue(const RequestEntry& entry);

@@ -8,11 +8,11 @@ namespace troupe::node {
 // The fastest link from a GPU that has the whole model, if this GPU's worker can use it (see
 // SchedulerTables::StateAllows).
 void GpuChooser::FindPeer(const RequestLook& look, const Gpu& gpu, GpuOption& option) const {
-  if (!gpu.peer_copies || !tables_.topology.HasLinks() || look.entry.host_only) return;
+  if (!gpu.peer_copies || !tables_.rules.topology.HasLinks() || look.entry.host_only) return;
   if (tables_.StateNeed(look, nullptr) > Bytes()) return;
   BytesPerSecond fastest;
   for (const GpuIndex holder : tables_.gpus.Holders(look.entry.model)) {
-    const auto speed = tables_.topology.PeerLink(tables_.gpus.at(holder).device, gpu.device);
+    const auto speed = tables_.rules.topology.PeerLink(tables_.gpus.at(holder).device, gpu.device);
     if (!speed || *speed <= fastest) continue;
     const Resident& there = *tables_.gpus.at(holder).Find(look.entry.model);
     if (there.state == ResidentState::kLoading || there.missing) continue;
@@ -23,7 +23,7 @@ void GpuChooser::FindPeer(const RequestLook& look, const Gpu& gpu, GpuOption& op
 }
 
 GpuIndex GpuChooser::SenderFor(const RequestLook& look, const Gpu& gpu) const {
-  if (tables_.limits.broadcast == BroadcastRule::kOff || look.entry.host_only || !gpu.broadcasts)
+  if (tables_.rules.limits.broadcast == BroadcastRule::kOff || look.entry.host_only || !gpu.broadcasts)
     return kNoGpu;
   if (tables_.StateNeed(look, nullptr) > Bytes()) return kNoGpu;
   GpuIndex sender = kNoGpu;
@@ -32,7 +32,7 @@ GpuIndex GpuChooser::SenderFor(const RequestLook& look, const Gpu& gpu) const {
     const Gpu& from = tables_.gpus.at(holder);
     const Resident* const there = from.Find(look.entry.model);
     if (!from.broadcasts || there->state != ResidentState::kLoading || there->source != kNoGpu) continue;
-    const auto speed = tables_.topology.PeerLink(from.device, gpu.device);
+    const auto speed = tables_.rules.topology.PeerLink(from.device, gpu.device);
     if (!speed || *speed <= fastest) continue;
     if (!tables_.broadcasts.MayJoin({holder, from.device}, {gpu.index, gpu.device}, look.entry.model))
       continue;
@@ -45,7 +45,7 @@ GpuIndex GpuChooser::SenderFor(const RequestLook& look, const Gpu& gpu) const {
 SwitchLoad GpuChooser::LoadTo(const Gpu& gpu) const {
   SwitchLoad load = SwitchLoad::kNone;
   for (const ModelId model : gpu.host_loads) {
-    if (tables_.costs.Heavy(tables_.models[model].cost, gpu.Find(model)->bytes, gpu.kind))
+    if (tables_.times.costs.Heavy(tables_.models[model].cost, gpu.Find(model)->bytes, gpu.kind))
       return SwitchLoad::kHeavy;
     load = SwitchLoad::kLight;
   }
@@ -53,10 +53,10 @@ SwitchLoad GpuChooser::LoadTo(const Gpu& gpu) const {
 }
 
 SwitchLoad GpuChooser::LoadOfSwitch(const Gpu& gpu) const {
-  if (!tables_.limits.isolated && tables_.topology.empty()) return LoadTo(gpu);
+  if (!tables_.rules.limits.isolated && tables_.rules.topology.empty()) return LoadTo(gpu);
   SwitchLoad load = SwitchLoad::kNone;
   for (const auto& [index, other] : tables_.gpus.gpus()) {
-    if (other.device == gpu.device || tables_.topology.ShareSwitch(other.device, gpu.device))
+    if (other.device == gpu.device || tables_.rules.topology.ShareSwitch(other.device, gpu.device))
       load = std::max(load, LoadTo(other));
   }
   return load;
@@ -65,9 +65,9 @@ SwitchLoad GpuChooser::LoadOfSwitch(const Gpu& gpu) const {
 // What comes from the host to the other GPUs behind its switch: the longest of them.
 Duration GpuChooser::LoadsBeside(const Gpu& gpu, Time now) const {
   Duration most{};
-  if (tables_.topology.empty()) return most;
+  if (tables_.rules.topology.empty()) return most;
   for (const auto& [index, other] : tables_.gpus.gpus()) {
-    if (other.device != gpu.device && tables_.topology.ShareSwitch(other.device, gpu.device))
+    if (other.device != gpu.device && tables_.rules.topology.ShareSwitch(other.device, gpu.device))
       most = std::max(most, other.bringing.Left(now));
   }
   return most;

@@ -17,17 +17,17 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
   tables_.gpus.WorkerGone(gpu, state);
   tables_.broadcasts.Lose(gpu);
   tables_.states.WorkerGone(gpu);
-  tables_.batches.ForgetGpu(gpu);
-  if (tables_.held.HolderOf(gpu) != nullptr) parts_.holds.Release(*tables_.held.HolderOf(gpu));
-  std::erase_if(tables_.hints, [&](const auto& hint) { return hint.first.first == gpu; });
+  tables_.models.batches.ForgetGpu(gpu);
+  if (tables_.rights.held.HolderOf(gpu) != nullptr) parts_.holds.Release(*tables_.rights.held.HolderOf(gpu));
+  std::erase_if(tables_.models.hints, [&](const auto& hint) { return hint.first.first == gpu; });
   Consequences effects;
-  for (RequestEntry* const lost : std::exchange(tables_.pipelines[gpu], {})) {
+  for (RequestEntry* const lost : std::exchange(tables_.requests.pipelines[gpu], {})) {
     RequestEntry& entry = *lost;
     parts_.requests.LeaveFunction(entry);
     parts_.states.EndTurn(entry);
     entry.pinned = false;
     entry.leader = nullptr;
-    tables_.suspects += std::exchange(entry.suspect, true) ? 0 : 1;
+    tables_.requests.suspects += std::exchange(entry.suspect, true) ? 0 : 1;
     parts_.prefetcher.ForgetDemand(entry.model);
     if (parts_.requests.EndAbandoned(entry, effects)) continue;
     if (entry.request.named != kNoGpu) {  // its router counts the attempt, and plans it again
@@ -35,7 +35,7 @@ Consequences WorkerChanges::LoseGpu(GpuIndex gpu, WorkerState state, const std::
           entry, FinishKind::kBounced, absl::UnavailableError(WorkerGone(gpu, why)), proto::BOUNCE_NO_GPU));
       continue;
     }
-    if (entry.attempts >= (entry.request.trial ? 1 : tables_.limits.max_attempts)) {
+    if (entry.attempts >= (entry.request.trial ? 1 : tables_.rules.limits.max_attempts)) {
       const std::string message =
           absl::StrCat("function '", entry.request.function.text(), "' lost ", entry.attempts,
                        " GPU workers in a row (the last: ", why, "); the request is given up");
@@ -56,7 +56,7 @@ Consequences WorkerChanges::Apply(const WorkerReady& ready, Time now) {
   std::vector<ModelId> resident;
   for (const ResidentReport& report : ready.resident) {
     resident.push_back(parts_.names.Intern(report.model));
-    if (ModelEntry* model = tables_.Adopted(resident.back()))
+    if (ModelEntry* model = tables_.models.Adopted(resident.back()))
       model->weights = std::max(model->weights, report.bytes);
   }
   tables_.gpus.WorkerUp(ready, resident, now);
@@ -70,7 +70,7 @@ Consequences WorkerChanges::Apply(const WorkerReady& ready, Time now) {
 Consequences WorkerChanges::Apply(const WorkerLost& lost, Time) {
   Consequences effects = LoseGpu(lost.gpu, WorkerState::kAbsent, lost.why);
   // Functions that own a part of this GPU may run elsewhere until it has a worker again.
-  if (!tables_.owned.empty()) parts_.waiting.ActivateAll();
+  if (!tables_.rights.owned.empty()) parts_.waiting.ActivateAll();
   parts_.names.ForgetUnused();
   return effects;
 }

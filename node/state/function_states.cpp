@@ -83,6 +83,7 @@ void FunctionStates::EndEvict(GpuIndex gpu, ModelId model, bool gone) {
     if (state.gpu != gpu || !state.leaving) continue;
     state.leaving = false;
     if (!gone) continue;
+    state.stay = {};
     state.gpu = kNoGpu;
     state.current = false;
   }
@@ -93,13 +94,32 @@ void FunctionStates::BeginLeave(const StateNumber& key) {
 }
 
 // Its worker may have died meanwhile, and then it has left already.
-void FunctionStates::EndLeave(const StateNumber& key, bool gone) {
+void FunctionStates::EndLeave(const StateNumber& key, bool gone, Time now) {
   State* state = Find(key);
   if (state == nullptr || !state->leaving) return;
   state->leaving = false;
-  if (!gone) return;
+  if (!gone) {
+    state->stay.Begin(state->stay.failures() + 1, now);
+    next_stay_end_ = std::min(next_stay_end_, state->stay.until());
+    return;
+  }
+  state->stay = {};
   state->gpu = kNoGpu;
   state->current = false;
+}
+
+std::vector<ModelId> FunctionStates::EndStays(Time now) {
+  std::vector<ModelId> ended;
+  if (now < next_stay_end_) return ended;
+  next_stay_end_ = Time::max();
+  for (auto& [key, state] : states_) {
+    if (state.stay.until() <= now) {
+      state.stay.End();
+      ended.push_back(state.model);
+    }
+    next_stay_end_ = std::min(next_stay_end_, state.stay.until());
+  }
+  return ended;
 }
 
 void FunctionStates::WorkerGone(GpuIndex gpu) {
@@ -107,6 +127,7 @@ void FunctionStates::WorkerGone(GpuIndex gpu) {
     if (state.gpu != gpu) continue;
     state.gpu = kNoGpu;
     state.current = state.leaving = false;
+    state.stay = {};
   }
 }
 

@@ -17,6 +17,7 @@
 #include "absl/container/node_hash_map.h"
 #include "node/names.hpp"
 #include "node/request.hpp"
+#include "node/state/stay.hpp"
 
 namespace troupe::node {
 
@@ -31,12 +32,13 @@ class FunctionStates {
     bool held = false;      // its image is not known or not safe yet, and no run begins meanwhile
     bool running = false;   // the first in line was dispatched
     bool sequence = false;  // it may leave a GPU without its model
+    Stay stay{};            // it could not be written back: it does not leave without its model for a while
     Time used{};            // dispatched last
     std::deque<RequestId> line{};
 
     [[nodiscard]] bool MayRun() const { return !leaving && !held && !running && !line.empty(); }
     [[nodiscard]] bool MayLeave(GpuIndex where) const {
-      return sequence && CurrentAt(where) && !leaving && !running;
+      return sequence && CurrentAt(where) && !leaving && !running && stay.over();
     }
     [[nodiscard]] bool CurrentAt(GpuIndex where) const { return gpu == where && current; }
   };
@@ -60,7 +62,12 @@ class FunctionStates {
   void EndEvict(GpuIndex gpu, ModelId model, bool gone);
   // The same for one state alone.
   void BeginLeave(const StateNumber& key);
-  void EndLeave(const StateNumber& key, bool gone);
+  // `gone` false: it stays for a while.
+  void EndLeave(const StateNumber& key, bool gone, Time now);
+  // When the next state has stayed for long enough; Time::max(): there is none.
+  [[nodiscard]] Time next_stay_end() const { return next_stay_end_; }
+  // States that have stayed for long enough may leave again: their models.
+  [[nodiscard]] std::vector<ModelId> EndStays(Time now);
   void WorkerGone(GpuIndex gpu);
 
   // Requests of this model that wait for a turn which is not theirs yet.
@@ -75,6 +82,7 @@ class FunctionStates {
 
   absl::node_hash_map<StateNumber, State> states_;
   absl::flat_hash_map<ModelId, OfModel> by_model_;
+  Time next_stay_end_ = Time::max();
 };
 
 }  // namespace troupe::node

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/function_state.hpp"
 #include "node/parts.hpp"
@@ -56,8 +57,9 @@ bool Sequences::CoolOne() {
   for (auto& sequence : table_.warm()) {
     if (sequence.requests > 0 || !sequence.has_room) continue;
     const auto& state = *parts_.scheduler.states().Find(sequence.key);
-    if (state.leaving) return false;  // it goes when it has left its GPU
-    if (state.held) continue;         // its image is being read
+    if (state.leaving) return false;   // it goes when it has left its GPU
+    if (state.held) continue;          // its image is being read
+    if (!state.stay.over()) continue;  // it could not be written back a moment ago
     const bool on_gpu = state.current && state.gpu != kNoGpu;
     if (on_gpu && parts_.settings.state_write_back == StateWriteBack::kEvict) {
       const auto gpu = state.gpu;
@@ -149,7 +151,7 @@ void Sequences::OnTimer() {
   Arm();
 }
 
-// One that is in use is looked at again later.
+// A sequence that is in use is looked at again later.
 void Sequences::Arm() {
   if (armed_ || table_.size() == 0) return;
   armed_ = true;
@@ -162,6 +164,7 @@ void Sequences::Arm() {
 }
 
 void Sequences::Describe(proto::NodeDescription& node) const {
+  absl::flat_hash_map<StateNumber, proto::FunctionSequences*> shown_of;
   for (const auto* state : std::as_const(parts_.states).declared().InOrder()) {
     const auto count = table_.CountOf(state->key);
     if (count == 0) continue;
@@ -169,12 +172,15 @@ void Sequences::Describe(proto::NodeDescription& node) const {
     shown.mutable_function()->set_name(state->function.text());
     shown.mutable_function()->set_version(state->version);
     shown.set_count(count);
-    for (const auto& sequence : table_.warm()) {
-      if (!(sequence.owner == state->key)) continue;
-      const auto* where = parts_.scheduler.states().Find(sequence.key);
-      shown.set_in_memory(shown.in_memory() + (sequence.has_room ? 1 : 0));
-      shown.set_on_gpus(shown.on_gpus() + (where != nullptr && where->current ? 1 : 0));
-    }
+    shown_of[state->key] = &shown;
+  }
+  for (const auto& sequence : table_.warm()) {
+    const auto found = shown_of.find(sequence.owner);
+    if (found == shown_of.end()) continue;
+    const auto* where = parts_.scheduler.states().Find(sequence.key);
+    auto& shown = *found->second;
+    shown.set_in_memory(shown.in_memory() + (sequence.has_room ? 1 : 0));
+    shown.set_on_gpus(shown.on_gpus() + (where != nullptr && where->current ? 1 : 0));
   }
 }
 

@@ -26,15 +26,37 @@ void Sequences::Forget(const StateNumber& function) {
   for (Sequence* sequence : table_.Of(function)) Remove(*sequence);
 }
 
+void Sequences::Found(const StateNumber& function, const ImagePtr& image) {
+  const auto id = image->function().substr(cluster::SequencePrefix(function.text()).size());
+  const auto& sequence = Enter(function, id);
+  const auto known = sequence.key ? parts_.states.ImageOf(sequence.key) : nullptr;
+  if (known != nullptr && known->runs() < image->runs()) parts_.states.Keep({image});
+}
+
+void Sequences::Clear(const DeclaredState& function) {
+  for (Sequence* sequence : table_.Of(function.key)) Remove(*sequence);
+}
+
+std::vector<std::string> Sequences::Begun(const StateNumber& function) {
+  std::vector<std::string> keys;
+  for (const Sequence* sequence : table_.Of(function))
+    if (sequence->begun) keys.push_back(cluster::SequenceKey(function.text(), sequence->id));
+  std::ranges::sort(keys);
+  return keys;
+}
+
+Sequence& Sequences::Enter(const StateNumber& function, const std::string& id) {
+  auto* sequence = table_.Find(function, id);
+  if (sequence == nullptr) sequence = &table_.Add(function, id, parts_.out.now());
+  sequence->begun = true;
+  return *sequence;
+}
+
 void Sequences::Listed(const StateNumber& function, const std::vector<std::string>& ids) {
   const auto owner = owners_.find(function);
   if (owner == owners_.end()) return;
   owner->second.listed = true;
-  for (const auto& id : ids) {
-    auto* sequence = table_.Find(function, id);
-    if (sequence == nullptr) sequence = &table_.Add(function, id, parts_.out.now());
-    sequence->begun = true;
-  }
+  for (const auto& id : ids) Enter(function, id);
   // With every run written back nothing is missing in the files.
   const auto* state = parts_.states.declared().ByKey(function);
   const bool has_model = parts_.models.Find(state->model) != nullptr;
@@ -64,6 +86,7 @@ void Sequences::Loaded(DeclaredState& state, const absl::StatusOr<ImagePtr>& ima
   } else {
     Look(key);
   }
+  GiveRoom();  // no request may use it by now, so that its room is for those that wait
   parts_.decisions.Decide();
 }
 
@@ -104,11 +127,8 @@ void Sequences::Recovered(const SequencesRecovered& purpose, const absl::Status&
   auto* state = parts_.states.declared().ByKey(purpose.function);
   const auto label = parts_.settings.Label(purpose.gpu);
   for (const auto& image : images) {
-    const auto id = image->function().substr(prefix.size());
-    auto* sequence = table_.Find(purpose.function, id);
-    if (sequence == nullptr) sequence = &table_.Add(purpose.function, id, parts_.out.now());
-    sequence->begun = true;
-    if (sequence->has_room) parts_.states.Keep({image});
+    const auto& sequence = Enter(purpose.function, image->function().substr(prefix.size()));
+    if (sequence.has_room) parts_.states.Keep({image});
   }
   if (absl::IsUnavailable(status)) {
     parts_.out.Note("state-lost",
@@ -195,16 +215,14 @@ absl::Status Sequences::Unknown(const StateNumber& function, const std::string& 
                    "; start it anew with sequence_start (header: 'Troupe-Sequence: ", id, "; start')"));
 }
 
-absl::Status Sequences::MayAdd(const DeclaredState& function, const std::string& id) const {
+absl::Status Sequences::MayAdd(const DeclaredState& function, std::size_t more) const {
   const auto& limits = parts_.settings.sequences;
-  const auto refuse = [&](const std::string& why) {
-    return absl::ResourceExhaustedError(absl::StrCat("sequence '", id, "' cannot begin: ", why));
-  };
-  if (table_.CountOf(function.key) >= limits.of_function)
-    return refuse(absl::StrCat(function.name, " has ",
-                               Limit(limits.of_function, "one function (option function-sequences)")));
-  if (table_.size() >= limits.most)
-    return refuse(absl::StrCat("this node has ", Limit(limits.most, "one node (option sequences)")));
+  if (table_.CountOf(function.key) + more > limits.of_function)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        function.name, " has ", Limit(limits.of_function, "one function (option function-sequences)")));
+  if (table_.size() + more > limits.most)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this node has ", Limit(limits.most, "one node (option sequences)")));
   return absl::OkStatus();
 }
 
@@ -221,7 +239,9 @@ absl::StatusOr<StateNumber> Sequences::Open(const DeclaredState* function,
   auto* sequence = table_.Find(function->key, wish.id());
   if (sequence == nullptr) {
     if (!wish.start() && Known(function->key)) return Unknown(function->key, wish.id());
-    if (const auto status = MayAdd(*function, wish.id()); !status.ok()) return status;
+    if (const auto status = MayAdd(*function, 1); !status.ok())
+      return absl::ResourceExhaustedError(
+          absl::StrCat("sequence '", wish.id(), "' cannot begin: ", status.message()));
     sequence = &table_.Add(function->key, wish.id(), parts_.out.now());
   }
   // No other sequence will make room.

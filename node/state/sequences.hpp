@@ -35,17 +35,19 @@ class Sequences {
   explicit Sequences(Parts& parts) : parts_(parts) {}
 
   // --- functions ---
-  // It is there; which sequences it has is asked for with its image.
+  // The function is declared. The order that reads its image also asks which sequences it has.
   void Learn(const DeclaredState& function) { owners_[function.key]; }
   void Forget(const StateNumber& function);
-  // Those that the disk has.
+  // The disk has images of these sequences.
   void Listed(const StateNumber& function, const std::vector<std::string>& ids);
+  // A worker from before this daemon had this of a sequence; its file is that now.
+  void Found(const StateNumber& function, const ImagePtr& image);
   // The image of a warm sequence was read, or why it could not be.
   void Loaded(DeclaredState& state, const absl::StatusOr<ImagePtr>& image);
 
   // --- workers ---
-  // A worker that outlived an earlier daemon may have some: what it has is written back, if it may be more than the files
-  // have, and dropped.
+  // A worker that outlived an earlier daemon may have sequences of the function: they are written back, if they may be
+  // newer than the files, and dropped.
   void Recover(GpuIndex gpu, const ModelNumber& copy, const DeclaredState& function);
   void Recovered(const SequencesRecovered& purpose, const absl::Status& status,
                  const std::vector<ImagePtr>& images);
@@ -53,28 +55,36 @@ class Sequences {
   void AllMet();
   // No request of the function may run: its sequences' requests end, too.
   void Fail(const DeclaredState& function);
-  // All that there was of its state has gone with a worker. It is held until the scheduler has heard of that, too.
+  // The only copy of a sequence's state has gone with a worker. The state is held until the scheduler knows it, too.
   void Lose(const DeclaredState& state);
-  // To be heard after the scheduler.
+  // The scheduler hears of the event first.
   void On(const RuntimeLost& event);
 
   // --- requests ---
   // A request of a sequence has come: the state that it uses. InvalidArgument: there is no such sequence;
   // ResourceExhausted: there are too many.
   absl::StatusOr<StateNumber> Open(const DeclaredState* function, const proto::SubmitRequest& message);
-  // The first of its requests may have nothing to go on from.
+  // Ends the sequence's first request if the request has no state to go on from.
   void Look(const StateNumber& key);
   // A request that starts it is on its way to a GPU: what was there has ended.
   void Begin(const StateNumber& key);
   void Ended(const StateNumber& key, const proto::Sequence& wish, const Finished& finished);
 
   // --- room ---
-  // The longest unused one that is in memory goes to the disk. False: none can go now.
+  // Moves the longest unused sequence that is in memory to the disk. False: none can go now.
   bool CoolOne();
-  // A state was to leave its GPU, and has left or stays.
+  // A state that was to leave its GPU has left, or stays.
   void Left() { GiveRoom(); }
   void OnTimer();
 
+  // Every sequence of the function is known: those on disk, and those that workers have.
+  [[nodiscard]] bool Known(const StateNumber& function) const;
+  // The keys of those that have a state to go on from, in order.
+  [[nodiscard]] std::vector<std::string> Begun(const StateNumber& function);
+  // Why the node cannot have so many more of this function; OK: it can.
+  [[nodiscard]] absl::Status MayAdd(const DeclaredState& function, std::size_t more) const;
+  // The function has no sequence any more; those that it gets are listed, or begin.
+  void Clear(const DeclaredState& function);
   [[nodiscard]] std::size_t CountOf(const StateNumber& function) const { return table_.CountOf(function); }
   void Describe(proto::NodeDescription& node) const;
 
@@ -83,17 +93,16 @@ class Sequences {
     bool listed = false;         // what the disk has is known
     std::size_t recovering = 0;  // workers that are asked for what they have
   };
-  // All sequences of the function are known that there are.
-  [[nodiscard]] bool Known(const StateNumber& function) const;
-  [[nodiscard]] absl::Status MayAdd(const DeclaredState& function, const std::string& id) const;
   [[nodiscard]] absl::Status Unknown(const StateNumber& function, const std::string& id) const;
   void Release(const StateNumber& function);
+  // The sequence, which an earlier daemon began; it is added if it is not known yet.
+  Sequence& Enter(const StateNumber& function, const std::string& id);
   void Warm(const DeclaredState& function, Sequence& sequence);
   void GiveRoom();
-  // It has room in memory: its image is read, or its requests may begin.
+  // The sequence has room in memory: orders its image, or lets its requests begin.
   void Prepare(const Sequence& sequence);
   void Cool(Sequence& sequence);
-  // On its GPU, in memory and on disk.
+  // Drops the sequence's state on its GPU, in memory and on disk.
   void DropState(Sequence& sequence);
   void TakeOffGpu(const StateNumber& key);
   void Remove(Sequence& sequence);

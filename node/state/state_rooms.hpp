@@ -1,4 +1,5 @@
-// STATE ROOMS: how much of the host's memory for images of states each function has taken, and each sequence that is in memory.
+// STATE ROOMS: how much of the host's memory for images of states each function has taken, and each sequence that is in
+// memory.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"

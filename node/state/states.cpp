@@ -195,6 +195,15 @@ void States::Keep(const std::vector<ImagePtr>& images) {
   }
 }
 
+void States::Found(const ImagePtr& image) {
+  const auto& text = image->function();
+  const auto* state = declared_.ByKey(parts_.names.FindState(text.substr(0, text.find('#'))));
+  if (state == nullptr) return;  // its file is read when the function is known
+  if (state->key.text() != text) return parts_.sequences.Found(state->key, image);
+  const auto known = ImageOf(state->key);
+  if (known == nullptr || known->runs() < image->runs()) Keep({image});
+}
+
 bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {
   const auto& of = parts_.scheduler.StatesOf(model);
   return std::ranges::any_of(
@@ -233,7 +242,7 @@ void States::TellStay(const ModelNumber& copy) {
         absl::StrCat(
             state->name, ": its model was taken off this node, and its state of ", state->runs, " runs ",
             sequences == 0 ? std::string("stays") : absl::StrCat("and ", sequences, " sequences stay"),
-            " here"));
+            " here, until another node takes over what is there"));
   }
 }
 

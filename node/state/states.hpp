@@ -39,6 +39,8 @@ class States {
 
   // Images that are safe become the images of their functions.
   void Keep(const std::vector<ImagePtr>& images);
+  // A worker from before this daemon had this of a function that was not known to have anything there; its file is that now.
+  void Found(const ImagePtr& image);
   // Null: there is none.
   [[nodiscard]] ImagePtr ImageOf(const StateNumber& key) const;
   // The image, or zeros, for a swap-in; the image returned keeps what it refers to valid.

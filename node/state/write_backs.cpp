@@ -88,7 +88,7 @@ void WriteBacks::End(Batch batch) {
   } else if (const auto* leaving = std::get_if<StateLeaving>(&batch.purpose)) {
     parts_.evictions.StateWritten(*leaving, batch.status, batch.images);
   } else if (const auto* orphan = std::get_if<OrphanWrittenBack>(&batch.purpose)) {
-    parts_.orphans.StatesSaved(*orphan, batch.status);
+    parts_.orphans.StatesSaved(*orphan, batch.status, batch.images);
   } else if (const auto* eviction = std::get_if<EvictionWrittenBack>(&batch.purpose)) {
     parts_.evictions.StatesSaved(*eviction, batch.status, batch.images);
   } else {

@@ -3,32 +3,33 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "base/digest.hpp"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/external_weights.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 
 namespace {
 
-constexpr Bytes kLargestModel = GiB(2);  // where protobuf, and so ONNX, ends
 constexpr Duration kChangeTimeout = std::chrono::minutes(5);
 
-absl::StatusOr<std::string> ReadModelFile(const std::string& path, const Place& place) {
-  auto content = ReadModelWithWeights(path, kLargestModel);
-  if (!content.ok()) return WrongAt(place, FromAbsl(content.status().message()));
-  if (content->empty()) return WrongAt(place, Cat("'", path, "' is empty"));
-  return content;
+using ModelPtr = std::shared_ptr<const actors::UploadSource>;
+
+absl::StatusOr<ModelPtr> OpenModelFile(const std::string& path, const Place& place) {
+  auto model = OpenModel(path);
+  if (!model.ok()) return WrongAt(place, FromAbsl(model.status().message()));
+  if ((*model)->size() == 0) return WrongAt(place, Cat("'", path, "' is empty"));
+  return model;
 }
 
 absl::Status AddDigest(const VersionManifest& version, Present& present) {
   if (version.model.empty() || version.model.starts_with(kByDigest) ||
       present.digests.contains(version.model))
     return absl::OkStatus();
-  TROUPE_ASSIGN_OR_RETURN(const auto content, ReadModelFile(version.model, version.model_place));
-  present.digests.emplace(version.model, Sha256Hex(content));
+  TROUPE_ASSIGN_OR_RETURN(const auto model, OpenModelFile(version.model, version.model_place));
+  TROUPE_ASSIGN_OR_RETURN(const auto digest, actors::DigestOf(*model));
+  present.digests.emplace(version.model, digest);
   return absl::OkStatus();
 }
 
@@ -63,11 +64,12 @@ absl::Status AskPresent(Session& session, const Manifests& manifests, Present& p
 absl::Status MakeChange(Session& session, const PlannedChange& change) {
   auto request = change.request;
   if (!change.model_file.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(auto content, ReadModelFile(change.model_file, change.place));
-    if (Sha256Hex(content) != request.deploy().onnx_digest())
+    TROUPE_ASSIGN_OR_RETURN(const auto model, OpenModelFile(change.model_file, change.place));
+    TROUPE_ASSIGN_OR_RETURN(const auto digest, actors::DigestOf(*model));
+    if (digest != request.deploy().onnx_digest())
       return absl::AbortedError(
           Cat("'", change.model_file, "' has changed since it was compared; apply again"));
-    TROUPE_RETURN_IF_ERROR(session.Upload(std::move(content), "uploading").status());
+    TROUPE_RETURN_IF_ERROR(session.Upload(model, "uploading").status());
   }
   const auto reply = session.Ask(request, "changing", kChangeTimeout);
   if (!reply.ok()) return AsUnfinished(reply.status());

@@ -7,10 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/console.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -7,10 +7,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/nearest.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/manifest.hpp"
 #include "shell/declarative/settings.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

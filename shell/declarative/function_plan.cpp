@@ -6,9 +6,9 @@
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "proto/gpu_sharing.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/settings.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

@@ -9,10 +9,10 @@
 #include "base/digest.hpp"
 #include "base/nearest.hpp"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/settings.hpp"
 #include "shell/declarative/yaml_map.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 
@@ -154,6 +154,11 @@ absl::StatusOr<std::string> WorkflowText(const Document& document, const YamlMap
 absl::Status ReadDocument(const Document& document, Manifests& manifests) {
   TROUPE_ASSIGN_OR_RETURN(const auto root, ParseYaml(document));
   TROUPE_ASSIGN_OR_RETURN(const auto map, YamlMap::Of(root, document, "a document", {}));
+  if (!map.Node("kind").IsDefined())
+    return WrongAt(
+        map.PlaceOf("kind"),
+        "a document lacks 'kind': write 'kind: function' or 'kind: workflow' (a workflow file alone is "
+        "sent with 'troupe workflow submit')");
   TROUPE_ASSIGN_OR_RETURN(const auto kind, map.Text("kind"));
   if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end())
     return map.Wrong("kind", Cat("'function' or 'workflow' is expected", DidYouMean(kind, kKinds)));

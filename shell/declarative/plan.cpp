@@ -10,9 +10,9 @@
 #include "absl/strings/numbers.h"
 #include "base/nearest.hpp"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/function_plan.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

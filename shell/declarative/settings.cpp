@@ -12,7 +12,7 @@
 #include "proto/gpu_sharing.hpp"
 #include "proto/isolation.hpp"
 #include "proto/precision.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 
@@ -36,7 +36,7 @@ absl::Status ReadComputeSettings(const YamlMap& map, proto::DeployRequest& deplo
   if (map.Has("precision")) {
     TROUPE_ASSIGN_OR_RETURN(const auto name, map.Text("precision"));
     const auto precision = proto::ParsePrecision(name);
-    if (!precision) return map.Wrong("precision", Cat("it is one of ", std::string(proto::kPrecisionNames)));
+    if (!precision) return map.Wrong("precision", Cat("it is one of ", NamesIn(proto::kPrecisions)));
     deploy.set_precision(*precision);
   }
   if (map.Has("run_limit")) {
@@ -67,7 +67,7 @@ absl::Status ReadIsolationSettings(const YamlMap& map, proto::DeployRequest& dep
   if (!map.Has("isolation")) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const auto name, map.Text("isolation"));
   const auto isolation = proto::ParseIsolation(name);
-  if (!isolation) return map.Wrong("isolation", Cat("it is one of ", std::string(proto::kIsolationNames)));
+  if (!isolation) return map.Wrong("isolation", Cat("it is one of ", NamesIn(proto::kIsolations)));
   deploy.set_isolation(*isolation);
   return absl::OkStatus();
 }

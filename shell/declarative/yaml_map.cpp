@@ -14,8 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "base/nearest.hpp"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "shell/cat.hpp"
 #include "shell/graphs/layers.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

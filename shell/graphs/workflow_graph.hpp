@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "proto/workflow.pb.h"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -17,8 +19,9 @@
 
 #include "absl/strings/numbers.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
+#include "base/tar.hpp"
 #include "shell/inputs/files.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 
@@ -40,10 +43,10 @@ constexpr Inner kInner[] = {
     {OnnxMessage::kAttribute, 5, OnnxMessage::kTensor},  {OnnxMessage::kAttribute, 6, OnnxMessage::kGraph},
     {OnnxMessage::kAttribute, 10, OnnxMessage::kTensor}, {OnnxMessage::kAttribute, 11, OnnxMessage::kGraph},
 };
-constexpr std::uint32_t kRawData = 9;
 constexpr std::uint32_t kExternalData = 13;
 constexpr std::uint32_t kDataLocation = 14;
-constexpr int kDeepest = 64;  // graphs in graphs, as protobuf reads messages in messages
+constexpr std::size_t kMostBeside = 256;  // files, as the import takes them
+constexpr int kDeepest = 64;              // graphs in graphs, as protobuf reads messages in messages
 
 // One field of a message, in its encoded form.
 struct WireField {
@@ -81,17 +84,6 @@ std::optional<WireField> NextField(std::string_view& rest) {
   return field;
 }
 
-void AppendVarint(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-
-void AppendDelimited(std::string& out, std::uint32_t number, std::string_view content) {
-  AppendVarint(out, std::uint64_t{number} << 3 | WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  AppendVarint(out, content.size());
-  out.append(content);
-}
-
 struct Descriptor {
   explicit Descriptor(int descriptor) : fd(descriptor) {}
   ~Descriptor() {
@@ -105,38 +97,48 @@ struct Descriptor {
   int fd;
 };
 
-class Inliner {
- public:
-  Inliner(std::string path, Bytes most) : path_(std::move(path)), left_(most.count()) {}
+absl::StatusOr<std::string> ReadRange(const Descriptor& file, std::uint64_t offset, std::size_t length,
+                                      const std::string& path) {
+  std::string bytes(length, '\0');
+  for (std::size_t have = 0; have < length;) {
+    const ssize_t got = pread(file.fd, bytes.data() + have, length - have, static_cast<off_t>(offset + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return absl::InvalidArgumentError(Cat("'", path, "' cannot be read: ", std::strerror(errno)));
+    if (got == 0) return absl::AbortedError(Cat("'", path, "' became shorter while it was read"));
+    have += static_cast<std::size_t>(got);
+  }
+  return bytes;
+}
 
-  // The message with weights inside; nothing where none of its tensors lies elsewhere.
-  absl::StatusOr<std::optional<std::string>> Message(OnnxMessage kind, std::string_view message, int depth) {
-    if (kind == OnnxMessage::kTensor) return Tensor(message);
-    std::string out;
-    bool changed = false;
+// A file beside the model.
+struct Beside {
+  Descriptor file;
+  std::uint64_t size = 0;
+};
+using BesideFiles = std::map<std::string, Beside>;  // by normal path below the model's folder
+
+// Finds the files in which a model's tensors lie, and opens them.
+class WeightFinder {
+ public:
+  explicit WeightFinder(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Find(OnnxMessage kind, std::string_view message, int depth) {
+    if (kind == OnnxMessage::kTensor) return FindTensor(message);
     // Nothing of it can be a tensor at this depth: the import refuses such a file.
     for (std::string_view rest = depth < kDeepest ? message : std::string_view(); !rest.empty();) {
       const auto field = NextField(rest);
-      if (!field) return std::nullopt;
-      const Inner* const inner = InnerOf(kind, *field);
-      std::optional<std::string> replaced;
-      if (inner != nullptr) {
-        TROUPE_ASSIGN_OR_RETURN(replaced, Message(inner->is, field->content, depth + 1));
-      }
-      if (replaced) {
-        if (!changed)
-          out.assign(message.substr(0, static_cast<std::size_t>(field->whole.data() - message.data())));
-        AppendDelimited(out, field->number, *replaced);
-        changed = true;
-      } else if (changed) {
-        out.append(field->whole);
-      }
+      if (!field) return absl::OkStatus();
+      if (const Inner* const inner = InnerOf(kind, *field); inner != nullptr)
+        TROUPE_RETURN_IF_ERROR(Find(inner->is, field->content, depth + 1));
     }
-    if (!changed) return std::nullopt;
-    return out;
+    return absl::OkStatus();
   }
+  BesideFiles Take() { return std::move(files_); }
 
  private:
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+
   static const Inner* InnerOf(OnnxMessage kind, const WireField& field) {
     if (!field.delimited) return nullptr;
     for (const Inner& inner : kInner)
@@ -144,26 +146,16 @@ class Inliner {
     return nullptr;
   }
 
-  absl::StatusOr<std::optional<std::string>> Tensor(std::string_view message) {
-    std::string out;
+  absl::Status FindTensor(std::string_view message) {
     bool external = false;
-    std::vector<std::pair<std::string, std::string>> entries;
+    Entries entries;
     for (std::string_view rest = message; !rest.empty();) {
       const auto field = NextField(rest);
-      if (!field) return std::nullopt;
+      if (!field) return absl::OkStatus();
       if (field->number == kDataLocation) external = external || field->value == 1;
       if (field->number == kExternalData) entries.push_back(EntryOf(field->content));
     }
-    if (!external) return std::nullopt;
-    TROUPE_ASSIGN_OR_RETURN(const std::string bytes, Weights(entries));
-    for (std::string_view rest = message; !rest.empty();) {
-      const auto field = NextField(rest);
-      const bool gone =
-          field->number == kDataLocation || field->number == kExternalData || field->number == kRawData;
-      if (!gone) out.append(field->whole);
-    }
-    AppendDelimited(out, kRawData, bytes);
-    return out;
+    return external ? Open(entries) : absl::OkStatus();
   }
 
   // A StringStringEntryProto: key and value.
@@ -182,7 +174,7 @@ class Inliner {
     return absl::InvalidArgumentError(Cat("'", path_, "' keeps weights in '", location, "', which ", what));
   }
 
-  absl::StatusOr<std::string> Weights(const std::vector<std::pair<std::string, std::string>>& entries) {
+  absl::Status Open(const Entries& entries) {
     std::string location;
     std::uint64_t offset = 0;
     std::optional<std::uint64_t> length;
@@ -194,34 +186,27 @@ class Inliner {
       if (key == "offset") offset = number;
       if (key == "length") length = number;
     }
-    TROUPE_ASSIGN_OR_RETURN(const Descriptor file, OpenBeside(location));
-    struct stat about = {};
-    if (fstat(file.fd, &about) != 0 || !S_ISREG(about.st_mode))
-      return Wrong(location, "is not a regular file");
-    const auto size = static_cast<std::uint64_t>(about.st_size);
+    const auto name = std::filesystem::path(location).lexically_normal().string();
+    auto found = files_.find(name);
+    if (found == files_.end()) {
+      if (files_.size() == kMostBeside)
+        return Wrong(location, Cat("is one file more than the ", kMostBeside, " that a model may have"));
+      TROUPE_ASSIGN_OR_RETURN(Beside file, OpenFile(location));
+      found = files_.emplace(name, std::move(file)).first;
+    }
+    const std::uint64_t size = found->second.size;
     const std::uint64_t want = length.value_or(offset <= size ? size - offset : 0);
     if (offset > size || want > size - offset)
       return Wrong(location, Cat("has ", size, " bytes, but ", want, " at offset ", offset, " are needed"));
-    if (want > left_)
-      return Wrong(location,
-                   "together with the model is more than one ONNX file can hold (2 GiB); deploy a smaller "
-                   "model, or one in FP16");
-    left_ -= want;
-    return Range(file, offset, want, location);
+    return absl::OkStatus();
   }
 
-  [[nodiscard]] absl::StatusOr<std::string> Range(const Descriptor& file, std::uint64_t offset,
-                                                  std::uint64_t want, const std::string& location) const {
-    std::string bytes(want, '\0');
-    for (std::size_t have = 0; have < bytes.size();) {
-      const ssize_t got =
-          pread(file.fd, bytes.data() + have, bytes.size() - have, static_cast<off_t>(offset + have));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Wrong(location, Cat("cannot be read: ", std::strerror(errno)));
-      if (got == 0) return Wrong(location, "became shorter while it was read");
-      have += static_cast<std::size_t>(got);
-    }
-    return bytes;
+  [[nodiscard]] absl::StatusOr<Beside> OpenFile(const std::string& location) const {
+    TROUPE_ASSIGN_OR_RETURN(Descriptor file, OpenBeside(location));
+    struct stat about = {};
+    if (fstat(file.fd, &about) != 0 || !S_ISREG(about.st_mode))
+      return Wrong(location, "is not a regular file");
+    return Beside{std::move(file), static_cast<std::uint64_t>(about.st_size)};
   }
 
   // Folder by folder, so that no symbolic link is followed on the way.
@@ -249,20 +234,90 @@ class Inliner {
     return at;
   }
 
-  std::string path_;
-  std::uint64_t left_;  // bytes that may still be put inside
+  const std::string path_;
+  BesideFiles files_;
 };
+
+// Text and files, one after the other.
+class PieceSource final : public actors::UploadSource {
+ public:
+  void Add(std::string bytes) {
+    if (bytes.empty()) return;
+    const std::uint64_t size = bytes.size();
+    pieces_.push_back({size_, size, std::move(bytes), Descriptor(-1), ""});
+    size_ += size;
+  }
+  void Add(Descriptor file, std::uint64_t size, std::string path) {
+    if (size == 0) return;
+    pieces_.push_back({size_, size, "", std::move(file), std::move(path)});
+    size_ += size;
+  }
+  [[nodiscard]] std::uint64_t size() const override { return size_; }
+  [[nodiscard]] absl::StatusOr<std::string> Read(std::uint64_t offset, std::size_t length) const override {
+    std::string bytes;
+    // The last piece that begins there or before.
+    auto piece = std::ranges::upper_bound(pieces_, offset, {}, &Piece::begin) - 1;
+    for (; bytes.size() < length; ++piece) {
+      const std::uint64_t at = offset + bytes.size() - piece->begin;
+      const auto part = std::min<std::uint64_t>(length - bytes.size(), piece->size - at);
+      if (piece->file.fd < 0) {
+        bytes.append(piece->text, at, part);
+      } else {
+        TROUPE_ASSIGN_OR_RETURN(const auto read, ReadRange(piece->file, at, part, piece->path));
+        bytes += read;
+      }
+    }
+    return bytes;
+  }
+
+ private:
+  struct Piece {
+    std::uint64_t begin;
+    std::uint64_t size;
+    std::string text;
+    Descriptor file;
+    std::string path;  // for errors
+  };
+  std::vector<Piece> pieces_;
+  std::uint64_t size_ = 0;
+};
+
+std::shared_ptr<const PieceSource> ArchiveOf(const std::filesystem::path& model, std::string content,
+                                             BesideFiles files) {
+  auto archive = std::make_shared<PieceSource>();
+  const auto size = content.size();
+  archive->Add(TarHeader(model.filename().string(), size));
+  archive->Add(std::move(content));
+  archive->Add(std::string(TarPadding(size), '\0'));
+  for (auto& [name, beside] : files) {
+    if (name == model.filename()) continue;  // it is there already
+    archive->Add(TarHeader(name, beside.size));
+    archive->Add(std::move(beside.file), beside.size, (model.parent_path() / name).string());
+    archive->Add(std::string(TarPadding(beside.size), '\0'));
+  }
+  archive->Add(TarEnd());
+  return archive;
+}
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadModelWithWeights(const std::string& path, Bytes most) {
-  TROUPE_ASSIGN_OR_RETURN(std::string content, ReadFile(path, most));
+absl::StatusOr<std::shared_ptr<const actors::UploadSource>> OpenModel(const std::string& path,
+                                                                      Bytes most_file, Bytes most) {
+  TROUPE_ASSIGN_OR_RETURN(std::string content, ReadFile(path, most_file));
+  BesideFiles files;
   // Larger messages cannot be walked, nor be imported.
-  if (content.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) return content;
-  TROUPE_ASSIGN_OR_RETURN(
-      std::optional<std::string> whole,
-      Inliner(path, most - Bytes(content.size())).Message(OnnxMessage::kModel, content, 0));
-  return whole ? *std::move(whole) : std::move(content);
+  if (content.size() <= static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    WeightFinder finder(path);
+    TROUPE_RETURN_IF_ERROR(finder.Find(OnnxMessage::kModel, content, 0));
+    files = finder.Take();
+  }
+  if (files.empty()) return std::make_shared<const actors::StringSource>(std::move(content));
+  const auto archive = ArchiveOf(path, std::move(content), std::move(files));
+  if (Bytes(archive->size()) > most) {
+    return absl::InvalidArgumentError(Cat("'", path, "' has ", FormatBytes(Bytes(archive->size())),
+                                          " with its weights; at most ", FormatBytes(most), " are taken"));
+  }
+  return archive;
 }
 
 }  // namespace troupe::shell

@@ -14,11 +14,11 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/inputs/json_tensor.hpp"
 #include "shell/inputs/npy.hpp"
 #include "shell/inputs/onnx_tensor.hpp"
 #include "shell/inputs/tensor.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

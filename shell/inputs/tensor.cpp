@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "base/units.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "absl/strings/str_format.h"
-#include "shell/cat.hpp"
 #include "shell/inputs/json_tensor.hpp"
 #include "shell/inputs/tensor.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 
@@ -81,6 +81,21 @@ std::string Range(const TensorValues& values) {
       absl::StrFormat("min %.5g, max %.5g, mean %.5g", least, most, sum / static_cast<double>(finite));
   if (odd > 0) Append(&out, ", ", odd, " not finite");
   return out;
+}
+
+// Elements beside each other; those of the last dimension in a line of their own, unless there are more lines than
+// one reads at a glance.
+std::string Whole(const TensorValues& values, const proto::TensorSpec& spec) {
+  const std::size_t shown = std::min(values.size(), kShownWhole);
+  const auto last = spec.shape_size() >= 2 ? spec.shape(spec.shape_size() - 1) : 0;
+  const auto line = last > 1 && shown / static_cast<std::size_t>(last) <= kShownRows
+                        ? static_cast<std::size_t>(last)
+                        : std::max<std::size_t>(1, shown);
+  std::string out;
+  for (std::size_t i = 0; i < shown; ++i)
+    Append(&out, i > 0 && i % line == 0 ? "\n  " : "  ", values.Text(i));
+  if (shown < values.size()) Append(&out, "  ... ", values.size() - shown, " more");
+  return out + "\n";
 }
 
 }  // namespace
@@ -162,12 +177,7 @@ std::string SummariseTensor(const proto::Tensor& tensor, const Style& style) {
   const TensorValues values(tensor);
   const auto& spec = tensor.spec();
   std::string out = Cat(style.Paint(Printable(spec.name()), Colour::kBold), "  ", Describe(spec), "\n");
-  if (values.size() <= kShownWhole || !values.numeric()) {
-    const std::size_t shown = std::min(values.size(), kShownWhole);
-    for (std::size_t i = 0; i < shown; ++i) Append(&out, i == 0 ? "  " : "  ", values.Text(i));
-    if (shown < values.size()) Append(&out, "  ... ", values.size() - shown, " more");
-    return out + "\n";
-  }
+  if (values.size() <= kShownWhole || !values.numeric()) return out + Whole(values, spec);
   Append(&out, "  ", Range(values), "\n");
   const bool batch = spec.shape_size() >= 2 && spec.shape(0) > 0 &&
                      values.size() % static_cast<std::uint64_t>(spec.shape(0)) == 0;

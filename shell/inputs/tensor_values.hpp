@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/tensor.pb.h"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

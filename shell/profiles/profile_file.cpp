@@ -9,8 +9,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/status.hpp"
 #include "proto/precision.hpp"
-#include "shell/cat.hpp"
-#include "shell/text.hpp"
+#include "shell/text/cat.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 
@@ -136,7 +136,7 @@ absl::Status ReadLine(std::string_view line, std::size_t number, proto::Function
   const auto precision = proto::ParsePrecision(fields[2]);
   if (!precision)
     return WrongLine(number, Cat("precision is '", Shorten(Printable(fields[2]), 40), "'; it is one of ",
-                                 std::string(proto::kPrecisionNames)));
+                                 NamesIn(proto::kPrecisions)));
   if (profile.rows().empty()) {
     profile.set_model_digest(fields[0]);
     profile.set_gpu_kind(fields[1]);

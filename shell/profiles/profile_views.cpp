@@ -5,8 +5,8 @@
 #include "absl/strings/str_join.h"
 #include "base/units.hpp"
 #include "proto/precision.hpp"
-#include "shell/cat.hpp"
 #include "shell/profiles/profile_panels.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "proto/admin.pb.h"
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 namespace troupe::shell {
 

@@ -5,9 +5,9 @@
 #include "absl/time/time.h"
 #include "base/status.hpp"
 #include "security/authority_folder.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 
@@ -58,8 +58,9 @@ absl::Status CaIssue(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const auto validity, DaysOf(arguments, kCertificateDays));
   security::CertificateRequest request;
   for (const auto& text : arguments.All("--role")) {
-    TROUPE_ASSIGN_OR_RETURN(const auto role, security::ParseRole(text));
-    request.roles.Add(role);
+    const auto role = security::ParseRole(text);
+    if (!role.ok()) return AsUsageError(role.status());
+    request.roles.Add(*role);
   }
   request.name = arguments.Text("NAME");
   request.hosts = arguments.All("--host");
@@ -73,8 +74,10 @@ absl::Status CaIssue(Session& session, const Arguments& arguments) {
   request.not_after = absl::Now() + validity;
   const auto out = arguments.Has("--out") ? arguments.Text("--out") : request.name;
   TROUPE_ASSIGN_OR_RETURN(auto folder, security::AuthorityFolder::Open(FolderOf(arguments, "--ca")));
-  TROUPE_ASSIGN_OR_RETURN(const auto entry, folder.Issue(request, out));
-  SayIssued(session, entry, out);
+  const auto entry = folder.Issue(request, out);
+  if (absl::IsInvalidArgument(entry.status())) return AsUsageError(entry.status());
+  TROUPE_RETURN_IF_ERROR(entry.status());
+  SayIssued(session, *entry, out);
   return absl::OkStatus();
 }
 

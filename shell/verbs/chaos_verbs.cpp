@@ -3,11 +3,11 @@
 
 #include "absl/strings/ascii.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/chaos_run.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 
 namespace troupe::shell {

@@ -6,11 +6,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/units.hpp"
-#include "shell/cat.hpp"
 #include "shell/child_program.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 
 namespace troupe::shell {
@@ -43,8 +43,9 @@ std::string Operators(const json::value& operators) {
 
 std::string ReportText(const std::string& file, const json::value& report) {
   const json::value* operators = report.as_object().if_contains("operators");
-  return Cat(Printable(file), " can be deployed: ", json::serialize(report.at("steps")),
-             " steps after simplification, ",
+  const auto steps = report.at("steps").to_number<std::uint64_t>();
+  return Cat(Printable(file), " can be deployed: ", steps, steps == 1 ? " step" : " steps",
+             " after simplification, ",
              FormatBytes(Bytes(report.at("weights_bytes").to_number<std::uint64_t>())), " of weights\n",
              Specs("inputs     ", report.at("inputs")), Specs("outputs    ", report.at("outputs")),
              "operators  ", operators == nullptr ? "-" : Operators(*operators), "\n");

@@ -1,7 +1,7 @@
 // `cluster` and `node`: the members and their state.
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 
@@ -34,8 +34,10 @@ absl::Status NodeList(Session& session, const Arguments&) {
     return session.PrintJson(reply), absl::OkStatus();
   }
   if (nodes.members().empty()) {
-    session.out() << "no nodes; start one with: trouped --role node --manager " << session.options().manager
-                  << '\n';
+    session.out()
+        << "no node has joined; those of a manager that has just started come back within seconds, and a new "
+           "one is started with: trouped --role node --manager "
+        << session.options().manager << '\n';
     return absl::OkStatus();
   }
   session.out() << NodeTable(nodes).Render(session.style());

@@ -3,10 +3,10 @@
 
 #include "absl/strings/ascii.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/apply.hpp"
 #include "shell/declarative/export.hpp"
 #include "shell/exit_code.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 
 namespace troupe::shell {

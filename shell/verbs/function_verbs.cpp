@@ -1,17 +1,19 @@
 // `function`: the registry of published models.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "proto/gpu_sharing.hpp"
 #include "proto/isolation.hpp"
 #include "proto/precision.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/external_weights.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/session.hpp"
 #include "shell/sharing_options.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/versions.hpp"
 #include "shell/views.hpp"
@@ -20,8 +22,6 @@ namespace troupe::shell {
 
 namespace {
 
-// Protobuf, and so ONNX, ends there; a larger model's file cannot be one message.
-constexpr Bytes kMostModelFile = GiB(2);
 // Import, packing and the first adoption of a large model.
 constexpr Duration kDeployTimeout = std::chrono::minutes(5);
 
@@ -34,7 +34,7 @@ proto::FunctionKey KeyOf(const Arguments& arguments) {
 
 absl::StatusOr<proto::Isolation> IsolationOf(const std::string& mode) {
   if (const auto isolation = proto::ParseIsolation(mode)) return *isolation;
-  return UsageError(Cat("--isolation is '", mode, "'; it is one of ", std::string(proto::kIsolationNames)));
+  return UsageError(Cat("--isolation is '", mode, "'; it is one of ", NamesIn(proto::kIsolations)));
 }
 
 absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deploy) {
@@ -42,7 +42,7 @@ absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deplo
     const auto precision = proto::ParsePrecision(arguments.Text("--precision"));
     if (!precision) {
       return UsageError(Cat("--precision is '", arguments.Text("--precision"), "'; it is one of ",
-                            std::string(proto::kPrecisionNames)));
+                            NamesIn(proto::kPrecisions)));
     }
     deploy.set_precision(*precision);
   }
@@ -118,10 +118,10 @@ absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(auto deploy, DeploymentOf(arguments));
   const auto file = FindOnnxFile(arguments.Text("FILE"));
   if (!file.ok()) return AsUsageError(file.status());
-  auto content = ReadModelWithWeights(*file, kMostModelFile);
-  if (!content.ok()) return AsUsageError(content.status());
-  if (content->empty()) return UsageError(Cat("'", *file, "' is empty"));
-  TROUPE_ASSIGN_OR_RETURN(const auto digest, session.Upload(std::move(*content), "uploading"));
+  auto model = OpenModel(*file);
+  if (!model.ok()) return AsUsageError(model.status());
+  if ((*model)->size() == 0) return UsageError(Cat("'", *file, "' is empty"));
+  TROUPE_ASSIGN_OR_RETURN(const auto digest, session.Upload(*std::move(model), "uploading"));
   deploy.set_onnx_digest(digest);
   proto::AdminRequest request;
   *request.mutable_deploy() = deploy;
@@ -185,6 +185,23 @@ absl::StatusOr<Versions> Settle(Session& session, proto::FunctionKey& key) {
   return versions;
 }
 
+// "; workflow 'flow' calls it, and fails until it is deployed again": of a function that has no version left. A cluster
+// that does not answer this has removed it all the same.
+std::string LeftBehind(Session& session, const std::string& function) {
+  proto::AdminRequest request;
+  request.mutable_list_workflows();
+  const auto reply = session.Ask(request);
+  if (!reply.ok()) return "";
+  std::set<std::string> callers;
+  for (const auto& workflow : reply->workflows())
+    for (const auto& step : workflow.spec().steps())
+      if (step.function() == function) callers.insert(Cat("'", Printable(workflow.spec().name()), "'"));
+  if (callers.empty()) return "";
+  return Cat(callers.size() == 1 ? "; workflow " : "; workflows ", absl::StrJoin(callers, ", "),
+             callers.size() == 1 ? " calls it, and fails" : " call it, and fail",
+             " until it is deployed again");
+}
+
 absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
   auto key = KeyOf(arguments);
   proto::AdminRequest request;
@@ -194,7 +211,10 @@ absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
   // The manager says which one it removed, and which ones stay.
   if (!reply.functions().empty()) key = reply.functions(0).record().key();
   const auto before = Versions::Of(reply);
-  session.out() << DescribeKey(key) << " is removed" << before.Without(key.version()).Since(before) << '\n';
+  const auto after = before.Without(key.version());
+  const bool last = !before.Newest().empty() && after.Newest().empty();
+  session.out() << DescribeKey(key) << " is removed" << after.Since(before)
+                << (last ? LeftBehind(session, key.name()) : "") << '\n';
   return absl::OkStatus();
 }
 

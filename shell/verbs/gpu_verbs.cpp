@@ -3,8 +3,8 @@
 
 #include "absl/strings/ascii.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 
@@ -25,7 +25,8 @@ absl::Status GpuList(Session& session, const Arguments& arguments) {
     session.out() << "no GPU answers; 'troupe node list' shows which nodes are there\n";
     return absl::OkStatus();
   }
-  session.out() << GpuTable(reply).Render(session.style()) << ProblemLines(reply) << RegionLines(reply);
+  session.out() << GpuTable(reply).Render(session.style()) << ProblemLines(reply) << RegionLines(reply)
+                << AlphaLines(reply);
   return absl::OkStatus();
 }
 
@@ -46,7 +47,8 @@ absl::Status GpuShow(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
   request.mutable_list_functions();
   const auto functions = session.Ask(request);
-  session.out() << GpuDetails(gpus[0], functions.ok() ? *functions : proto::AdminReply(), session.style());
+  session.out() << GpuDetails(gpus[0], functions.ok() ? *functions : proto::AdminReply(), session.style())
+                << AlphaLines(reply);
   return absl::OkStatus();
 }
 

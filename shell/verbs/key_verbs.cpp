@@ -3,8 +3,8 @@
 #include "absl/time/time.h"
 #include "base/status.hpp"
 #include "security/api_keys.hpp"
-#include "shell/cat.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 

@@ -5,7 +5,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/profiles/heat_map.hpp"
@@ -13,6 +12,7 @@
 #include "shell/profiles/profile_views.hpp"
 #include "shell/progress.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 

@@ -1,6 +1,5 @@
 // `slo` and `why`: how functions stand to their SLOs, and what a request waited for.
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/session.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
@@ -20,9 +19,8 @@ absl::Status Slo(Session& session, const Arguments& arguments) {
     session.out() << "no request has ended yet at any gateway that answers\n";
     return absl::OkStatus();
   }
-  session.out() << SloTable(reply, arguments.Has("--since-start")).Render(session.style());
-  for (const auto& one : reply.alphas())
-    session.out() << "alpha      " << Cat(one.alpha()) << " at " << Printable(one.gateway()) << '\n';
+  session.out() << SloTable(reply, arguments.Has("--since-start")).Render(session.style())
+                << AlphaLines(reply);
   return absl::OkStatus();
 }
 
@@ -32,7 +30,9 @@ absl::Status Why(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   if (reply.timelines().empty()) session.out() << "no request has ended in the last minute\n";
-  for (const auto& timeline : reply.timelines()) session.out() << RequestDetails(timeline, session.style());
+  for (const auto& timeline : reply.timelines())
+    session.out() << (&timeline == &reply.timelines(0) ? "" : "\n")
+                  << RequestDetails(timeline, session.style());
   return absl::OkStatus();
 }
 

@@ -2,10 +2,10 @@
 // requests that name none.
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/yaml_map.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 
 namespace troupe::shell {

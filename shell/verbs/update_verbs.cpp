@@ -1,10 +1,10 @@
 // `function update`: how a function shares its GPUs, changed while it is served.
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/session.hpp"
 #include "shell/sharing_options.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 

@@ -5,11 +5,11 @@
 #include "absl/time/civil_time.h"
 #include "absl/time/clock.h"
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/price_book.hpp"
 #include "shell/session.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/views.hpp"
 

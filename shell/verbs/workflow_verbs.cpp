@@ -1,11 +1,11 @@
 // `workflow`: graphs of functions and their runs.
 #include "base/status.hpp"
-#include "shell/cat.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/graphs/workflow_graph.hpp"
 #include "shell/inference.hpp"
 #include "shell/inputs/files.hpp"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
 #include "shell/versions.hpp"
 #include "shell/views.hpp"
@@ -28,8 +28,12 @@ absl::Status WorkflowSubmit(Session& session, const Arguments& arguments) {
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   for (const auto& workflow : reply.workflows()) {
     session.out() << Printable(workflow.spec().name()) << " version " << Printable(workflow.spec().version())
-                  << ": " << workflow.spec().steps_size() << " steps; run it with: troupe workflow run "
-                  << Printable(workflow.spec().name()) << " --input NAME=FILE\n";
+                  << ": " << workflow.spec().steps_size()
+                  << (workflow.spec().steps_size() == 1 ? " step" : " steps")
+                  << "; run it with: troupe workflow run " << Printable(workflow.spec().name());
+    for (const auto& input : workflow.spec().inputs())
+      session.out() << " --input " << Printable(input.spec().name()) << "=FILE.npy";
+    session.out() << '\n';
   }
   return absl::OkStatus();
 }

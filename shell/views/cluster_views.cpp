@@ -2,7 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -80,7 +80,8 @@ std::string ClusterSummary(const proto::ClusterStatusReply& status, const Style&
   std::string out = Cat("cluster ", style.Paint(Or(Printable(status.cluster())), Colour::kBold),
                         ", revision ", status.revision(), "\n");
   Append(&out, "nodes ", nodes, "  gateways ", gateways, "  GPUs ", ready, " of ", gpus, " ready");
-  if (away > 0) Append(&out, "  ", style.Paint(Cat(away, " members away"), Colour::kRed));
+  if (away > 0)
+    Append(&out, "  ", style.Paint(Cat(away, away == 1 ? " member away" : " members away"), Colour::kRed));
   Append(&out, "\nfunctions ", status.functions(), "  workflows ", status.workflows(), "  runs ",
          status.runs(), "\nqueued ", Count(queued), "  running ", Count(running), "  served ", Count(served),
          "\n");

@@ -6,8 +6,8 @@
 #include "proto/function_signature.hpp"
 #include "proto/gpu_place.hpp"
 #include "proto/precision.hpp"
-#include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -106,7 +106,8 @@ std::string FunctionLine(const proto::FunctionStatus& function) {
   const auto& record = function.record();
   return Cat(DescribeKey(record.key()), ": ", FormatBytes(Bytes(record.weights_bytes())),
              " of weights, takes ", DescribeSpecs(proto::CallerInputs(record)), ", gives ",
-             DescribeSpecs(proto::CallerOutputs(record)), ", adopted by ",
+             DescribeSpecs(proto::CallerOutputs(record)), ", objective ", Objective(record.slo()),
+             ", adopted by ",
              function.adopted_by().empty() ? "no node yet" : Printable(Join(function.adopted_by())));
 }
 
@@ -120,9 +121,12 @@ Table FunctionTable(const proto::AdminReply& reply) {
                                  : adopted                  ? std::pair("served", Colour::kGreen)
                                  : record.problem().empty() ? std::pair("waiting", Colour::kYellow)
                                                             : std::pair("broken", Colour::kRed);
-    table.Add({record.key().name(), record.key().version(), Cell(state, colour), Objective(record.slo()),
-               record.tenant().empty() ? "-" : record.tenant(), FormatBytes(Bytes(record.weights_bytes())),
-               Join(function.adopted_by()), Join(function.resident_on())});
+    const bool shares = record.role() == proto::VERSION_STABLE || record.role() == proto::VERSION_CANARY;
+    table.Add({record.key().name(), record.key().version(),
+               Cell(shares ? Cat(state, ", ", record.share_percent(), " %") : state, colour),
+               Objective(record.slo()), record.tenant().empty() ? "-" : record.tenant(),
+               FormatBytes(Bytes(record.weights_bytes())), Join(function.adopted_by()),
+               Join(function.resident_on())});
   }
   return table;
 }

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "absl/strings/str_join.h"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -71,6 +71,11 @@ std::string Head(const proto::GpuStatus& gpu, const Style& style) {
            Size(worker.pool_used_bytes()), " in use, peak ", Size(worker.pool_peak_bytes()),
            ", fragmentation ", Percent(worker.fragmentation()));
     if (!worker.memory().empty()) Append(&out, " (", Printable(worker.memory()), ")");
+    Append(&out, "\n");
+  }
+  if (worker.registered_bytes() + worker.registering_bytes() > 0) {
+    Append(&out, "host      ", Size(worker.registered_bytes()), " of its memory registered with the GPU");
+    if (worker.registering_bytes() > 0) Append(&out, ", ", Size(worker.registering_bytes()), " to come");
     Append(&out, "\n");
   }
   return out;

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "proto/gpu_place.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/share_ladder.hpp"
 #include "proto/gpu_sharing.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {

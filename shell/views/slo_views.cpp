@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/slo_counts.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -23,9 +23,10 @@ Cell BudgetCell(const proto::FunctionSlo& slo, const proto::SloCounts& counts) {
   return {absl::StrFormat("%.0f %%", 100 * left), colour};
 }
 
+// Below zero there are requests to spare, not required; BUDGET LEFT says how much.
 std::string RequiredText(const proto::FunctionSlo& slo, const proto::SloCounts& counts) {
   if (slo.deadline_ns() <= 0) return "-";
-  return absl::StrFormat("%.0f", std::ceil(proto::RequiredRequests(counts, slo.percentile())));
+  return absl::StrFormat("%.0f", std::max(0.0, std::ceil(proto::RequiredRequests(counts, slo.percentile()))));
 }
 
 struct Part {
@@ -93,6 +94,13 @@ Table SloTable(const proto::AdminReply& reply, bool since_start) {
                Cat(counts.late_run()), Cat(counts.late_network()), Cat(counts.failed())});
   }
   return table;
+}
+
+std::string AlphaLines(const proto::AdminReply& reply) {
+  std::string out;
+  for (const auto& one : reply.alphas())
+    Append(&out, "alpha      ", one.alpha(), " at ", Printable(one.member()), "\n");
+  return out;
 }
 
 std::string RequestDetails(const proto::RequestTimeline& request, const Style& style) {

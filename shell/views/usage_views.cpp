@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/civil_time.h"
-#include "shell/cat.hpp"
 #include "shell/price_book.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {

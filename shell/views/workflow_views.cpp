@@ -1,8 +1,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "shell/cat.hpp"
 #include "shell/inputs/tensor.hpp"
+#include "shell/text/cat.hpp"
 #include "shell/views.hpp"
 
 namespace troupe::shell {
@@ -79,6 +79,12 @@ std::string HowItEnded(const proto::CommitStep& step) {
   }
 }
 
+// When it ended, from the begin of its run.
+std::string After(const proto::RunRecord& run, const proto::CommitStep& step) {
+  if (step.unix_ns() <= 0 || step.unix_ns() < run.start().unix_ns()) return "";
+  return Cat(", after ", FormatDuration(Duration(step.unix_ns() - run.start().unix_ns())));
+}
+
 }  // namespace
 
 Table WorkflowTable(const proto::AdminReply& reply) {
@@ -134,7 +140,7 @@ std::string RunDetails(const proto::RunRecord& run, const Style& style) {
            Printable(run.start().parent()), "\n");
   if (!run.message().empty()) Append(&out, "message   ", Printable(run.message()), "\n");
   for (const auto& step : run.steps())
-    Append(&out, "step      ", Printable(step.step()), ": ", HowItEnded(step),
+    Append(&out, "step      ", Printable(step.step()), ": ", HowItEnded(step), After(run, step),
            step.recomputed() > 0 ? Cat(", lost and run again ", step.recomputed(), " times") : "", "\n");
   if (!run.outputs().empty()) Append(&out, "outputs   ", Places(run.outputs()), "\n");
   return out;

@@ -73,6 +73,11 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu)
     plan.options.gpus.push_back({absl::StrCat("fake:", gpu), plan.worker.memory});
   if (shape_.linked && shape_.gpus > 1) plan.options.topology = *node::Topology::Parse("link:0-1=25GB");
+  if (shape_.Isolated()) {
+    plan.options.isolation = {
+        .mode = proto::ISOLATION_FUNCTION, .runtimes = shape_.runtimes, .idle = seconds(2)};
+    plan.options.scheduler.isolated = true;
+  }
   meters_.Begin(name, plan);
   return plan;
 }
@@ -161,6 +166,30 @@ std::vector<std::string> ChaosNodes::WrongModels() {
     for (const auto& object : world_.node(name).repository.WrongObjects())
       wrong.push_back(absl::StrCat(name, " has other bytes than those of object ", object));
   return wrong;
+}
+
+std::vector<RuntimeModel> ChaosNodes::RuntimeModels() {
+  std::vector<RuntimeModel> models;
+  for (const auto& name : shape_.NodeNames()) {
+    const auto& workers = world_.node(name).workers;
+    for (std::size_t i = 0; i < workers.size(); ++i)
+      for (const auto& [runtime, digest] : workers[i]->touched)
+        models.push_back(
+            {.where = absl::StrCat(name, " GPU ", i / shape_.runtimes, ", runtime ", i % shape_.runtimes),
+             .runtime = runtime,
+             .model = digest});
+  }
+  return models;
+}
+
+// Each of a node takes the name of the next one.
+void ChaosNodes::SwapRuntimes() {
+  for (const auto& name : shape_.NodeNames()) {
+    std::vector<std::string*> names;
+    for (const auto& worker : world_.node(name).workers)
+      if (!worker->life.runtime.empty()) names.push_back(&worker->life.runtime);
+    for (std::size_t i = 1; i < names.size(); ++i) names[i]->swap(*names[i - 1]);
+  }
 }
 
 void ChaosNodes::NeverRelease() {

@@ -8,6 +8,7 @@
 
 #include "actors/seams/fake_worker_link.hpp"
 #include "sim/chaos/node_meters.hpp"
+#include "sim/checkers/isolation_check.hpp"
 #include "sim/checkers/tensor_check.hpp"
 #include "sim/faults/fault_plan.hpp"
 #include "sim/world.hpp"
@@ -28,7 +29,13 @@ class ChaosNodes {
   bool Start(const std::string& name, World::Kept kept);
   [[nodiscard]] bool IsUp(const std::string& name) { return world_.node(name).running; }
   [[nodiscard]] actors::FakeWorkerControl& Worker(const std::string& node, std::uint32_t gpu) {
-    return *world_.node(node).workers.at(gpu);
+    return *WorkersOf(node, gpu).front();
+  }
+  // Of each runtime of the GPU. A replaced machine has others.
+  [[nodiscard]] std::vector<std::shared_ptr<actors::FakeWorkerControl>> WorkersOf(const std::string& node,
+                                                                                  std::uint32_t gpu) const {
+    const auto first = world_.node(node).workers.begin() + gpu * shape_.runtimes;
+    return {first, first + shape_.runtimes};
   }
 
   // From now on runs of this model take so long instead, at each GPU; zero: as long as all others.
@@ -44,6 +51,9 @@ class ChaosNodes {
   // What workers keep of outputs now, and what lies in the arenas of their nodes.
   [[nodiscard]] std::vector<KeptThere> KeptTensors();
 
+  // Which models each runtime that there is now was given, in the name of which function.
+  [[nodiscard]] std::vector<RuntimeModel> RuntimeModels();
+
   // A line for each object on a node's disk whose bytes are not those of its digest.
   [[nodiscard]] std::vector<std::string> WrongModels();
 
@@ -57,6 +67,7 @@ class ChaosNodes {
   void NeverCut() { long_runs_->never_cuts = true; }
   void NeverCharge() { quotas_->never_charges = true; }
   void NeverRelease();  // what workers keep of outputs, they keep
+  void SwapRuntimes();  // workers take themselves for those of other functions
   void SpoilCopies();   // of tensors that come from other GPUs: their bytes are others
   void TrustWeights();  // what a dead worker left is used without being compared
   void TrustRanges() {

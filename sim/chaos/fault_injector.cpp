@@ -86,7 +86,7 @@ bool FaultInjector::StrikeWorker(const PlannedFault& fault) {
   if (!worker.kill || worker.hang || worker.refuse_start) return false;
   const auto name = absl::StrCat(fault.member, " GPU ", fault.gpu);
   // The worker may be another's by then, when its machine was replaced: what is held here lives on.
-  const auto held = cluster_.world().node(fault.member).workers.at(fault.gpu);
+  const auto held = cluster_.nodes().WorkersOf(fault.member, fault.gpu).front();
   if (fault.kind == FaultKind::kHangWorker) {
     worker.hang = true;
     Later(fault.length, absl::StrCat("hang of ", name, " is over"), [held] {

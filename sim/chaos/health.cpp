@@ -103,10 +103,12 @@ void Health::LookAtNodes(std::vector<std::string>& ill) {
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu.gpu().index(), " ", gpu.promised_bytes(),
                                    " bytes are promised to runs that are over"));
     for (std::uint32_t gpu = 0; gpu < cluster_.shape().gpus; ++gpu) {
-      const auto& life = cluster_.nodes().Worker(name, gpu).life;
-      if (!life.loading.empty() || !life.pins.empty())
-        ill.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(), " models come and ",
-                                   life.pins.size(), " are pinned, and no copy of them is under way"));
+      for (const auto& worker : cluster_.nodes().WorkersOf(name, gpu)) {
+        const auto& life = worker->life;
+        if (!life.loading.empty() || !life.pins.empty())
+          ill.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(), " models come and ",
+                                     life.pins.size(), " are pinned, and no copy of them is under way"));
+      }
     }
   }
 }

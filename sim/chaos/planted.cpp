@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 23>& AllPlanted() {
-  static constexpr std::array<PlantedName, 23> kAll = {{
+const std::array<PlantedName, 26>& AllPlanted() {
+  static constexpr std::array<PlantedName, 26> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -21,6 +21,7 @@ const std::array<PlantedName, 23>& AllPlanted() {
       {Planted::kSmallGpu, "small-gpu", "memory"},
       {Planted::kLostState, "lost-state", "states"},
       {Planted::kSharedState, "shared-state", "states"},
+      {Planted::kForgottenImages, "forgotten-images", "states"},
       {Planted::kForgottenKey, "forgotten-key", "states"},
       {Planted::kCountedTwice, "counted-twice", "counts"},
       {Planted::kForgottenPages, "forgotten-pages", "usage"},
@@ -33,6 +34,8 @@ const std::array<PlantedName, 23>& AllPlanted() {
       {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
       {Planted::kUnreleased, "unreleased", "tensors"},
       {Planted::kSpoiledCopy, "spoiled-copy", "requests"},
+      {Planted::kForgottenWakeup, "forgotten-wakeup", "waits"},
+      {Planted::kSwappedRuntimes, "swapped-runtimes", "isolation"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

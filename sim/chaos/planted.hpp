@@ -21,6 +21,7 @@ enum class Planted {
   kSmallGpu,          // GPUs have less room than is said
   kLostState,         // states lose a run
   kSharedState,       // a write-back takes the states of all functions of its model
+  kForgottenImages,   // a node that takes over states is told of no image
   kForgottenKey,      // answers are not kept by their keys
   kCountedTwice,      // gateways count each request twice
   kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
@@ -33,6 +34,8 @@ enum class Planted {
   kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
   kUnreleased,       // workers keep the tensors that they are told to release
   kSpoiledCopy,      // tensors that come over the link from another GPU have other bytes there
+  kForgottenWakeup,  // nodes do not hear when the next decision that they wanted is due
+  kSwappedRuntimes,  // workers take themselves for those of other functions
   kUnmended,         // a fault stays
 };
 struct PlantedName {
@@ -40,7 +43,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 23>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 26>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

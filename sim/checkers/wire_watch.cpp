@@ -59,6 +59,8 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
       stale_heartbeats_[call] = absl::StrCat(beat->name(), " is heard with epoch ", beat->epoch(),
                                              ", and it was given ", given->second);
   }
+  if (hide_images_ && As<proto::TakeOverStates>(content) != nullptr)
+    content.get_mutable_as<proto::TakeOverStates>(0).clear_images();
   const auto* submit = As<proto::SubmitRequest>(content);
   if (submit == nullptr) return;
   const auto told = told_.find(passage.to);

@@ -24,6 +24,8 @@ class WireWatch final : public NetworkTap {
   [[nodiscard]] std::uint64_t stale() const { return stale_; }
   // A planted error: from now on nodes see their own epoch in each request, whatever it named.
   void HideStaleEpochs() { hide_ = true; }
+  // The same: a node that is to take over states hears of no image of them.
+  void HideImages() { hide_images_ = true; }
 
  private:
   using Call = std::pair<std::uint64_t, std::uint64_t>;  // the asker, and the number of its request
@@ -36,6 +38,7 @@ class WireWatch final : public NetworkTap {
   std::map<Call, std::string> stale_heartbeats_;
   std::uint64_t stale_ = 0;
   bool hide_ = false;
+  bool hide_images_ = false;
   std::vector<std::string> broken_;
 };
 

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "sim/experiments/azure_day.hpp"
 #include "sim/experiments/experiment.hpp"
 #include "sim/experiments/sweep.hpp"
 #include "sim/experiments/torpor_setup.hpp"
 #include "sim/traces/generators.hpp"
-#include "sim/traces/trace_reader.hpp"
 
 namespace troupe::sim {
 
@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::uint32_t kGpusOfANode = 4;
 
-absl::StatusOr<MinuteCounts> ReadDay(const ExperimentOptions& options) {
+}  // namespace
+
+absl::StatusOr<MinuteCounts> ReadAzureDay(const ExperimentOptions& options) {
   const auto path = options.data + "/traces/azure2019/invitro_1350_inv.csv.gz";
   TROUPE_ASSIGN_OR_RETURN(auto trace, ReadTrace(path));
   auto* counts = std::get_if<MinuteCounts>(&trace);
@@ -32,6 +34,8 @@ absl::StatusOr<MinuteCounts> ReadDay(const ExperimentOptions& options) {
     for (auto& row : counts->counts) row.resize(std::min<std::size_t>(row.size(), options.minutes));
   return std::move(*counts);
 }
+
+namespace {
 
 MinuteCounts Times(MinuteCounts counts, std::uint32_t rate) {
   for (auto& row : counts.counts)
@@ -62,7 +66,7 @@ Summary DaySummary(const SimulationSetup& setup, const Outcome& outcome) {
 
 absl::StatusOr<std::vector<Figure>> AzureDay(const ExperimentOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
-  TROUPE_ASSIGN_OR_RETURN(const auto day, ReadDay(options));
+  TROUPE_ASSIGN_OR_RETURN(const auto day, ReadAzureDay(options));
   const auto rates = options.rates.empty() ? std::vector<std::uint32_t>{1, 10, 50} : options.rates;
   const auto sizes = options.gpus.empty() ? std::vector<std::uint32_t>{1, 2, 4, 8} : options.gpus;
   for (const std::uint32_t gpus : sizes)

@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 28> kTable = {{
+  static constexpr std::array<Experiment, 30> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -52,6 +52,8 @@ std::span<const Experiment> Experiments() {
       {"gpu-kinds-nodes",
        "two nodes, one with GPUs half as fast: requests in time, with and without what a router knows of it",
        &NodeKindChoice, "requests a second"},
+      {"scale", "what decisions cost with 10,000 to 1,000,000 functions on 100 to 10,000 GPUs, in wall time",
+       &Scale, kFunctions, true},
       {"fast-spatial", "001, 5.3: eight instances of 12 % of the SMs against one on all of them",
        &FastSpatial, "model"},
       {"fast-isolation", "001, 5.2 and 5.3: overloaded neighbours, elastic quotas, throughput by quota",
@@ -60,6 +62,8 @@ std::span<const Experiment> Experiments() {
        "instances"},
       {"fast-packing", "001, 5.4: GPUs for 4 ResNet, 2 RNNT and 2 BERT instances in each of 420 orders",
        &FastPacking, "instances"},
+      {"fast-efficiency", "001, 5.4, Fig. 11: what of its GPUs the placement of these instances makes use of",
+       &FastEfficiency, "instances"},
       {"fast-autoscaling",
        "001, 3.4.1 and 5.4: late requests and GPU seconds while the load of ResNet changes", &FastAutoscaling,
        "load"},

@@ -22,7 +22,7 @@ struct ExperimentOptions {
   std::uint32_t fewest_functions = 0, most_functions = 0;
   std::uint32_t minutes = 0;
   std::vector<std::string> presets{};
-  // Of azure-day: GPUs, and times the trace's rate. Rates are also of gpu-kinds: requests a second.
+  // Of azure-day and scale: GPUs; of azure-day: times the trace's rate. Rates are also of gpu-kinds: requests a second.
   std::vector<std::uint32_t> gpus{}, rates{};
   // Told what is being run now; false ends the experiment with what there is.
   std::function<bool(const std::string& what)> go_on;
@@ -37,6 +37,8 @@ struct Experiment {
   absl::StatusOr<std::vector<Figure>> (*run)(const ExperimentOptions&) = nullptr;
   // What the second part of its figures' names is (sim/plot.hpp).
   std::string_view x_axis{};
+  // It reads nothing of `data`, and measures wall time of this machine in one run.
+  bool measures_itself = false;
 };
 
 [[nodiscard]] std::span<const Experiment> Experiments();
@@ -76,12 +78,17 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> NodeKindChoice(const ExperimentOptions& options);
 
+// What decisions cost by the number of functions and GPUs (sim/experiments/scale.cpp). `fewest_functions`, ten times as many,
+// and so on up to `most_functions`.
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> Scale(const ExperimentOptions& options);
+
 // Of 001 (sim/experiments/fast_*.cpp), on one GPU (sim/shared_gpu.hpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastSpatial(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastIsolation(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastMemory(const ExperimentOptions& options);
 // Of 001 on many GPUs, as cluster/rectangles and cluster/autoscaling decide.
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastAutoscaling(const ExperimentOptions& options);
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> FastEfficiency(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> FastPacking(const ExperimentOptions& options);
 
 }  // namespace troupe::sim

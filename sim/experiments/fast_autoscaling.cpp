@@ -1,13 +1,15 @@
-// FaST-GShare's autoscaling (001, 3.4.1 and 5.4): ResNet within 69 ms while its load rises, steps and bursts, under ours and
-// under other rules by name. The manager's own autoscaler decides (cluster/autoscaling); instances and their queue are a
+// FaST-GShare's autoscaling (001, 3.4.1 and 5.4): ResNet within 69 ms while its load rises, steps, bursts and follows Azure's
+// minutes, under ours and under other rules by name. The manager's own autoscaler decides (cluster/autoscaling); instances and their queue are a
 // model (sim/scaled_instances).
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "scheduling/profile_grid.hpp"
+#include "sim/experiments/azure_day.hpp"
 #include "sim/experiments/fast_setup.hpp"
 #include "sim/scaled_instances.hpp"
 
@@ -35,12 +37,12 @@ struct LoadPoint {
   double per_second = 0;
 };
 struct LoadCase {
-  const char* name;
+  const char* name = "";
   std::vector<LoadPoint> points;
   double length_s = 0;
 };
-const std::vector<LoadCase>& LoadCases() {
-  static const std::vector<LoadCase> kCases = {
+std::vector<LoadCase> ShapedLoads() {
+  return {
       {"ramp", {{0, 20}, {300, 400}, {600, 20}}, 660},
       {"steps",
        {{0, 50},
@@ -57,7 +59,47 @@ const std::vector<LoadCase>& LoadCases() {
        {{0, 50}, {120, 50}, {125, 500}, {185, 500}, {190, 50}},
        300},  // ten times as much within 5 s
   };
-  return kCases;
+}
+
+constexpr double kBusiestMinute = 400;  // requests a second, as at the top of the ramp
+constexpr std::size_t kAzureMinutes = 60;
+constexpr std::size_t kBusyFunctions = 20;
+
+// Each minute of Azure's asks at one rate, and the busiest one at kBusiestMinute.
+LoadCase MinutesOf(const char* name, const std::vector<std::uint32_t>& counts) {
+  const auto most = static_cast<double>(std::max<std::uint32_t>(1, *std::ranges::max_element(counts)));
+  LoadCase load{.name = name, .points = {}, .length_s = 60.0 * static_cast<double>(counts.size())};
+  for (std::size_t minute = 0; minute < counts.size(); ++minute) {
+    const double rate = static_cast<double>(counts[minute]) * kBusiestMinute / most;
+    load.points.push_back({60.0 * static_cast<double>(minute), rate});
+    load.points.push_back({60.0 * static_cast<double>(minute + 1), rate});
+  }
+  return load;
+}
+
+// How much the counts change from one minute to the next, beside how large they are.
+double Restlessness(const std::vector<std::uint32_t>& counts) {
+  double changes = 0;
+  for (std::size_t i = 1; i < counts.size(); ++i)
+    changes += std::abs(static_cast<double>(counts[i]) - static_cast<double>(counts[i - 1]));
+  return changes /
+         std::max(1.0, static_cast<double>(std::reduce(counts.begin(), counts.end(), std::uint64_t{0})));
+}
+
+// All functions together, and of the busiest ones that whose load changes most.
+absl::StatusOr<std::vector<LoadCase>> AzureLoads(ExperimentOptions options) {
+  if (options.minutes == 0) options.minutes = kAzureMinutes;
+  TROUPE_ASSIGN_OR_RETURN(auto day, ReadAzureDay(options));
+  auto& rows = day.counts;
+  std::vector<std::uint32_t> sums(rows.front().size());
+  for (const auto& row : rows) std::ranges::transform(sums, row, sums.begin(), std::plus<>());
+  std::ranges::stable_sort(rows, std::greater<>(), [](const auto& row) {
+    return std::reduce(row.begin(), row.end(), std::uint64_t{0});
+  });
+  rows.resize(std::min(rows.size(), kBusyFunctions));
+  const auto restless =
+      std::ranges::max_element(rows, std::less<>(), [](const auto& row) { return Restlessness(row); });
+  return std::vector<LoadCase>{MinutesOf("azure", sums), MinutesOf("azure-restless", *restless)};
 }
 
 double LoadAt(const std::vector<LoadPoint>& points, double second) {
@@ -128,8 +170,11 @@ absl::StatusOr<std::vector<Figure>> FastAutoscaling(const ExperimentOptions& opt
       .quantities = {{"late", "%"}, {"gpu_s", "s"}, {"most_instances", ""}, {"added", ""}, {"resized", ""}},
       .summarize = nullptr,
       .paper = {{"ramp/fast-scaler/late", bound}, {"ramp/troupe/late", bound}}};
+  auto loads = ShapedLoads();
+  TROUPE_ASSIGN_OR_RETURN(const auto azure, AzureLoads(options));
+  loads.insert(loads.end(), azure.begin(), azure.end());
   std::vector<FastCase> cases;
-  for (const LoadCase& load : LoadCases())
+  for (const LoadCase& load : loads)
     for (const ScalingPreset& preset : kScalingPresets) {
       if (std::ranges::find(wanted, preset.name) == wanted.end()) continue;
       cases.push_back({.key = absl::StrCat(load.name, "/", preset.name),

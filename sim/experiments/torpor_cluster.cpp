@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<Figure>> TorporCluster(const ExperimentOptions& optio
   for (const std::uint32_t size : SizesOf(options, 400, 2000, 100)) {
     const auto counts = TorporFunctions(inputs.samples, size, minutes);
     for (const std::string& preset :
-         PresetsOf(options, {"native", "nonswap", "simple-swap", "torpor", "troupe"})) {
+         PresetsOf(options, {"native", "nonswap", "simple-swap", "torpor", "troupe", "troupe@native"})) {
       auto cluster = TorporNode(inputs.models);
       cluster.nodes = 6;
       if (BindsForGood(preset)) cluster.host_copies = 1;  // one instance of each function

@@ -61,7 +61,7 @@ Figure Largest(const std::string& experiment, const SweepValues& values, const s
           .unit = "",
           .values = {largest},
           .paper = paper,
-          .baseline = rest.ends_with("/troupe")
+          .baseline = rest.ends_with("/troupe") || rest.ends_with("/troupe@native")
                           ? absl::StrCat(experiment, "/largest/", rest.substr(0, rest.rfind('/')),
                                          "/torpor/functions")
                           : ""};
@@ -71,8 +71,8 @@ Figure Largest(const std::string& experiment, const SweepValues& values, const s
 
 absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
-  const auto presets =
-      PresetsOf(options, {"torpor", "torpor-fifo", "torpor-random", "torpor-lru", "torpor-block", "troupe"});
+  const auto presets = PresetsOf(options, {"torpor", "torpor-fifo", "torpor-random", "torpor-lru",
+                                           "torpor-block", "troupe", "troupe@native"});
   const auto sizes = SizesOf(options, 320, 800, 40);
   Sweep sweep{.experiment = "torpor-policies",
               .cases = {},
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<Figure>> TorporPolicies(const ExperimentOptions& opti
 absl::StatusOr<std::vector<Figure>> TorporOneNode(const ExperimentOptions& options) {
   constexpr std::uint32_t kTenMinutes = 10;
   TROUPE_ASSIGN_OR_RETURN(const auto inputs, ReadTorporInputs(options.data));
-  const auto presets = PresetsOf(options, {"native", "infless-ka", "torpor", "troupe"});
+  const auto presets = PresetsOf(options, {"native", "infless-ka", "torpor", "troupe", "troupe@native"});
   Sweep sweep{.experiment = "torpor-node",
               .cases = {},
               .quantities = {{"executed_functions", ""}, {"compliant_functions", ""}, {"computing", ""}},
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<Figure>> TorporDeadlines(const ExperimentOptions& opt
               .quantities = Quantities(),
               .summarize = &TorporSummary,
               .paper = {}};
-  const auto presets = PresetsOf(options, {"torpor-fifo", "torpor", "troupe"});
+  const auto presets = PresetsOf(options, {"torpor-fifo", "torpor", "troupe", "troupe@native"});
   for (const auto& [arrivals, spread] : kArrivals) {
     for (const int deadline : {60, 65, 70, 75, 80}) {
       auto models = inputs.models;

@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
-#include "sim/presets.hpp"
 #include "sim/traces/generators.hpp"
 #include "sim/traces/trace_reader.hpp"
 
@@ -73,6 +72,14 @@ absl::StatusOr<std::map<std::string, Row>> ReadTable(const std::string& path,
 
 Duration Milliseconds(double count) {
   return FromSeconds(count / 1000);
+}
+
+void TakeNativeTimes(std::vector<ModelSpec>& models) {
+  for (ModelSpec& model : models) {
+    const Duration longer = model.times.swapped - model.times.run;
+    model.times.run = model.runtime.run;
+    model.times.swapped = model.times.run + longer;
+  }
 }
 
 }  // namespace
@@ -197,22 +204,33 @@ std::vector<std::string> PresetsOf(const ExperimentOptions& options, const std::
   return options.presets.empty() ? usual : options.presets;
 }
 
-bool BindsForGood(const std::string& preset) {
-  const auto policies = FindPreset(preset);
-  return policies.ok() && policies->binding == "fixed";
+absl::StatusOr<SimPreset> PresetOfRow(std::string_view row) {
+  std::string_view name = row;
+  if (name.ends_with(kAtNativeTimes)) name.remove_suffix(kAtNativeTimes.size());
+  if (name != row && BringsRuntimes(name))
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", std::string(row), "': the runs of '", std::string(name),
+                     "' take the native times anyway; leave '", std::string(kAtNativeTimes), "' out"));
+  return FindSimPreset(name);
+}
+
+bool BindsForGood(const std::string& row) {
+  const auto preset = PresetOfRow(row);
+  return preset.ok() && preset->policies.binding == "fixed";
 }
 
 absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCounts& counts, Spread spread,
-                                          const std::string& preset, std::uint64_t seed) {
+                                          const std::string& row, std::uint64_t seed) {
   SimulationSetup setup;
-  TROUPE_ASSIGN_OR_RETURN(const auto chosen, FindSimPreset(preset));
+  TROUPE_ASSIGN_OR_RETURN(const auto chosen, PresetOfRow(row));
   setup.policies = chosen.policies;
   Random random(seed);
   setup.cluster = std::move(cluster);
+  if (row != chosen.name) TakeNativeTimes(setup.cluster.models);
   setup.workload = SpreadCounts(counts, spread, random);
   setup.seed = seed;
   setup.profiled = true;
-  setup.runtimes = BringsRuntimes(preset);
+  setup.runtimes = BringsRuntimes(chosen.name);
   if (setup.runtimes) setup.cluster.gpu_memory = Megabytes(32'000);  // no pool: all of a V100's
   setup.cluster.link_sharing = chosen.mechanisms.links;
   setup.cluster.run_turns = chosen.mechanisms.runs;

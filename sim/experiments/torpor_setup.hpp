@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "sim/experiments/experiment.hpp"
 #include "sim/experiments/sweep.hpp"
+#include "sim/presets.hpp"
 #include "sim/simulation.hpp"
 
 namespace troupe::sim {
@@ -49,12 +51,21 @@ inline constexpr double kPilotLoading = 0.3;
 [[nodiscard]] std::vector<std::string> PresetsOf(const ExperimentOptions& options,
                                                  const std::vector<std::string>& usual);
 
-// Each function has one instance, where it is for good: what finds no room is not served.
-[[nodiscard]] bool BindsForGood(const std::string& preset);
+// Table 4 has the run times of the paper's models over Torpor's remoting, and native ones. A row of an experiment is a
+// preset, whose runs take the former (those of a function with a runtime of its own: the latter), or a preset and
+// this: its runs take the native times, and a swap lengthens a run by as much as over the remoting. The paper prints
+// no swap without its remoting.
+inline constexpr std::string_view kAtNativeTimes = "@native";
+// NotFound lists every preset. InvalidArgument: the row asks for native times, and its preset has them already.
+[[nodiscard]] absl::StatusOr<SimPreset> PresetOfRow(std::string_view row);
 
-// The setup of one run: `cluster` under `preset`, its nodes knowing from the begin what the models cost.
+// Each function has one instance, where it is for good: what finds no room is not served.
+[[nodiscard]] bool BindsForGood(const std::string& row);
+
+// The setup of one run: `cluster` under the preset of `row`, its nodes knowing from the begin what the models cost.
+// Errors as of PresetOfRow.
 [[nodiscard]] absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCounts& counts,
-                                                        Spread spread, const std::string& preset,
+                                                        Spread spread, const std::string& row,
                                                         std::uint64_t seed);
 
 // What the requests took that were asked after the warm-up and served.

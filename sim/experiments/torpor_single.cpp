@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<Figure>> TorporEfficiency(const ExperimentOptions& op
   for (const std::uint32_t rate : {80, 40, 20, 10}) {
     const auto functions = static_cast<std::uint32_t>(per_minute / rate);
     const auto counts = Alike(model.name, functions, rate, MinutesOf(options, kMinutes));
-    for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe"})) {
+    for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe", "troupe@native"})) {
       sweep.cases.push_back({.key = absl::StrCat(rate, "/", preset),
                              .baseline = preset == "native" ? "" : absl::StrCat(rate, "/native"),
                              .setup = [&inputs, counts, preset](std::uint64_t seed) {
@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<Figure>> TorporBalance(const ExperimentOptions& optio
                   },
               .paper = {{"200/torpor/p98_ms", 35}}};
   const auto counts = ScaledFunctions(inputs.samples, model, 40, 200, MinutesOf(options, kMinutes));
-  for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe"}))
+  for (const std::string& preset : PresetsOf(options, {"native", "torpor", "troupe", "troupe@native"}))
     sweep.cases.push_back({.key = "200/" + preset,
                            .baseline = preset == "native" ? "" : "200/native",
                            .setup = [&inputs, counts, preset](std::uint64_t seed) {
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<Figure>> TorporHeaviness(const ExperimentOptions& opt
     MinuteCounts counts = TorporFunctions(inputs.samples, size, MinutesOf(options, kMinutes));
     for (std::uint32_t i = 0; i < size; ++i)
       counts.functions[i].model = (i + 1) * heavies / size > i * heavies / size ? heavy : light;
-    for (const std::string& preset : PresetsOf(options, {"torpor-lru", "torpor", "troupe"}))
+    for (const std::string& preset : PresetsOf(options, {"torpor-lru", "torpor", "troupe", "troupe@native"}))
       sweep.cases.push_back({.key = absl::StrCat(size, "/", preset),
                              .baseline = preset == "torpor-lru" ? "" : absl::StrCat(size, "/torpor-lru"),
                              .setup = [&inputs, counts, preset](std::uint64_t seed) {

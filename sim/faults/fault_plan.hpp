@@ -40,10 +40,12 @@ struct ClusterShape {
   std::uint32_t gpus = 2;  // of each node
   std::uint32_t gateways = 2;
   std::uint32_t operators = 2;
+  std::uint32_t runtimes = 1;      // of each GPU; of several, each serves one function alone
   bool linked = false;             // the GPUs of a node have links to each other
   std::string preset = "troupe";   // of the policies of nodes and gateways
   std::string batching = "off";    // instead of the preset's policy of that slot
   std::string owning = "by-cost";  // the manager's policy of that slot
+  [[nodiscard]] bool Isolated() const { return runtimes > 1; }
   [[nodiscard]] PolicyNames Policies() const;
   [[nodiscard]] std::vector<std::string> NodeNames() const;
   [[nodiscard]] std::vector<std::string> GatewayNames() const;

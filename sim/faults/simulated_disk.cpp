@@ -32,12 +32,12 @@ void SimulatedDisk::CompleteNext() {
 void SimulatedDisk::Keep(const storage::Batch& batch, bool acknowledged) {
   events_.written(batch, acknowledged);
   const bool drop =
-      drop_ && acknowledged && std::ranges::any_of(batch.mutations(), [&](const auto& mutation) {
-        return mutation.table == *drop_ && mutation.value;
+      planted_.drop && acknowledged && std::ranges::any_of(batch.mutations(), [&](const auto& mutation) {
+        return mutation.table == *planted_.drop && mutation.value;
       });
   if (drop) {
-    drop_.reset();
-    dropped_ = true;
+    planted_.drop.reset();
+    planted_.dropped = true;
     return;
   }
   records_.Commit(batch, [](const absl::Status&) {});

@@ -51,8 +51,8 @@ class SimulatedDisk final : public storage::MetadataStore {
   // Its manager dies. True: a record was torn.
   bool Crash();
   // A planted error: the first record of `table` from now on is acknowledged and not kept.
-  void DropOne(storage::Table table) { drop_ = table; }
-  [[nodiscard]] bool dropped() const { return dropped_; }
+  void DropOne(storage::Table table) { planted_.drop = table; }
+  [[nodiscard]] bool dropped() const { return planted_.dropped; }
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
   [[nodiscard]] std::uint64_t failed() const { return failed_; }
   [[nodiscard]] std::uint64_t slow() const { return slow_; }  // commits that took longer than a disk should
@@ -63,6 +63,10 @@ class SimulatedDisk final : public storage::MetadataStore {
   struct Waiting {
     storage::Batch batch;
     CommitDone done;
+  };
+  struct PlantedError {
+    std::optional<storage::Table> drop;
+    bool dropped = false;
   };
   void CompleteNext();
   void Keep(const storage::Batch& batch, bool acknowledged);
@@ -77,8 +81,7 @@ class SimulatedDisk final : public storage::MetadataStore {
   std::uint32_t failing_ = 0;
   std::uint64_t failed_ = 0, slow_ = 0;
   std::function<void()> when_asked_;
-  std::optional<storage::Table> drop_;
-  bool dropped_ = false;
+  PlantedError planted_;
 };
 
 }  // namespace troupe::sim

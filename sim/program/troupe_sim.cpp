@@ -18,6 +18,7 @@
 #include "node/scheduling/scheduler_types.hpp"
 #include "sim/cancel.hpp"
 #include "sim/experiments/experiment.hpp"
+#include "sim/experiments/torpor_setup.hpp"
 #include "sim/plot.hpp"
 #include "sim/presets.hpp"
 #include "sim/report.hpp"
@@ -140,25 +141,28 @@ absl::Status ReadRange(const std::string& text, sim::ExperimentOptions& options)
       absl::StrCat("--functions: found '", text, "', expected two numbers such as 320..800"));
 }
 
+constexpr const char* kDataHint =
+    "--data is a folder with the papers' tables (papers/) and the traces (traces/), as sim/README.md lists them";
+
 absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   const auto all = sim::Experiments();
   if (command.name == "list") {
     for (const auto& experiment : all)
       std::cout << absl::StrFormat("%-20s %s\n", std::string(experiment.name), std::string(experiment.what));
+    std::cerr << "(001 is FaST-GShare, 002 Torpor, 003 LALB, 004 StreamBox; " << kDataHint << ")\n";
     return 0;
   }
   const auto chosen = std::ranges::find(all, command.name, &sim::Experiment::name);
   if (chosen == all.end())
     return absl::InvalidArgumentError(
         absl::StrCat("no experiment is called '", command.name, "'; `troupe experiment list` names them"));
-  if (command.data.empty())
-    return absl::InvalidArgumentError(
-        "an experiment needs --data DIR, with the papers' tables and the traces");
+  if (command.data.empty() && !chosen->measures_itself)
+    return absl::InvalidArgumentError(absl::StrCat("an experiment needs --data DIR: ", kDataHint));
   command.options.data = command.data;
   command.options.interrupted = &sim::Interrupted;
   TROUPE_RETURN_IF_ERROR(ReadRange(command.functions, command.options));
   for (const auto& preset : command.options.presets)
-    TROUPE_RETURN_IF_ERROR(sim::FindSimPreset(preset).status());
+    TROUPE_RETURN_IF_ERROR(sim::PresetOfRow(preset).status());
   command.options.go_on = [](const std::string& what) {
     std::cerr << what << "\n";
     return !sim::Interrupted();
@@ -168,14 +172,18 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
     std::cerr << "troupe-sim: " << figures.status().message() << "\n";
     return kRefused;
   }
+  if (absl::IsNotFound(figures.status()))
+    return absl::NotFoundError(absl::StrCat(figures.status().message(), "; ", kDataHint));
   TROUPE_RETURN_IF_ERROR(figures.status());
   sim::PrintFigures(std::cout, *figures);
   if (!command.svg.empty())
     TROUPE_RETURN_IF_ERROR(sim::WritePlots(command.svg, sim::PlotsOf(*figures, std::string(chosen->x_axis))));
   if (!command.json.empty())
-    TROUPE_RETURN_IF_ERROR(
-        sim::WriteFigures(command.json, *figures,
-                          absl::StrCat(command.name, ", ", command.options.seeds, " seeds, virtual time")));
+    TROUPE_RETURN_IF_ERROR(sim::WriteFigures(
+        command.json, *figures,
+        chosen->measures_itself
+            ? absl::StrCat(command.name, ", wall time of one run")
+            : absl::StrCat(command.name, ", ", command.options.seeds, " seeds, virtual time")));
   return sim::Interrupted() ? kInterrupted : 0;
 }
 
@@ -210,9 +218,9 @@ int main(int argc, char** argv) {
   experiment->add_option("name", command.name, "which, or list")->required();
   experiment->add_option("--data", command.data, "folder with papers/ and traces/");
   experiment->add_option("--json", command.json, "file for the figures");
-  experiment->add_option("--gpus", command.options.gpus, "azure-day: numbers of GPUs, with commas")
+  experiment->add_option("--gpus", command.options.gpus, "azure-day, scale: numbers of GPUs, with commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1000));
+      ->check(CLI::Range(1, 10'000));
   experiment
       ->add_option("--rates", command.options.rates,
                    "azure-day: times the trace's rate; gpu-kinds: requests a second; with commas")
@@ -220,7 +228,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   experiment->add_option("--svg", command.svg, "folder for a picture of each figure");
   experiment->add_option("--jobs", command.options.jobs, "runs at a time")->check(CLI::Range(1, 1000));
-  experiment->add_option("--functions", command.functions, "A..B: only these numbers of functions");
+  experiment->add_option("--functions", command.functions,
+                         "A..B: only these numbers of functions (scale: A, 10 A ... up to B)");
   experiment->add_option("--minutes", command.options.minutes, "of the trace")->check(CLI::Range(1, 100'000));
   experiment->add_option("--presets", command.options.presets, "only these, with commas")->delimiter(',');
   experiment->add_option("--seeds", command.options.seeds, "how many, from 1 on")->check(CLI::Range(1, 1000));
@@ -239,7 +248,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
+    const auto chosen = app.get_subcommands();
+    const auto name = chosen.empty() ? "" : " " + chosen.front()->get_name();
+    std::cerr << "troupe-sim:" << name << (name.empty() ? " " : ": ") << error.what() << "; see 'troupe"
+              << (name.empty() ? "-sim" : name) << " --help'\n";
     return kUsage;
   }
   sim::WatchInterrupts();

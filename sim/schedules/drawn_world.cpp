@@ -37,10 +37,17 @@ ClusterShape WithNamedGpus(ClusterShape shape, std::uint64_t seed) {
   return shape;
 }
 
+// In one world of four each GPU has two runtimes, each of which serves one function alone. Gateways that name GPUs know one
+// runtime on each. Drawn by itself, too.
+ClusterShape WithRuntimes(ClusterShape shape, std::uint64_t seed) {
+  if (Random(seed ^ 0x150a7eULL).Below(4) == 0 && shape.preset == ClusterShape().preset) shape.runtimes = 2;
+  return shape;
+}
+
 }  // namespace
 
 ClusterShape DrawShape(Random& random, std::uint64_t seed) {
-  return WithLinks(WithNamedGpus(WithPolicies(DrawSizes(random), seed), seed), seed);
+  return WithRuntimes(WithLinks(WithNamedGpus(WithPolicies(DrawSizes(random), seed), seed), seed), seed);
 }
 
 WorkloadPlan DrawPlan(Random& random, std::uint64_t seed) {

@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "sim/chaos/health.hpp"
 #include "sim/chaos/run_log.hpp"
+#include "sim/chaos/wait_watch.hpp"
 #include "sim/checkers/count_check.hpp"
+#include "sim/checkers/isolation_check.hpp"
 #include "sim/checkers/ownership_check.hpp"
 #include "sim/checkers/quota_check.hpp"
 #include "sim/checkers/run_check.hpp"
@@ -52,6 +54,7 @@ class ScheduleRun {
     cluster_.nodes().StretchRuns(World::WorkerDigest(ClientLoad::kLong), Duration());
     starts_ = cluster_.world().WorkerStarts();
     Plant();
+    waits_.Begin();
     clients_.Begin();
     injector_.Schedule(faults_);
     cluster_.agenda().RunTo(cluster_.world().Now() + kWindow);
@@ -75,6 +78,7 @@ class ScheduleRun {
     result_.seed = options_.seed;
     result_.what =
         absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, shape_.linked ? " linked" : "", " GPUs, ",
+                     shape_.Isolated() ? absl::StrCat(shape_.runtimes, " isolated runtimes each, ") : "",
                      shape_.gateways, " gateways, preset ", shape_.preset, ", batching ", shape_.batching,
                      ", owning ", shape_.owning, "; ", ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
@@ -100,6 +104,8 @@ class ScheduleRun {
         return cluster_.step_watch().HideSteps();
       case Planted::kSharedState:
         return cluster_.nodes().ShareStates();
+      case Planted::kForgottenImages:
+        return cluster_.wire_watch().HideImages();
       case Planted::kLostState:
         return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().ForgetARun(); });
       case Planted::kForgottenKey:
@@ -128,6 +134,10 @@ class ScheduleRun {
         return clients_.updates().Misremember();
       case Planted::kDisobeyedOwner:
         return;  // by Nodes()
+      case Planted::kForgottenWakeup:
+        return waits_.ForgetWakeups();
+      case Planted::kSwappedRuntimes:
+        return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().SwapRuntimes(); });
       case Planted::kUnmended:
         return injector_.LeaveOne();
     }
@@ -252,10 +262,15 @@ class ScheduleRun {
                                                        .callers = {ClientLoad::kWorkflow}}));
     BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));
     BreakAll("quotas", CheckQuotas(QuotaRuns(), actors::FakeTurns::kWindow));
-    if (Calm() && cluster_.world().WorkerStarts() != starts_)
+    // A runtime that is given to another function is a worker that is started again.
+    if (Calm() && !shape_.Isolated() && cluster_.world().WorkerStarts() != starts_)
       Break("limits", "a worker was started again, though nothing had befallen any");
     BreakAll("tensors", CheckTensors(cluster_.nodes().KeptTensors()));
     BreakAll("models", cluster_.nodes().WrongModels());
+    BreakAll("waits", waits_.broken());
+    if (shape_.Isolated())
+      BreakAll("isolation",
+               CheckIsolation(cluster_.nodes().RuntimeModels(), clients_.operators().ModelUsers()));
     CheckMemory();
     CheckLog();
     CheckCharges();
@@ -278,7 +293,7 @@ class ScheduleRun {
             .limit = ClientLoad::kRunLimit,
             .group = actors::FakeLongRuns::kGroup,
             .once = NothingIsRepeated(),
-            .calm = Calm() && !workload_.drains};  // drained nodes serve no requests
+            .calm = Calm() && !workload_.drains && !shape_.Isolated()};  // drained nodes serve no requests
   }
   // No worker was struck, and no machine, member or connection.
   [[nodiscard]] bool Calm() const {
@@ -306,13 +321,15 @@ class ScheduleRun {
   void CheckMemory() {
     for (const auto& node : shape_.NodeNames()) {
       for (std::uint32_t gpu = 0; gpu < shape_.gpus; ++gpu) {
-        const auto& worker = cluster_.nodes().Worker(node, gpu);
-        const auto name = absl::StrCat(node, " GPU ", gpu);
-        if (worker.no_fit > 0)
-          Break("memory", absl::StrCat(name, " had no room for ", worker.no_fit, " models that came"));
-        if (worker.fullest > GiB(1))
-          Break("memory", absl::StrCat(name, " was given ", FormatBytes(worker.fullest), " of its ",
-                                       FormatBytes(GiB(1))));
+        for (const auto& worker : cluster_.nodes().WorkersOf(node, gpu)) {
+          const auto name = absl::StrCat(node, " GPU ", gpu);
+          const Bytes memory(GiB(1).count() / shape_.runtimes);
+          if (worker->no_fit > 0)
+            Break("memory", absl::StrCat(name, " had no room for ", worker->no_fit, " models that came"));
+          if (worker->fullest > memory)
+            Break("memory", absl::StrCat(name, " was given ", FormatBytes(worker->fullest), " of its ",
+                                         FormatBytes(memory)));
+        }
       }
     }
   }
@@ -364,6 +381,7 @@ class ScheduleRun {
   const std::vector<PlannedFault> faults_;
   ChaosCluster cluster_;
   FaultInjector injector_;
+  WaitWatch waits_{cluster_};
   Clients clients_;
   std::uint64_t starts_ = 0;  // of workers, before anything went wrong
   const bool last_start_;     // of the manager, at the end: what lies on its disk is all that it knows then

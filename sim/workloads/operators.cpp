@@ -115,6 +115,13 @@ std::vector<std::string> Operators::Names() const {
   return names;
 }
 
+std::vector<ModelUser> Operators::ModelUsers() const {
+  std::vector<ModelUser> users;
+  for (const auto& name : Names())
+    users.push_back({World::WorkerDigest(load_.StatefulNames().contains(name) ? "s0" : name), name});
+  return users;
+}
+
 void Operators::Command(std::size_t of, const proto::AdminRequest& request, Listed done) {
   ++commands_;
   cluster().operators().Admin(of, request, ClientLoad::kCommandTimeout,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/checkers/isolation_check.hpp"
 #include "sim/checkers/registry_history.hpp"
 #include "sim/workloads/client_load.hpp"
 
@@ -34,6 +35,7 @@ class Operators {
   [[nodiscard]] const std::vector<RegistryOp>& history() const { return history_; }
   [[nodiscard]] const std::set<std::string>& cancelled_runs() const { return cancelled_runs_; }
   [[nodiscard]] std::vector<std::string> Names() const;  // of all functions there may be
+  [[nodiscard]] std::vector<ModelUser> ModelUsers() const;
 
  private:
   [[nodiscard]] ChaosCluster& cluster() { return load_.cluster(); }

@@ -18,6 +18,7 @@ namespace troupe::actors {
 namespace {
 
 namespace fs = std::filesystem;
+using security::Role;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -52,7 +53,7 @@ const ConfigOption& Option(const std::string& key) {
 }
 
 DaemonConfig Complete(DaemonConfig config) {
-  config.member.roles = {"node"};
+  config.member.roles = {Role::kNode};
   EXPECT_TRUE(CompleteConfig(config).ok());
   return config;
 }
@@ -144,9 +145,9 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
   const std::vector<Row> rows = {
       {"role", "manager,gateway",
        [](C c) {
-         return c.member.roles == std::set<std::string>{"manager", "gateway"};
+         return c.member.roles == security::Roles({Role::kManager, Role::kGateway});
        }},
-      {"role", "all", [](C c) { return c.member.embedded && c.member.roles.size() == 3; }},
+      {"role", "all", [](C c) { return c.member.embedded && RoleNames(c.member.roles).size() == 3; }},
       {"name", "n1", [](C c) { return c.member.name == "n1"; }},
       {"data", "/d", [](C c) { return c.member.data == "/d"; }},
       {"run", "/r", [](C c) { return c.member.run == "/r"; }},
@@ -157,15 +158,18 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"operations", "127.0.0.1:4", [](C c) { return c.member.operations == "127.0.0.1:4"; }},
       {"tls-dir", "/t", [](C c) { return c.security.tls_dir == "/t"; }},
       {"insecure-network", "true", [](C c) { return c.security.insecure_network; }},
+      {"tensor-network", "stream", [](C c) { return c.tensors.network == TensorNetwork::kStream; }},
+      {"tensor-network", "ucx", [](C c) { return c.tensors.network == TensorNetwork::kUcx; }},
+      {"tensor-network", "ucx-trusted", [](C c) { return c.tensors.network == TensorNetwork::kUcxTrusted; }},
       {"http-threads", "3", [](C c) { return c.http.threads == 3; }},
       {"arena", "64MiB", [](C c) { return c.tensors.arena == MiB(64); }},
       {"arena-root", "/tmp", [](C c) { return c.tensors.arena_root == "/tmp"; }},
-      {"device", "cuda", [](C c) { return c.gpus.device == "cuda"; }},
+      {"device", "cuda", [](C c) { return c.gpus.device == gpu::DeviceKind::kCuda; }},
       {"gpus", "4", [](C c) { return c.gpus.count == 4; }},
       {"gpu-memory", "2GiB", [](C c) { return c.gpus.memory == GiB(2); }},
       {"link-bandwidth", "12GB", [](C c) { return c.gpus.link.value == 12e9; }},
       {"link-bandwidth", "0", [](C c) { return c.gpus.link.value == 0; }},
-      {"compute", "timed", [](C c) { return c.worker.compute == "timed"; }},
+      {"compute", "timed", [](C c) { return c.worker.compute == gpu::ComputeMode::kTimed; }},
       {"profile", "/p", [](C c) { return c.worker.profile == "/p"; }},
       {"worker-threads", "2", [](C c) { return c.worker.threads == 2; }},
       {"lease", "0s", [](C c) { return c.worker.lease == Duration::zero(); }},
@@ -174,7 +178,8 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"allow-faults", "true", [](C c) { return c.security.allow_faults; }},
       {"measure", "requests", [](C c) { return c.node.measure == node::MeasureRule::kRequests; }},
       {"replicas", "3", [](C c) { return c.functions.replicas == 3; }},
-      {"scaling-dry-run", "on", [](C c) { return c.functions.scaling_dry_run; }},
+      {"scaling-dry-run", "on",
+       [](C c) { return c.functions.scaling_effect == cluster::ScalingEffect::kShown; }},
       {"credits-per-gpu", "16", [](C c) { return c.node.credits_per_gpu == 16; }},
       {"state-write-back", "evict",
        [](C c) { return c.node.state_write_back == node::StateWriteBack::kEvict; }},
@@ -203,10 +208,14 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
       {"default-deadline", "75ms", [](C c) { return c.functions.default_deadline == milliseconds(75); }},
       {"stop-grace", "0s", [](C c) { return c.member.stop_grace == Duration::zero(); }},
       {"import-memory", "512MiB", [](C c) { return c.imports.memory == MiB(512); }},
-      {"import-sandbox", "best-effort", [](C c) { return c.imports.sandbox == "best-effort"; }},
+      {"import-sandbox", "best-effort",
+       [](C c) { return c.imports.sandbox == gpu::ImportSandbox::kBestEffort; }},
       {"import-jobs", "4", [](C c) { return c.imports.jobs == 4; }},
       {"import-time", "10s", [](C c) { return c.imports.time == std::chrono::seconds(10); }},
-      {"log-level", "debug", [](C c) { return c.log.level == "debug"; }},
+      {"log-level", "debug", [](C c) { return c.log.level == spdlog::level::debug; }},
+      {"addresses", "mapped", [](C c) { return c.worker.addresses == gpu::WeightAddresses::kMapped; }},
+      {"cuda-graphs", "off", [](C c) { return c.worker.repeated == gpu::RepeatedLaunch::kStepByStep; }},
+      {"cuda-kernels", "persistent", [](C c) { return c.worker.kernels == gpu::KernelForm::kPersistent; }},
       {"log-format", "json", [](C c) { return c.log.format == LogFormat::kJson; }},
       {"actor-threads", "0", [](C c) { return c.actors.threads == 0; }},
   };
@@ -227,6 +236,7 @@ TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
   };
   const std::vector<Row> rows = {
       {"role", "boss", "manager, gateway, node"},
+      {"role", "admin", "manager, gateway, node"},
       {"gpus", "0", "from 1 to 64"},
       {"gpus", "65", "from 1 to 64"},
       {"gpus", "-1", "from 1 to 64"},
@@ -249,9 +259,17 @@ TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
       {"default-timeout", "-1s", "100ms"},
       {"lease", "-1s", "0s"},
       {"compute", "fake", "real, timed"},
+      {"device", "cuda:0", "virtual, cuda"},
+      {"addresses", "near", "adjacent, mapped"},
+      {"cuda-graphs", "true", "on, off"},
+      {"cuda-kernels", "some", "whole, persistent"},
+      {"broadcast", "on", "off, burst"},
+      {"scaling-dry-run", "true", "off, on"},
+      {"import-sandbox", "none", "required, best-effort"},
       {"log-level", "loud", "trace, debug"},
       {"log-format", "xml", "text, json"},
       {"insecure-network", "yes", "true or false"},
+      {"tensor-network", "rdma", "stream, ucx, ucx-trusted"},
       {"policy", "best", "troupe"},
       {"routing", "best", "locality"},
       {"ordering", "best", "edf"},
@@ -276,7 +294,8 @@ TEST_F(DaemonConfigTest, AnUnknownKeyNamesItsLineAndTheNearestOne) {
   EXPECT_EQ(Error("role: all\n# more\ngpu-memroy: 1GiB\n"),
             "3: gpu-memroy: unknown key; did you mean 'gpu-memory'?");
   EXPECT_EQ(Error("gpu_memory: 1GiB\n"), "1: gpu_memory: unknown key; did you mean 'gpu-memory'?");
-  EXPECT_EQ(Error("something-else-altogether: 1\n"), "1: something-else-altogether: unknown key");
+  EXPECT_EQ(Error("something-else-altogether: 1\n"),
+            "1: something-else-altogether: unknown key; trouped --help and --help-advanced list them");
   EXPECT_THAT(Error("? [a, b]\n: 1\n"), HasSubstr("unknown key"));
 }
 
@@ -293,7 +312,7 @@ TEST_F(DaemonConfigTest, WhatIsNoListOfKeysNamesItsLine) {
 TEST_F(DaemonConfigTest, AListAnEmptyFileAndNoFile) {
   DaemonConfig config;
   EXPECT_TRUE(Apply("role: [manager, node]\n", config).ok());
-  EXPECT_EQ(config.member.roles, (std::set<std::string>{"manager", "node"}));
+  EXPECT_EQ(config.member.roles, security::Roles({Role::kManager, Role::kNode}));
   EXPECT_TRUE(Apply("# nothing yet\n", config).ok());
   const auto missing = ApplyConfigFile("/nowhere/troupe.yaml", config);
   EXPECT_TRUE(absl::IsNotFound(missing));
@@ -394,7 +413,7 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
   for (const auto& [option, field] : addresses) {
     for (const char* open : {"0.0.0.0:0", "192.168.1.1:80", "[::]:1"}) {
       DaemonConfig config;
-      config.member.roles = {"node"};
+      config.member.roles = {Role::kNode};
       field(config) = open;
       const auto refused = CompleteConfig(config);
       if (option == "http") {  // it judges clients on other machines by their API keys
@@ -410,15 +429,43 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
     }
     for (const char* loopback : {"127.0.0.1:0", "127.1.2.3:80", "localhost:80", "[::1]:80"}) {
       DaemonConfig config;
-      config.member.roles = {"node"};
+      config.member.roles = {Role::kNode};
       field(config) = loopback;
       EXPECT_TRUE(CompleteConfig(config).ok()) << option << " " << loopback;
     }
     for (const char* wrong : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"}) {
       DaemonConfig config;
-      config.member.roles = {"node"};
+      config.member.roles = {Role::kNode};
       field(config) = wrong;
       EXPECT_TRUE(absl::IsInvalidArgument(CompleteConfig(config))) << option << " " << wrong;
+    }
+  }
+}
+
+TEST_F(DaemonConfigTest, UcxIsTakenBeyondLoopbackOnlyOnANetworkThatIsSaidToBeTrusted) {
+  test::TestAuthority authority;
+  authority.Issue("rack-3", {security::Role::kNode});
+  for (const bool certified : {false, true}) {
+    DaemonConfig config;
+    config.member.roles = {Role::kNode};
+    config.tensors.network = TensorNetwork::kUcx;
+    EXPECT_EQ(CompleteConfig(config), absl::OkStatus()) << "all addresses are loopback";
+    config.security.insecure_network = !certified;
+    if (certified) config.security.tls_dir = authority.folder("rack-3");
+    using Address = std::string& (*)(DaemonConfig&);
+    for (const auto& [option, field] : std::vector<std::pair<std::string, Address>>{
+             {"listen", [](DaemonConfig& c) -> std::string& { return c.member.listen; }},
+             {"manager", [](DaemonConfig& c) -> std::string& { return c.member.manager; }}}) {
+      DaemonConfig open = config;
+      open.member.name.clear();
+      field(open) = "10.0.0.2:7400";
+      const auto refused = CompleteConfig(open);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << option;
+      EXPECT_THAT(std::string(refused.message()),
+                  AllOf(StartsWith("--tensor-network ucx: --" + option + " '10.0.0.2:7400'"),
+                        HasSubstr("can end this daemon"), HasSubstr("ucx-trusted")));
+      open.tensors.network = TensorNetwork::kUcxTrusted;
+      EXPECT_EQ(CompleteConfig(open), absl::OkStatus()) << option;
     }
   }
 }
@@ -426,7 +473,7 @@ TEST_F(DaemonConfigTest, OtherThanLoopbackHasToBeSaid) {
 TEST_F(DaemonConfigTest, AMemberListensAtAnAddressThatOthersCanDial) {
   for (const char* any : {"0.0.0.0:0", "0.0.0.0:7401", "[::]:1", "[0:0::0]:1"}) {
     DaemonConfig config;
-    config.member.roles = {"node"};
+    config.member.roles = {Role::kNode};
     config.security.insecure_network = true;
     config.member.listen = any;
     const auto refused = CompleteConfig(config);
@@ -435,7 +482,7 @@ TEST_F(DaemonConfigTest, AMemberListensAtAnAddressThatOthersCanDial) {
                 HasSubstr(absl::StrCat("--listen ", any, ": other members dial")));
   }
   DaemonConfig config;
-  config.member.roles = {"node"};
+  config.member.roles = {Role::kNode};
   config.security.insecure_network = true;
   config.member.listen = "192.168.1.1:80";
   EXPECT_TRUE(CompleteConfig(config).ok());
@@ -448,7 +495,7 @@ TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIs
       {"--operations", [](DaemonConfig& config) -> std::string& { return config.member.operations; }}};
   for (const auto& [option, field] : addresses) {
     DaemonConfig config;
-    config.member.roles = {"gateway"};
+    config.member.roles = {Role::kGateway};
     field(config) = "localhost:8001";
     EXPECT_TRUE(CompleteConfig(config).ok()) << option;
     EXPECT_EQ(field(config), "127.0.0.1:8001") << option;
@@ -465,7 +512,7 @@ TEST_F(DaemonConfigTest, AnHttpServersAddressIsResolvedOrRefusedBeforeAnythingIs
     }
   }
   DaemonConfig config;
-  config.member.roles = {"node"};
+  config.member.roles = {Role::kNode};
   config.security.insecure_network = true;
   config.member.listen = "example.org:80";
   EXPECT_TRUE(CompleteConfig(config).ok()) << "the address where actors listen may be a name";
@@ -480,7 +527,7 @@ TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
                                    {"a/b", false},
                                    {"a\n", false}}) {
     DaemonConfig config;
-    config.member.roles = {"node"};
+    config.member.roles = {Role::kNode};
     config.member.name = name;
     const auto status = CompleteConfig(config);
     EXPECT_EQ(status.ok(), good) << name << ": " << status;
@@ -489,14 +536,14 @@ TEST_F(DaemonConfigTest, AMembersNameIsOneWord) {
     }
   }
   DaemonConfig both;
-  both.member.roles = {"node", "gateway"};
+  both.member.roles = {Role::kNode, Role::kGateway};
   both.member.name = std::string(125, 'n');
   EXPECT_FALSE(CompleteConfig(both).ok()) << "its gateway has the same name, NAME-gateway";
 }
 
 TEST_F(DaemonConfigTest, ADaemonThatLooksForAManagerNeedsItsPort) {
   DaemonConfig config;
-  config.member.roles = {"node"};
+  config.member.roles = {Role::kNode};
   config.member.manager = "10.0.0.1:7400";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--tls-dir"));
   config.security.insecure_network = true;
@@ -504,7 +551,7 @@ TEST_F(DaemonConfigTest, ADaemonThatLooksForAManagerNeedsItsPort) {
   config.security.insecure_network = false;
   config.member.manager = "127.0.0.1:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("127.0.0.1:0"));
-  config.member.roles = {"manager", "node"};
+  config.member.roles = {Role::kManager, Role::kNode};
   EXPECT_TRUE(CompleteConfig(config).ok()) << "the daemon chooses one itself";
   config.member.manager = "10.0.0.1:7400";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
@@ -515,7 +562,7 @@ TEST_F(DaemonConfigTest, RolesAndNameAreThoseOfTheCertificate) {
   test::TestAuthority authority;
   authority.Issue("rack-3", {Role::kNode});
   DaemonConfig config;
-  config.member.roles = {"node"};
+  config.member.roles = {Role::kNode};
   config.member.listen = "10.0.0.2:0";
   config.member.manager = "10.0.0.1:7400";
   config.security.tls_dir = authority.folder("rack-3");
@@ -524,11 +571,11 @@ TEST_F(DaemonConfigTest, RolesAndNameAreThoseOfTheCertificate) {
   config.member.name = "rack-4";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--name rack-4 is not the name"));
   config.member.name.clear();
-  config.member.roles = {"gateway"};
+  config.member.roles = {Role::kGateway};
   EXPECT_THAT(std::string(CompleteConfig(config).message()),
               AllOf(HasSubstr("'rack-3' (node"), HasSubstr("--role gateway")));
   // /metrics asks for no client certificate.
-  config.member.roles = {"node"};
+  config.member.roles = {Role::kNode};
   config.member.operations = "10.0.0.2:0";
   EXPECT_THAT(std::string(CompleteConfig(config).message()), HasSubstr("--insecure-network"));
   config.member.operations = "127.0.0.1:0";
@@ -543,7 +590,7 @@ TEST_F(DaemonConfigTest, HeartbeatSuspectAndDeadGrow) {
                                                        {100, 800, 800, false},
                                                        {0, 400, 800, false}}) {
     DaemonConfig config;
-    config.member.roles = {"manager"};
+    config.member.roles = {Role::kManager};
     config.membership.heartbeat = milliseconds(heartbeat);
     config.membership.suspect_after = milliseconds(suspect);
     config.membership.dead_after = milliseconds(dead);
@@ -553,7 +600,7 @@ TEST_F(DaemonConfigTest, HeartbeatSuspectAndDeadGrow) {
 
 TEST_F(DaemonConfigTest, ALeaseIsNoShorterThanDeathAndMoreNodesAreAllowedThanNeeded) {
   DaemonConfig config;
-  config.member.roles = {"manager"};
+  config.member.roles = {Role::kManager};
   for (const auto& [lease, good] : {std::pair{0, true}, {799, false}, {800, true}}) {
     config.member_lease = std::chrono::milliseconds(lease);
     EXPECT_EQ(CompleteConfig(config).ok(), good) << lease;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "tests/actors/world.hpp"
 
 namespace troupe::actors {

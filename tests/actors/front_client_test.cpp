@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "actors/gateway/front.hpp"
 #include "actors/gateway/router.hpp"
+#include "actors/gateway/shell_tensors.hpp"
 #include "tests/actors/world.hpp"
 #include "transport/fake_tensor_channel.hpp"
 
@@ -121,18 +124,35 @@ TEST_F(FrontClientTest, CallsAreAnsweredOnceWhenTheRouterEnds) {
   EXPECT_EQ(Code(2), absl::StatusCode::kUnavailable);
 }
 
-// A router all of whose answers have outputs that lie in a node's memory.
+constexpr std::size_t kLarge = 100u << 10;  // beyond what travels inside a message to a worker
+
+// A router all of whose answers have one output, which lies in a node's memory.
 struct Outputs {
+  transport::FakeTensorChannel* node = nullptr;
   std::uint64_t kept = 0;
   std::vector<std::uint64_t> released;
+  std::vector<proto::InferRequest> asked;
+  bool lost = false;          // the node has lost each output before it is read
+  std::uint64_t claimed = 0;  // more bytes than the output has
 };
+
+proto::InferReply KeptOutput(Outputs& outputs) {
+  proto::InferReply reply;
+  reply.set_release(++outputs.kept);
+  auto& output = *reply.add_outputs();
+  output.mutable_spec()->set_name("y");
+  const std::string bytes(kLarge, 'y');
+  *output.mutable_data() = *outputs.node->PutSlice(std::as_bytes(std::span(bytes)));
+  if (outputs.lost) static_cast<void>(outputs.node->Release(output.data()));
+  if (outputs.claimed > 0) output.mutable_data()->mutable_arena()->set_length(outputs.claimed);
+  return reply;
+}
 
 RouterActor::behavior_type OutputsRouter(RouterActor::pointer, std::shared_ptr<Outputs> outputs) {
   return {
-      [outputs](const proto::InferRequest&) {
-        proto::InferReply reply;
-        reply.set_release(++outputs->kept);
-        return reply;
+      [outputs](const proto::InferRequest& request) {
+        outputs->asked.push_back(request);
+        return KeptOutput(*outputs);
       },
       [](const proto::CancelInfer&) {},
       [outputs](const proto::ReleaseOutputs& release) { outputs->released.push_back(release.release()); },
@@ -144,39 +164,80 @@ RouterActor::behavior_type OutputsRouter(RouterActor::pointer, std::shared_ptr<O
   };
 }
 
-// A shell that was killed after its request never says that it has read the answer: the slices would lie in
-// the worker's memory until the router ends, and an isolated runtime could never be taken.
-TEST_F(FrontClientTest, OutputsThatAShellNeverReleasesAreReleasedForIt) {
-  const auto outputs = std::make_shared<Outputs>();
-  const RouterActor router = world_.system().spawn(OutputsRouter, outputs);
-  FrontOptions options;
-  options.gateway = "gateway-2";
-  options.manager = "manager";
-  options.view = world_.view();
-  options.read_limit = seconds(3);
-  front_ = MakeFrontClient(world_.system(), std::move(options), router, world_.directory(), channel_);
-  const auto ask = [&] {
-    world_.system().spawn([front = front_->actor()](caf::event_based_actor* shell) {
+// A shell has no memory that others read: its large tensors go into the gateway's, and the outputs into its answer.
+class ShellTensorsTest : public FrontClientTest {
+ protected:
+  void SetUp() override {
+    FrontClientTest::SetUp();
+    outputs_->node = &node_;
+    router_ = world_.system().spawn(OutputsRouter, outputs_);
+    FrontOptions options;
+    options.gateway = "gateway-2";
+    options.manager = "manager";
+    options.view = world_.view();
+    front_ = MakeFrontClient(world_.system(), std::move(options), router_, world_.directory(), channel_);
+  }
+  void TearDown() override {
+    caf::anon_send_exit(router_, caf::exit_reason::user_shutdown);
+    FrontClientTest::TearDown();
+  }
+  // As a shell does, which is gone as an actor as soon as it has the answer.
+  void Ask(std::size_t input) {
+    world_.system().spawn([this, input](caf::event_based_actor* shell) {
       proto::InferRequest request;
       request.mutable_function()->set_name("resnet");
-      shell->request(front, caf::infinite, request).then([](const proto::InferReply&) {});
+      request.add_inputs()->mutable_data()->set_inlined(std::string(input, 'x'));
+      shell->request(front_->actor(), caf::infinite, request).then([this](const proto::InferReply& reply) {
+        replies_.push_back(reply);
+      });
     });
     world_.Settle();
-  };
-  ask();
-  proto::ReleaseOutputs read;
-  read.set_release(1);
-  caf::anon_send(front_->actor(), read);
-  ask();
-  EXPECT_EQ(outputs->kept, 2u);
-  world_.Run(milliseconds(2999));
-  EXPECT_EQ(outputs->released, std::vector<std::uint64_t>{1}) << "the second may still be read";
-  world_.Run(milliseconds(1));
-  EXPECT_EQ(outputs->released, (std::vector<std::uint64_t>{1, 2})) << "the first is not released again";
-  caf::anon_send(front_->actor(), read);
-  world_.Settle();
-  EXPECT_EQ(outputs->released.size(), 3u) << "the router knows which outputs it keeps";
-  caf::anon_send_exit(router, caf::exit_reason::user_shutdown);
+  }
+
+  const std::shared_ptr<transport::FakeTensorChannel::World> memory_ =
+      transport::FakeTensorChannel::NewWorld();
+  transport::FakeTensorChannel node_{memory_, KiB(400), "elsewhere"};
+  transport::FakeTensorChannel channel_{memory_, KiB(200)};
+  const std::shared_ptr<Outputs> outputs_ = std::make_shared<Outputs>();
+  RouterActor router_;
+};
+
+TEST_F(ShellTensorsTest, OutputsOfAnotherHostComeInTheAnswerAndAreReleased) {
+  Ask(4);
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kOk) << replies_[0].message();
+  EXPECT_EQ(replies_[0].outputs(0).data().inlined(), std::string(kLarge, 'y'));
+  EXPECT_EQ(replies_[0].release(), 0u);
+  EXPECT_EQ(outputs_->released, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(channel_.used(), Bytes(0));
+}
+
+TEST_F(ShellTensorsTest, OutputsThatWereLostOrAreTooLargeAreAnErrorAndReleased) {
+  outputs_->lost = true;
+  Ask(4);
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_EQ(Code(0), absl::StatusCode::kUnavailable) << replies_[0].message();
+  outputs_->lost = false;
+  outputs_->claimed = kMostShellOutputs.count() + 1;
+  Ask(4);
+  ASSERT_EQ(replies_.size(), 2u);
+  EXPECT_EQ(Code(1), absl::StatusCode::kFailedPrecondition) << replies_[1].message();
+  EXPECT_EQ(outputs_->released, (std::vector<std::uint64_t>{1, 2}));
+}
+
+TEST_F(ShellTensorsTest, ALargeInputLiesInTheArenaWhileItsRequestIsUnderWay) {
+  Ask(kLarge);
+  Ask(4);
+  ASSERT_EQ(outputs_->asked.size(), 2u);
+  const auto& placed = outputs_->asked[0].inputs(0).data();
+  ASSERT_TRUE(placed.has_arena());
+  EXPECT_EQ(transport::SizeOf(placed), Bytes(kLarge));
+  EXPECT_EQ(outputs_->asked[1].inputs(0).data().inlined(), "xxxx");
+  EXPECT_EQ(channel_.used(), Bytes(0)) << "it is free again when the request has ended";
+  Ask(300u << 10);
+  ASSERT_EQ(replies_.size(), 3u);
+  EXPECT_EQ(Code(2), absl::StatusCode::kResourceExhausted) << replies_[2].message();
+  EXPECT_EQ(outputs_->asked.size(), 2u);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "actors/core/message_types.hpp"
 #include "actors/interfaces/interface.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "actors/peers/frame_guard.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/message_rights.hpp"

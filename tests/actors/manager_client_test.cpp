@@ -25,18 +25,19 @@ class Uploads : public ::testing::Test {
                                std::function<void(std::uint64_t)> progress = nullptr,
                                Duration find = ManagerClient::kFindTimeout) {
     client_ = std::make_unique<ManagerClient>(world_.system(), world_.directory(), manager);
-    auto bytes = std::make_shared<const std::string>(MiB(3).count(), 'm');
-    digest_ = Sha256Hex(*bytes);
-    bytes_ = bytes;
+    const std::string bytes(MiB(3).count(), 'm');
+    digest_ = Sha256Hex(bytes);
+    auto source = std::make_shared<const StringSource>(bytes);
+    bytes_ = source;
     return client_->Upload(
-        std::move(bytes), find,
+        std::move(source), "tester", find,
         [this](const absl::StatusOr<std::string>& answer) { answers_.push_back(answer); },
         std::move(progress));
   }
 
   World world_{1, 1};
   std::unique_ptr<ManagerClient> client_;
-  std::weak_ptr<const std::string> bytes_;
+  std::weak_ptr<const StringSource> bytes_;
   std::string digest_;
   std::vector<absl::StatusOr<std::string>> answers_;
 };
@@ -78,12 +79,46 @@ TEST_F(Uploads, AnUploadThatIsGivenUpHalfWayEndsThere) {
   std::vector<std::uint64_t> sent;
   give_up = Upload("manager", [&](std::uint64_t count) {
     sent.push_back(count);
-    give_up();
+    if (count > 0) give_up();
   });
   world_.Run(seconds(1));
-  EXPECT_EQ(sent, std::vector<std::uint64_t>{MiB(1).count()});
+  EXPECT_EQ(sent, (std::vector<std::uint64_t>{0, MiB(1).count()}));
+  EXPECT_EQ(world_.manager_repository().unfinished(), 0u) << "what had come of it stays";
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_EQ(answers_[0].status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(bytes_.expired());
+}
+
+// The manager goes down in the middle and comes back: nothing that had arrived is sent again.
+TEST_F(Uploads, AnUploadGoesOnWhenTheManagerComesBack) {
+  std::vector<std::uint64_t> there;
+  (void)Upload("manager", [&](std::uint64_t count) {
+    there.push_back(count);
+    if (there.size() == 2) world_.manager_repository().FailUploads(1);
+  });
+  world_.Run(seconds(2));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].ok()) << answers_[0].status();
+  EXPECT_EQ(there,
+            (std::vector<std::uint64_t>{0, MiB(1).count(), MiB(1).count(), MiB(2).count(), MiB(3).count()}));
+}
+
+TEST_F(Uploads, AFileThatIsThereIsNotSentAgain) {
+  (void)Upload("manager");
+  world_.Run(seconds(1));
+  std::vector<std::uint64_t> there;
+  (void)Upload("manager", [&](std::uint64_t count) { there.push_back(count); });
+  world_.Run(seconds(1));
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_EQ(there, std::vector<std::uint64_t>{MiB(3).count()});
+}
+
+TEST_F(Uploads, AnUploadThatNeverComesThroughEnds) {
+  world_.manager_repository().FailUploads(100);
+  (void)Upload("manager");
+  world_.Run(seconds(60));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(answers_[0].status())) << answers_[0].status();
   EXPECT_TRUE(bytes_.expired());
 }
 

@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
-#include "actors/core/message_types.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
 #include "actors/interfaces/executor.hpp"
+#include "actors/interfaces/message_types.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -22,10 +22,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 const std::set<std::string> kWithinOneProcess = {
-    "FetchModel",    "MemberJoined", "DescribeMember",  "MemberReport", "ExecutorReport", "WorkerOrder",
-    "WorkerOutcome", "KillWorker",   "WorkerListening", "WorkerReady",  "WorkerDied",     "WorkerAnswer",
-    "AssignWorker",  "PlaceModel",   "DropModel",       "HostModel",    "Continue",       "Job",
-    "Tick",          "PeerUp",       "PeerLost"};
+    "FetchModel",  "MemberJoined",  "DescribeMember", "MemberReport",    "ExecutorReport",
+    "WorkerOrder", "WorkerOutcome", "KillWorker",     "WorkerListening", "WorkerReady",
+    "WorkerDied",  "WorkerAnswer",  "AssignWorker",   "PlaceModel",      "DropModel",
+    "HostModel",   "PullImage",     "PulledImage",    "Continue",        "Job",
+    "Tick",        "PeerUp",        "PeerLost"};
 // These messages travel with handles of actors beside them.
 const std::set<std::string> kNeverAlone = {"JoinRequest", "RouterHello"};
 

@@ -1,4 +1,4 @@
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/message_differencer.h>

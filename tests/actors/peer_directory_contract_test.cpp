@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "actors/peers/guarded_connection.hpp"
 #include "actors/peers/local_socket.hpp"
 #include "actors/peers/network_peer_directory.hpp"

@@ -4,8 +4,8 @@
 #include <caf/scheduler/test_coordinator.hpp>
 
 #include "actors/core/call.hpp"
-#include "actors/core/message_types.hpp"
 #include "actors/core/time.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "proto/local.pb.h"
 #include "proto/request.pb.h"
 

@@ -102,5 +102,91 @@ TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "the function had no image before";
 }
 
+// --- files that move to another node ---
+
+class MovedStateTest : public StateStoreTest {
+ protected:
+  static proto::FetchReply Part(StateStore& store, const std::string& function, std::uint64_t offset,
+                                std::uint64_t length) {
+    proto::FetchImage part;
+    part.set_image(function);
+    part.set_offset(offset);
+    part.set_length(length);
+    proto::FetchReply out;
+    store.Read(nullptr, part, [&](proto::FetchReply reply) { out = std::move(reply); });
+    return out;
+  }
+  static std::string Text(StateStore& store, const std::string& function) {
+    std::string text;
+    while (true) {
+      const auto part = Part(store, function, text.size(), 10);
+      EXPECT_EQ(part.code(), 0) << part.message();
+      text += part.data().inlined();
+      if (text.size() == part.total() || part.data().inlined().empty()) return text;
+    }
+  }
+  static absl::Status Import(StateStore& store, const std::string& function, std::int64_t size,
+                             std::string text) {
+    absl::Status out = absl::UnknownError("it was not answered");
+    store.Import(nullptr, function, {Spec(size)}, std::move(text), [&](const auto& status) { out = status; });
+    return out;
+  }
+  StateStore Other(bool on_disk = true) {
+    return StateStore(
+        {.channel = nullptr, .directory = on_disk ? other_.path() : "", .capacity = Bytes(100)});
+  }
+
+  test::TemporaryDirectory other_;
+};
+
+TEST_F(MovedStateTest, AFileIsReadInPartsAndIsTheImageThere) {
+  StateStore store = Open();
+  ASSERT_TRUE(Save(store, Image("f/1@5#chat", "abcd")).ok());
+  StateStore other = Other();
+  ASSERT_EQ(Import(other, "f/1@5#chat", 4, Text(store, "f/1@5#chat")), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::exists(StateFile(other_.path(), "f/1@5#chat")));
+  std::optional<absl::StatusOr<node::ImagePtr>> loaded;
+  other.Load(nullptr, "f/1@5#chat", {Spec(4)}, [&](auto image) { loaded = std::move(image); });
+  ASSERT_TRUE(loaded && loaded->ok());
+  EXPECT_EQ((**loaded)->runs(), 7u);
+  EXPECT_EQ((**loaded)->tensors(0).data().inlined(), "abcd");
+}
+
+TEST_F(MovedStateTest, WithoutADirectoryItMovesFromMemoryToMemory) {
+  StateStore store = Other(false);
+  const auto kept = Save(store, Image("f/1@5#chat", "abcd"));
+  ASSERT_TRUE(kept.ok());
+  store.Keep(*kept);
+  StateStore other = Other(false);
+  ASSERT_EQ(Import(other, "f/1@5#chat", 4, Text(store, "f/1@5#chat")), absl::OkStatus());
+  std::vector<std::string> listed;
+  other.LoadWithSequences(nullptr, "f/1@5", {Spec(4)}, [&](auto, auto sequences) { listed = sequences; });
+  EXPECT_THAT(listed, testing::ElementsAre("chat"));
+}
+
+TEST_F(MovedStateTest, WhatIsNotTheImageIsRefusedAndLeavesWhatWasThere) {
+  StateStore store = Open();
+  ASSERT_TRUE(Save(store, Image("f/1@5", "abcd")).ok());
+  const auto text = Text(store, "f/1@5");
+  StateStore other = Other();
+  ASSERT_TRUE(Import(other, "f/1@5", 4, text).ok());
+  auto wrong = text;
+  wrong.back() ^= 1;
+  EXPECT_TRUE(absl::IsDataLoss(Import(other, "f/1@5", 4, wrong)));
+  EXPECT_TRUE(absl::IsDataLoss(Import(other, "f/1@5", 4, text.substr(0, 20))));
+  EXPECT_TRUE(absl::IsDataLoss(Import(other, "f/1@5", 5, text))) << "another shape";
+  EXPECT_TRUE(absl::IsDataLoss(Import(other, "g/1@5", 4, text))) << "another function";
+  EXPECT_EQ(Text(other, "f/1@5"), text);
+}
+
+TEST_F(MovedStateTest, OnlyPartsThatFitAMessageAreRead) {
+  StateStore store = Open();
+  ASSERT_TRUE(Save(store, Image("f/1@5", "abcd")).ok());
+  EXPECT_EQ(Part(store, "f/1@5", 0, StateStore::kLongestPart + 1).code(),
+            static_cast<int>(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(Part(store, "g/1@5", 0, 10).code(), static_cast<int>(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Part(store, "f/1@5", 1 << 20, 10).data().inlined(), "") << "behind its end";
+}
+
 }  // namespace
 }  // namespace troupe::actors

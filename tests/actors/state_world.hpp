@@ -64,6 +64,18 @@ class StateWorld : public World {
     return all;
   }
 
+  // What the manager's log has of this kind.
+  std::string EventsOf(const std::string& kind) {
+    proto::AdminRequest list;
+    list.mutable_list_events()->set_limit(1000);
+    const auto reply = Ask(list);
+    std::string all;
+    if (!reply.ok()) return all;
+    for (const auto& event : reply->events())
+      if (event.kind() == kind) all += event.message() + "\n";
+    return all;
+  }
+
  private:
   std::uint64_t calls_ = 0;
 };

@@ -28,6 +28,13 @@ class HeldObjects final : public storage::ModelRepository {
     if (!writer.ok()) return writer.status();
     return std::make_unique<Writer>(*this, *std::move(writer));
   }
+  absl::StatusOr<std::unique_ptr<storage::ObjectWriter>> Continue(const std::string& part) override {
+    auto writer = objects.Continue(part);
+    if (!writer.ok()) return writer.status();
+    return std::make_unique<Writer>(*this, *std::move(writer));
+  }
+  [[nodiscard]] std::vector<storage::PartInfo> Parts() const override { return objects.Parts(); }
+  absl::Status RemovePart(const std::string& part) override { return objects.RemovePart(part); }
   absl::StatusOr<storage::ObjectBytes> Open(const std::string& digest) override {
     return objects.Open(digest);
   }
@@ -68,6 +75,7 @@ class HeldObjects final : public storage::ModelRepository {
       --inside_;
       return status;
     }
+    [[nodiscard]] Bytes size() const override { return writer_->size(); }
     absl::StatusOr<std::string> Commit(const std::string& expected) override {
       return writer_->Commit(expected);
     }

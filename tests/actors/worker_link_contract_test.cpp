@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "actors/node/executor.hpp"
 #include "actors/seams/fake_worker_link.hpp"
 #include "actors/seams/process_worker_link.hpp"

@@ -215,6 +215,19 @@ class Workflow : public ::testing::Test {
     for (const auto& record : listed->workflows()) *update.add_workflows() = record;
     ASSERT_TRUE(view_->Apply(update).applied);
   }
+  // The gateway knows the functions of the workflows; these have a state.
+  void ShowFunctions(const std::set<std::string>& with_state) {
+    proto::ClusterUpdate update;
+    update.set_revision(++view_revision_);
+    update.set_since(view_revision_ - 1);
+    for (const char* name : {"net-a", "net-b", "net-c", "join"}) {
+      auto& function = *update.add_functions();
+      function.mutable_key()->set_name(name);
+      function.mutable_key()->set_version("1");
+      if (with_state.contains(name)) function.add_state();
+    }
+    ASSERT_TRUE(view_->Apply(update).applied);
+  }
   // Also with the BOOL input `go`.
   static proto::InferRequest RequestWith(const std::string& workflow, const std::string& go) {
     auto request = RequestOf(workflow);
@@ -430,6 +443,102 @@ TEST_F(Workflow, AStepIsDurableBeforeTheNextBeginsAndTheEndBeforeTheAnswer) {
   ASSERT_TRUE(CompleteNext());
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+}
+
+// The disk is waited for twice, whatever the number of steps: for the start and for the end.
+TEST_F(Workflow, BehindAShortStepTheRunGoesOnWhileTheDiskWrites) {
+  ShowFunctions({});
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  EXPECT_TRUE(script_->calls.empty()) << "the run itself is not durable yet";
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c", "join"}));
+  EXPECT_TRUE(StoredSteps().empty());
+  EXPECT_FALSE(reply_.has_value());
+  while (world_.store().held() > 1) ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(StoredSteps(), (Calls{"last", "left", "middle", "right"}));
+  EXPECT_FALSE(reply_.has_value()) << "the end is not durable yet";
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+}
+
+TEST_F(Workflow, AStepWhoseFunctionHasAStateIsWaitedFor) {
+  ShowFunctions({"net-b"});
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"}));
+  while (world_.store().held() > 0) ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls.back(), "join");
+}
+
+// The next step has begun by then: it counts for nothing.
+TEST_F(Workflow, AShortStepThatCannotBeStoredFailsTheRun) {
+  ShowFunctions({});
+  script_->hold = true;
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(CompleteNext());
+  AnswerHeld(3);
+  EXPECT_EQ(script_->calls.back(), "join");
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"), 1);
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted)) << reply_->message();
+  EXPECT_EQ(script_->cancelled, 1u) << "the join";
+  world_.Run(seconds(5));
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+// The disk refuses a step and takes a later step that read it: the run computes both again.
+TEST_F(Workflow, AStepThatReadWhatCannotBeStoredRunsAgain) {
+  ShowFunctions({});
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
+  world_.store().Hold();
+  Infer(request);
+  ASSERT_TRUE(CompleteNext());
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"), 1);
+  while (world_.store().held() > 1) ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(StoredSteps(), (Calls{"last", "middle", "right"}));
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"), 1);
+  world_.store().Release();
+  world_.Run(seconds(5));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted)) << reply_->message();
+  ASSERT_EQ(Stored("mine")->state(), proto::RUN_FAILED);
+  script_->calls.clear();
+  Infer(request);
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "join"}));
+  EXPECT_EQ(StoredSteps(), (Calls{"last", "left", "middle", "right"}));
+}
+
+// A gateway dies before the disk has all steps of its run: the next gateway runs the missing steps again.
+TEST_F(Workflow, StepsThatTheDiskHasNotGotRunAgain) {
+  ShowFunctions({});
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(StoredSteps(), Calls{"left"});
+  const auto before = script_->calls.size();
+  Orphan();
+  world_.store().FailNext(absl::UnavailableError("the machine is gone"), 4);
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  EXPECT_EQ(StoredSteps(), Calls{"left"});
+  Open(router_);
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(script_->calls.size() - before, 3u) << "of 'middle', 'right' and 'last'";
   EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
 }
 

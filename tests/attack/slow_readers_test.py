@@ -1,5 +1,8 @@
 #!/usr/bin/python3
-"""Clients that ask for large answers and do not read them: the memory for them is bounded, and others are served."""
+"""Clients that ask for large answers and do not read them: the memory for them is bounded, and others are served.
+
+slow_readers_test.py [--clients N]: how many clients (default 300); each holds a connection (`ulimit -n`).
+"""
 import json
 import pathlib
 import socket
@@ -8,6 +11,7 @@ import numpy as np
 
 from harness import E2eTest, main
 from harness.networks import scale
+from options import option
 
 CLIENTS = 300
 ROWS = 120000  # four floats each: an answer of some 5 MB of text
@@ -61,4 +65,5 @@ class SlowReaders(E2eTest):
 
 
 if __name__ == "__main__":
+    CLIENTS = option("--clients", CLIENTS)
     main()

@@ -10,6 +10,7 @@
 #include "gpu/import/fused_nodes.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "gpu/import/onnx_tensor.hpp"
+#include "gpu/import/sequences.hpp"
 #include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/convert.hpp"
 #include "onnx/defs/schema.h"
@@ -24,7 +25,6 @@ std::string WhyNotType(const onnx::TypeProto& type) {
   if (type.has_map_type()) return "values of map type";
   if (!type.has_tensor_type()) return "";
   const proto::DataType element = DataTypeOfOnnx(type.tensor_type().elem_type());
-  if (element == proto::BYTES) return "tensors of strings";
   if (element == proto::DATA_TYPE_UNSPECIFIED) return "an element type without a name here";
   return "";
 }
@@ -110,7 +110,8 @@ std::string WhyNotNode(const OnnxCase& test, const onnx::NodeProto& node, int op
                        const ValueTypesByName& types) {
   const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
   const std::string op = standard ? node.op_type() : absl::StrCat(node.domain(), ".", node.op_type());
-  if (IsFusedNode(op)) return "";  // the importer makes standard operators of it
+  // The importer makes standard operators of them.
+  if (IsFusedNode(op) || IsSequenceOperator(op, opset)) return "";
   if (IsControlFlow(op)) return WhyNotSubgraphs(test, node, opset, types);
   for (const auto& attribute : node.attribute()) {
     if (attribute.has_g() || attribute.graphs_size() > 0)
@@ -127,15 +128,12 @@ std::string WhyNotNode(const OnnxCase& test, const onnx::NodeProto& node, int op
   return "";
 }
 
-// What classic models hand out as maps or texts, and the importer as tensors of numbers (gpu/import/classic_models).
+// What classic models hand out as maps, and the importer as tensors (gpu/import/classic_models).
 std::set<std::string> RewrittenOutputs(const onnx::GraphProto& graph) {
   std::set<std::string> names;
-  for (const auto& node : graph.node()) {
-    if (node.domain() != "ai.onnx.ml" || node.output_size() == 0) continue;
-    bool texts = node.op_type() == "ZipMap";
-    for (const auto& attribute : node.attribute()) texts = texts || attribute.name() == "classlabels_strings";
-    if (texts) names.insert(node.output(0));
-  }
+  for (const auto& node : graph.node())
+    if (node.domain() == "ai.onnx.ml" && node.op_type() == "ZipMap" && node.output_size() > 0)
+      names.insert(node.output(0));
   return names;
 }
 

@@ -20,14 +20,14 @@ struct Note {
 constexpr Note kNotes[] = {
     {"ArrayFeatureExtractor", "1", ""},
     {"Binarizer", "1", ""},
+    {"CategoryMapper", "1", "whole numbers and texts, to either"},
     {"FeatureVectorizer", "1", "inputs of the sizes that `inputdimensions` says"},
     {"Imputer", "1", ""},
-    {"LabelEncoder", "2, 4",
-     "numbers to numbers; a key that is NaN is found; not: version 1, which has texts alone"},
+    {"LabelEncoder", "1, 2, 4", "numbers and texts, to either; a key that is NaN is found"},
     {"LinearClassifier", "1", ""},
     {"LinearRegressor", "1", ""},
     {"Normalizer", "1", ""},
-    {"OneHotEncoder", "1", "whole numbers, `cats_int64s`"},
+    {"OneHotEncoder", "1", "whole numbers or texts"},
     {"SVMClassifier", "1", "with support vectors"},
     {"SVMRegressor", "1", "with support vectors, and without a `post_transform`"},
     {"Scaler", "1", ""},
@@ -69,16 +69,10 @@ std::string ClassicModels(const std::vector<OnnxCase>& cases) {
       "have no CUDA kernel. A model that has only these operators need not say which opset of ONNX it uses.\n\n"
       "- **Maps.** A ZipMap at the end of a model becomes tensors. The output keeps its name and has the "
       "values, a row for\n"
-      "  each item. Where the keys are whole numbers, a second output NAME`.keys` of the same shape has them, "
-      "so that a row\n"
-      "  of the two is one map.\n"
-      "- **Texts.** Tensors of strings are not computed. A classifier with `classlabels_strings` tells each "
-      "label's place in\n"
-      "  that list, from 0, as INT64; a ZipMap with text keys has its columns in the order of its list, and no "
-      "output of keys.\n"
-      "  LabelEncoder and OneHotEncoder of texts, and inputs that are texts, are refused by name: map texts to "
-      "whole numbers\n"
-      "  before the model, and export it with these.\n"
+      "  each item. A second output NAME`.keys` of the same shape has the keys, whole numbers or texts, so that "
+      "a row of the\n"
+      "  two is one map.\n"
+      "- **Texts.** A classifier with `classlabels_strings` tells its labels as texts (BYTES).\n"
       "- **Scores.** As onnxruntime computes them: a single score is left as it is by every `post_transform` "
       "but PROBIT, and\n"
       "  PROBIT is Winitzki's approximation. Refused where onnxruntime's answer depends on its internals: "

@@ -78,7 +78,7 @@ std::string NewerOpsets(const std::vector<OnnxCase>& cases) {
       Changes(),
       "\nElement types FLOAT8*, FLOAT4E2M1, INT4, UINT4 and COMPLEX* are refused by their name wherever they stand, "
       "and so\n"
-      "are DeformConv and operators on strings, sequences and images. Functions that a model brings along become "
+      "are DeformConv and operators on strings and images. Functions that a model brings along become "
       "their\n"
       "nodes, where they are of the model's opset. Weights in files beside a model are sent by `troupe function "
       "deploy`.\n\n"

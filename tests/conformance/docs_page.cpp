@@ -8,6 +8,7 @@
 #include "gpu/engine/control_steps.hpp"
 #include "gpu/import/onnx_reader.hpp"
 #include "gpu/ops/control_flow.hpp"
+#include "gpu/ops/text_room.hpp"
 #include "tests/conformance/declared.hpp"
 #include "tests/conformance/docs_classic.hpp"
 #include "tests/conformance/docs_fused.hpp"
@@ -54,9 +55,48 @@ std::string ControlFlow() {
       "- Subgraphs lie at most ",
       kMaxSubgraphDepth,
       " deep in each other. What a subgraph reads from outside is an input of its step.\n"
-      "- Sequences and optionals are refused, in subgraphs as elsewhere.\n"
+      "- Sequences are not carried from trip to trip, and what a step outside made is none inside ([below](#sequences)).\n"
       "- Real GPUs run branches and few trips that are known before the run, and refuse other control flow by the step's "
       "name when they\n  prepare the model; the virtual GPU runs all.\n");
+}
+
+std::string Sequences() {
+  return "## Sequences\n\n"
+         "Sequences and optionals are no values of a run. The importer finds out which tensors a sequence has, and writes "
+         "steps on these\ntensors for SequenceAt, SequenceInsert, SequenceErase, SequenceLength, SequenceConstruct, "
+         "SequenceEmpty, SplitToSequence and\nConcatFromSequence, and for Optional, OptionalGetElement and "
+         "OptionalHasElement.\n\n"
+         "- A position is a constant, or follows from shapes that are known.\n"
+         "- SplitToSequence without sizes, or with one for all parts, splits a dimension that is known before the run; the "
+         "sizes of\n  all parts may be given for any.\n"
+         "- Refused by name: what only a run knows, sequences as a model's inputs and outputs, SequenceMap, an Optional of "
+         "nothing,\n  sequences that one graph makes and a graph inside it or a loop's next trip reads.\n"
+         "- All sequences of a model have at most 65,536 elements.\n";
+}
+
+std::string TextTensors() {
+  return absl::StrCat(
+      "## Texts\n\n"
+      "A tensor of strings is one of BYTES. On the CPU and on virtual GPUs; a CUDA device refuses models with them by the step's "
+      "name.\n\n"
+      "- What only moves elements moves texts too (those with BYTES in the table). An initialiser may be one of texts.\n"
+      "- **Room.** The texts of a tensor take at most ",
+      FormatBytes(kMaxTextBytes),
+      ", each with a length of 4 bytes. A larger input is refused by its\n"
+      "  name; a run whose steps or outputs would take more ends with INVALID_ARGUMENT. A plan has room for the "
+      "next power of two of\n"
+      "  an input's bytes, and for 32 bytes a text at least, so that texts of other lengths find their plan made.\n"
+      "- **Cast**: a number is written with the fewest digits that read back the same, or as `NaN`, `INF` and `-INF`. A text must "
+      "be a\n"
+      "  number from its begin to its end (onnxruntime reads `12 apples` as 12), in the range of the type; blanks around it are read "
+      "over.\n"
+      "- **StringNormalizer**: letters of all languages change their case by the C library's tables (`C.UTF-8`), one by one; "
+      "bytes that\n"
+      "  are not UTF-8 stay. The locale is English or `C`.\n"
+      "- **StringSplit** without a delimiter cuts at blanks of all kinds.\n"
+      "- If, Loop and Scan may read texts and hand on none. Requests with texts are not joined to batches, and a function's state "
+      "has\n"
+      "  no texts. RegexFullMatch is not there.\n");
 }
 
 std::string Group(const std::string& name) {
@@ -120,8 +160,8 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "made; the\n"
       "conformance run gives them as constants there.\n\n"
       "## Operators\n\n",
-      OperatorTable(), "\n", ControlFlow(), "\n", NewerOpsets(cases), "\n", FusedOperators(cases), "\n",
-      ClassicModels(LoadClassicCases()),
+      OperatorTable(), "\n", TextTensors(), "\n", ControlFlow(), "\n", Sequences(), "\n", NewerOpsets(cases),
+      "\n", FusedOperators(cases), "\n", ClassicModels(LoadClassicCases()),
       "\n## Conformance\n\n"
       "The data is Debian's `libonnx-testdata`. Every case within the declarations above runs and must pass "
       "(floats:\n"

@@ -79,7 +79,8 @@ std::filesystem::path OwnCases() {
 }  // namespace
 
 std::vector<OnnxCase> LoadOpsetCases() {
-  static constexpr const char* kGroups[] = {"opsets", "networks", "fused", "fused_networks", "control"};
+  static constexpr const char* kGroups[] = {"opsets",         "networks", "fused",
+                                            "fused_networks", "control",  "texts"};
   return LoadCases(OwnCases(), kGroups);
 }
 

@@ -36,12 +36,12 @@ class Classic(ServedModels):
         np.testing.assert_allclose(given["output_probability"], expected["output_probability"].ravel(), rtol=1e-4, atol=1e-5)
         self.assertEqual(given["output_probability.keys"], [0, 1] * len(expected["output_label"]))
 
-    def test_labels_that_are_texts_are_told_by_their_places(self):
+    def test_labels_may_be_texts(self):
         model, inputs, expected = exports()["sklearn_random_forest_texts"]
         self.http.deploy("forest", model).good()
         told = self.http.get("/v2/models/forest").good().json
         self.assertEqual([(o["name"], o["datatype"]) for o in told["outputs"]],
-                         [("output_label", "INT64"), ("output_probability", "FP32")])
+                         [("output_label", "BYTES"), ("output_probability", "FP32"), ("output_probability.keys", "BYTES")])
         self.assertEqual(self.http.infer("forest", inputs)["output_label"], expected["output_label"].tolist())
 
     def test_what_cannot_be_is_refused_by_name_before_anything_is_deployed(self):
@@ -70,10 +70,10 @@ class Classic(ServedModels):
         def version(model, attributes):
             model.opset_import[1].version = 6
 
-        def texts(model, attributes):
+        def words(model, attributes):
             node = model.graph.node.add(op_type="LabelEncoder", name="words", domain="ai.onnx.ml", input=["label"],
                                         output=["word"])
-            node.attribute.extend([onnx.helper.make_attribute("keys_int64s", [0, 1]),
+            node.attribute.extend([onnx.helper.make_attribute("keys_int64s", [0, 1, 2]),
                                    onnx.helper.make_attribute("values_strings", ["no", "yes"])])
             model.graph.output.add(name="word").type.tensor_type.elem_type = onnx.TensorProto.STRING
 
@@ -83,7 +83,7 @@ class Classic(ServedModels):
                  "a weight of no leaf": (orphan_weight, 400, ["99999", "not there"]),
                  "a weight of no class": (far_class, 400, ["target 2 of 2"]),
                  "a later version": (version, 501, ["version 6 of ai.onnx.ml"]),
-                 "texts": (texts, 400, ["LabelEncoder 'words'", "strings are not computed here"])}
+                 "a map of other lengths": (words, 400, ["LabelEncoder 'words'", "3 keys and 2 values"])}
         for name, (change, code, said) in cases.items():
             with self.subTest(name):
                 answer = self.http.deploy("refused", spoiled(change))

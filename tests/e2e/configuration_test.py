@@ -45,6 +45,17 @@ class Configuration(E2eTest):
     def test_broken_yaml_names_its_line(self):
         self.assertIn("troupe.yaml:2:", self.refused_file("role: all\n@name: x\n"))
 
+    def test_a_word_that_is_no_flag_is_named_with_what_may_be_meant(self):
+        for words, said in ((["--gpu-memroy", "2"], "'--gpu-memroy' is not an option; did you mean '--gpu-memory'?"),
+                            (["--gpu", "2"], "--gpu is an advanced option: say --set gpu=VALUE, or write it into the file's block "
+                                             "'advanced'; did you mean '--gpus'?"),
+                            (["--hang", "10s"], "--hang is an advanced option: say --set hang=VALUE"),
+                            (["nodes"], "'nodes' is not an option"),
+                            (["--set", "qwertz=1"], "--set qwertz: unknown key; trouped --help and --help-advanced list them")):
+            done = subprocess.run([BIN / "trouped", "--role", "all", *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertIn(said, done.stderr)
+
     def test_missing_file_and_missing_role(self):
         done = subprocess.run([BIN / "trouped", "--config", "/nowhere/troupe.yaml"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
@@ -168,7 +179,9 @@ class Configuration(E2eTest):
                 # The errors are found before anything is started: nothing has to be stopped, and nothing was logged.
                 self.assertEqual((self.directory / option / "trouped.log").read_text(), line + "\n")
                 self.assertFalse((self.directory / option / "data").exists())
-        self.assertIn("--http", self.refused("all", directory="twice", manager=f"127.0.0.1:{port}", http=f"127.0.0.1:{port}"))
+        for option in ("http", "listen"):
+            self.assertIn(f"--{option} and --manager are both 127.0.0.1:{port}: give --{option} another port", self.refused(
+                "all", directory=f"twice-{option}", manager=f"127.0.0.1:{port}", **{option: f"127.0.0.1:{port}"}))
 
     def test_data_directory_of_another_daemon(self):
         first = self.start("first", "all").wait_serving()

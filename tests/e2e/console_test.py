@@ -46,12 +46,21 @@ class Console(E2eTest):
         self.sees("#functions-note", "No function")
         self.assertNotIn("double", self.browser.text("#functions"))
 
+    def test_a_run_that_fails_says_why(self):
+        self.http.call("POST", "/v2/troupe/workflows", chain("twice", ["double", "double"], width=4)).good()
+        eventually(lambda: self.http.get("/v2/models/twice/ready").code == 200, "the workflow can be called")
+        self.http.call("POST", "/v2/repository/models/double/unload").good()
+        self.assertNotEqual(self.http.call("POST", "/v2/models/twice/infer", infer_body(X, {"timeout": 200_000})).code, 200)
+        self.open()
+        self.sees("#runs", "twice", "failed", "step 'step-1'", "version 1 is unloaded")
+
     def test_requests_and_a_node_that_dies(self):
         self.open()
         self.sees("#tiles", "2 of 2")
         load = Load(lambda: self.http.infer("double", X), threads=1)
         self.addCleanup(load.finish)
-        rate = "return Number(document.querySelector('#functions td.number')?.innerText)"
+        # A rate of four digits is written with a comma.
+        rate = "return Number(document.querySelector('#functions td.number')?.innerText.replaceAll(',', ''))"
         eventually(lambda: self.browser.run(rate), "the reader sees requests")
         self.nodes[0].kill()
         self.sees("#tiles", "1 of 2")

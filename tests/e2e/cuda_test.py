@@ -31,6 +31,8 @@ class Cuda(E2eTest):
         self.machine("devices=2")
         daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="32MiB").wait_serving(gpus=2)
         onnx, images, labels = digits()
+        eventually(lambda: daemon.log.read_text(errors="replace").count("its driver is for CUDA 13.0") == 2,
+                   "the log says in a line what each GPU is")
         daemon.http.deploy("digits", onnx).good()
         starts = itertools.count()
 
@@ -104,6 +106,25 @@ class Cuda(E2eTest):
         eventually(lambda: daemon.operations.get("/healthz").code == 503, "nothing is ready")
         eventually(lambda: "GPU 0 is unfit: critical error Xid 119; GPU 1 is unfit: critical error Xid 79"
                    in daemon.operations.get("/healthz").body.decode(), "and why")
+
+    def test_a_gpu_that_falls_off_the_bus_is_unfit_and_the_other_serves(self):
+        self.machine("devices=2")
+        self.told("gpus 2\n")
+        daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="32MiB").wait_serving(gpus=2)
+        daemon.http.deploy("twice", scale(2)).good()
+        shell = Shell(daemon.address("manager"), self.directory)
+        self.told("lost 1\n")
+        eventually(lambda: "one/1 is unfit: it fell off the bus" in shell.text("gpu", "list"), "GPU 1 is unfit")
+        self.assertEqual(daemon.http.infer("twice", {"x": X})["y"], (2 * X).reshape(-1).tolist())
+        self.assertEqual(daemon.log.read_text(errors="replace").count("worker-starting"), 2, "it is not started again")
+
+    def test_a_gpu_in_parts_is_unfit_and_the_log_says_why(self):
+        self.machine("devices=2")
+        self.told("gpus 2\nmig 1\n")
+        daemon = self.start("one", "all", gpus=2, device="cuda", gpu_memory="32MiB").wait_serving(gpus=1)
+        eventually(lambda: "kept off the GPU: cuda:1 is cut into instances (MIG)" in daemon.log.read_text(errors="replace"),
+                   "the log says what is wrong with GPU 1")
+        eventually(lambda: sorted(self.gpus_up(daemon)) == [0, 1], "one GPU is up")
 
     def test_who_holds_a_gpus_memory_is_named(self):
         self.machine("devices=1,held=260000000")

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Models of opset 18 to 23 as exporters write them, and with fused operators as optimisers do: deployed and run by real
 daemons, refused by name, or damaged."""
+import json
 import pathlib
 
 import numpy as np
@@ -61,6 +62,41 @@ class Exports(ServedModels):
         answer = self.http.deploy("bare", external.SerializeToString())
         self.assertEqual(answer.code, 400)
         self.assertIn("troupe function deploy", answer.error)
+
+    def test_weights_in_a_safetensors_file(self):
+        """As onnx_ir.save_safetensors and onnx_safetensors write them: each tensor names file, offset and length; the file has a
+        header of its own before them."""
+        model, inputs, expected = networks()["vision_transformer_20"]
+        external = onnx.load_from_string(model)
+        blob, header = b"", {}
+        kept = [tensor for tensor in external.graph.initializer if len(tensor.raw_data) >= 256]
+        for tensor in kept:
+            header[tensor.name] = {"dtype": "F32", "shape": list(tensor.dims), "data_offsets": [len(blob), len(blob) + len(tensor.raw_data)]}
+            blob += tensor.raw_data
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        for tensor in kept:
+            begin, end = header[tensor.name]["data_offsets"]
+            tensor.ClearField("raw_data")
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, entry in (("location", "model.safetensors"), ("offset", 8 + len(text) + begin), ("length", end - begin)):
+                tensor.external_data.add(key=key, value=str(entry))
+        folder = pathlib.Path(self.directory) / "export"
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(external.SerializeToString())
+        (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + blob)
+        shell = Shell(self.daemon.address("manager"), self.directory)
+        shell.run("function", "check", folder)
+        shell.run("function", "deploy", "vision", folder)
+        self.check("vision", inputs, expected)
+        # A file whose tensors were taken away without a word of where they are.
+        for tensor in external.graph.initializer:
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+        (folder / "model.onnx").write_bytes(external.SerializeToString())
+        said = shell.error("function", "deploy", "stripped", folder, code=2)
+        self.assertIn(kept[0].name, said)
+        self.assertIn("has no data", said)
 
     def test_what_is_not_computed_is_refused_by_name_before_anything_is_deployed(self):
         relu = [helper.make_node("Relu", ["x"], ["y"])]

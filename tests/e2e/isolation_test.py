@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -91,6 +92,15 @@ class Isolation(E2eTest):
         load.stop()
         self.assertEqual(self.pid("tenant/bolt"), bolt)
         self.assertNotEqual(self.pid("tenant/acme"), acme)
+
+    # Two workers take the same GPU at once and give it back for each other, and then nothing else happens there.
+    def test_no_tenant_waits_for_what_another_one_has_given_back(self):
+        daemon = self.start_isolated("tenant")
+        self.deploy(daemon, 2, "?tenant=acme")
+        self.deploy(daemon, 3, "?tenant=bolt")
+        with ThreadPoolExecutor(4) as clients:
+            for _ in range(300):
+                list(clients.map(self.ask, (2, 3, 2, 3)))
 
     def test_more_functions_than_workers(self):
         daemon = self.start_isolated("function")

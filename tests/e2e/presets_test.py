@@ -44,6 +44,13 @@ class Presets(E2eTest):
         self.assertEqual(len(runtimes), 3)
         self.assertEqual(len(self.served(runtimes)), 1)
 
+    def test_torpor_orders_functions_by_their_slos_at_the_gateway_and_at_the_node(self):
+        self.serve("torpor")
+        for words, heading in ((("gpu", "list"), "host region of one"), (("gpu", "show", "one/0"), "work "), (("slo",), "ATTAINED")):
+            shown = self.shell.run(*words).stdout
+            self.assertIn(heading, shown)
+            self.assertIn("alpha      1 at one", shown)
+
     def test_astraea_is_refused_with_the_reason(self):
         done = subprocess.run([BIN / "trouped", "--policy", "astraea"], capture_output=True, text=True)
         self.assertNotEqual(done.returncode, 0)

@@ -79,6 +79,15 @@ class Profile(E2eTest):
         other.write_text(exported.replace(lines[0]["model_digest"], "0" * 64))
         self.assertIn("it is not taken", self.shell.error("profile", "import", "double", other, code=1))
 
+    def test_quotas_of_time_are_measured_beside_shares(self):
+        self.shell.text("profile", "double", "--grid", "--quotas", "40,100", "--shares", "20,100")
+        profile, = self.shell.json("profile", "show", "double")["profiles"]
+        found = {(row["sm_partition"], row["quota_limit"]): row for row in profile["rows"]}
+        self.assertEqual(sorted(found), [(share, quota) for share in (20, 100) for quota in (40, 100)])
+        for (share, quota), row in found.items():
+            self.assertEqual(row["state"], "PROFILE_ROW_MEASURED")
+            self.assertAlmostEqual(row["throughput"] / (self.truth(share) * quota / 100), 1, delta=TOLERANCE, msg=f"{share} %, {quota} %")
+
     def share(self):
         """How its share applies, and where it comes from."""
         function, = self.shell.json("function", "show", "double")["functions"]

@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import signal
+import sys
+import time
 
 import numpy as np
 
@@ -12,6 +14,10 @@ from harness import E2eTest, Load, eventually, main
 from harness.networks import ensemble, scale
 
 X = np.arange(4, dtype=np.float32).reshape(1, 4)
+MANY = 50
+# Milliseconds that a request may take whose model is at hand: a probe that did not wait for the models let requests in
+# that took 1,200 and more.
+FIRST_ANSWER = 1000
 
 
 class Restart(E2eTest):
@@ -74,6 +80,49 @@ class Restart(E2eTest):
         self.assertIn("deploy it again", answer.error)
         daemon.http.deploy("times-3", scale(3)).good()
         self.ask(daemon.http, 3)
+
+    def deploy_many(self, http):
+        """Functions of as many models."""
+        for factor in range(1, MANY + 1):
+            http.deploy(f"times-{factor}", scale(factor)).good()
+
+    def first_answers(self, http, what):
+        """Right after the probe says ready, every function is, and the first requests of some are answered at once."""
+        eventually(lambda: http.get("/v2/health/ready").code == 200, "the front is ready")
+        index = http.post("/v2/repository/index", {}).good().json
+        self.assertEqual([entry for entry in index if entry["state"] != "READY"], [])
+        self.assertEqual(len(index), MANY)
+        times = []
+        for factor in (MANY, 1, MANY // 2, 2, MANY - 1):
+            begin = time.monotonic()
+            self.ask(http, factor)
+            times.append(1000 * (time.monotonic() - begin))
+        print(f"{what}: the first requests after ready, of different ones of {MANY} functions, took "
+              f"{', '.join(f'{took:.0f}' for took in times)} ms", file=sys.stderr)
+        self.assertLess(max(times), FIRST_ANSWER)
+
+    def test_ready_after_a_restart_means_that_every_function_is_servable(self):
+        daemon = self.start("one", "all").wait_serving()
+        self.deploy_many(daemon.http)
+        self.assertEqual(daemon.terminate(), 0)
+        daemon = self.start("one", "all")
+        self.first_answers(daemon.http, "one daemon stopped")
+        daemon.kill_node()
+        daemon = self.start("one", "all")
+        self.first_answers(daemon.http, "one daemon killed")
+
+    def test_a_gateway_that_comes_back_is_ready_when_its_nodes_are(self):
+        front, (node,) = self.start_cluster(1)
+        self.deploy_many(front.http)
+        manager, http = front.address("manager"), front.address("gateway")
+        front.kill()
+        front = self.start("front", "manager,gateway", manager=manager, http=http)
+        self.first_answers(front.http, "manager and gateway killed")
+        node.kill_node()
+        front.kill()
+        front = self.start("front", "manager,gateway", manager=manager, http=http)
+        self.start("node-0", "node", manager=manager)
+        self.first_answers(front.http, "every daemon killed")
 
     def start_with_a_request(self, **options):
         """(daemon, worker, client): the client's request is at the GPU, whose worker stands still."""

@@ -4,19 +4,35 @@ workers of a GPU, and what a killed worker had of it."""
 import concurrent.futures
 import itertools
 import os
+import pathlib
 import re
 import signal
 import time
+import unittest
 
 import numpy as np
 
 from harness import E2eTest, Load, main
-from harness.networks import dense, scale
+from harness.client import infer_binary
+from harness.networks import EXAMPLES, dense, scale
 from harness.shell import Shell
 from harness.waiting import eventually
 
 X = np.arange(4, dtype=np.float32).reshape(1, 4)
 RUN_SECONDS = 0.1  # on all SMs; no faster with more than 12 % of them
+MODELS = pathlib.Path(os.environ.get("TROUPE_SHARED_DIR", EXAMPLES.parent.parent / "shared")) / "models"
+FAN_OUT = """
+name: fan-{name}
+inputs:
+  x: {{type: FP32, shape: [16, 4]}}
+steps:
+  - name: each
+    function: {name}
+    inputs: {{x: x}}
+    for_each: {{input: x, dimension: 0, most: 16, at_once: 16}}
+outputs:
+  y: each.y
+"""
 
 
 class Sharing(E2eTest):
@@ -49,6 +65,45 @@ class Sharing(E2eTest):
         one_at_a_time = self.ask_many("one", 16)
         self.assertGreaterEqual(one_at_a_time, 16 * RUN_SECONDS)
         self.assertLess(self.ask_many("f", 16), one_at_a_time)
+
+    def test_slices_of_a_fan_out_compute_at_a_time(self):
+        self.serve()
+        self.http.deploy("f", scale(2), "?sm_partition=12").good()
+        self.http.deploy("one", scale(3), "?sm_partition=12&max_instances=1").good()
+        took, x = {}, np.arange(64, dtype=np.float32).reshape(16, 4)
+        for name in ("f", "one"):
+            self.http.call("POST", "/v2/troupe/workflows", FAN_OUT.format(name=name)).good()
+            self.ask(name)  # the model is there
+            began = time.monotonic()
+            shape, _ = infer_binary(self.http, f"fan-{name}", {"x": x})["y"]
+            took[name] = time.monotonic() - began
+            self.assertEqual(shape, [16, 4])
+        self.assertGreaterEqual(took["one"], 16 * RUN_SECONDS)
+        self.assertLess(took["f"], took["one"], "slices of one step compute beside each other")
+
+    @unittest.skipUnless(MODELS.is_dir(), f"{MODELS} is absent; set TROUPE_SHARED_DIR")
+    def test_answers_have_the_same_bytes_alone_beside_others_and_swapped(self):
+        # Four networks of 161 MiB in all, which the GPU does not hold at once whatever runs beside what, on 24 % of it each.
+        self.daemon = self.start("one", "all", gpus=1, gpu_memory="156MiB", host_region="1GiB", concurrency=4,
+                                 log_level="debug").wait_serving(gpus=1)
+        self.http = self.daemon.http
+        image = np.random.default_rng(3).random((1, 3, 224, 224), dtype=np.float32)
+        inputs, alone = {}, {}
+        for name in ("squeezenet", "inception_v1", "densenet121", "resnet50"):
+            self.http.deploy(name, (MODELS / f"light_{name}.onnx").read_bytes(), "?sm_partition=24").good()
+            (described,) = self.http.get(f"/v2/models/{name}").good().json["inputs"]
+            inputs[name] = {described["name"]: image}
+            alone[name] = infer_binary(self.http, name, inputs[name])
+
+        def ask(name, times):
+            return [infer_binary(self.http, name, inputs[name]) for _ in range(times)]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            beside = [(name, pool.submit(ask, name, 6)) for name in alone for _ in range(2)]
+            for name, answers in beside:
+                for answer in answers.result():
+                    self.assertEqual(answer, alone[name], name)
+        swaps = len(re.findall(r" swap: GPU 0:", self.daemon.log.read_text()))
+        self.assertGreater(swaps, 2 * len(alone), "models came and went between the answers")
 
     def test_a_quota_is_kept_and_changed_while_requests_flow(self):
         self.serve()

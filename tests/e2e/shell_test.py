@@ -92,6 +92,16 @@ class Functions(ShellTest):
         self.assertEqual(self.shell.json("function", "list")["functions"], [])
         self.assertIn("digits", self.shell.error("function", "show", "digits", code=3))
 
+    def test_large_tensors_travel_with_the_request_and_the_answer(self):
+        self.deploy_double()
+        for rows in (1 << 13, 1 << 20):  # 128 KiB: beyond a message to a worker; 16 MiB: the most that a shell sends
+            x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+            out = self.directory / f"{rows}.npy"
+            self.shell.run("infer", "double", "--input", self.npy(f"x{rows}.npy", x), "--output", f"y={out}")
+            np.testing.assert_array_equal(np.load(out), 2 * x)
+        beyond = self.npy("beyond.npy", np.zeros(((1 << 20) + 1, 4), np.float32))
+        self.assertIn("16 MiB", self.shell.error("infer", "double", "--input", beyond, code=2))
+
     def test_exit_codes(self):
         self.deploy_double()
         x = self.npy("x.npy", np.ones((2, 4), np.float32))
@@ -125,7 +135,7 @@ class Functions(ShellTest):
         away = ("--manager", "127.0.0.1:1", "function", "check")
         good = self.file("double.onnx", scale(2))
         text = self.shell.run(*away, good).stdout
-        for words in ("can be deployed: 1 steps", "inputs     x  FP32 [-1,4]", "outputs    y  FP32 [-1,4]", "operators  Mul 1"):
+        for words in ("can be deployed: 1 step", "inputs     x  FP32 [-1,4]", "outputs    y  FP32 [-1,4]", "operators  Mul 1"):
             self.assertIn(words, text)
         self.assertEqual(self.shell.json(*away, good)["operators"], {"Mul": 1})
         unknown = self.file("unknown.onnx", serialize([helper.make_node("Nonsense", ["x"], ["y"], "here")], [value("x", 1)], [value("y", 1)]))

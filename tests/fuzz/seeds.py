@@ -1,4 +1,5 @@
 """The first inputs of each target, made anew for each run, which libFuzzer would take long to find by itself."""
+import io
 import pathlib
 import struct
 import sys
@@ -144,6 +145,35 @@ def onnx():
                 if member.name.endswith("model.onnx") and member.size <= most and kind not in operators:
                     operators.add(kind)
                     yield cases.extractfile(member).read()
+
+
+def model_with_weights_beside(location, offset, length):
+    from onnx import TensorProto, external_data_helper, helper  # takes a second, which the other targets need not wait
+
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [4], bytes(16), raw=True)
+    external_data_helper.set_external_data(weights, location, offset, length)
+    weights.ClearField("raw_data")
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [value("x")], [value("y")], [weights])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+
+
+def archives():
+    """A model with weights in a file beside it, in each form of tar; folders, links and long names."""
+    files = {"m/model.onnx": model_with_weights_beside("data/w.bin", 16, 16), "m/data/w.bin": bytes(range(48))}
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        for extra in ((), ("m", tarfile.DIRTYPE), ("m/link", tarfile.SYMTYPE), ("m/" + "long/" * 30 + "x", tarfile.REGTYPE)):
+            made = io.BytesIO()
+            with tarfile.open(fileobj=made, mode="w", format=form) as archive:
+                for name, content in files.items():
+                    entry = tarfile.TarInfo(name)
+                    entry.size = len(content)
+                    archive.addfile(entry, io.BytesIO(content))
+                if extra:
+                    entry = tarfile.TarInfo(extra[0])
+                    entry.type, entry.linkname = extra[1], "w.bin" if extra[1] == tarfile.SYMTYPE else ""
+                    archive.addfile(entry)
+            yield made.getvalue().rstrip(b"\0").ljust(4096, b"\0")
 
 
 def yaml():

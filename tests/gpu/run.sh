@@ -5,9 +5,9 @@
 #     --dry-run   checks every prerequisite and says what would be run
 #     --small     small networks and short loops: shows that it runs; its figures say nothing
 #     --first     the first ten minutes on a kind of GPU that is new here: as below, with one network, and without daemons
-#     --parts     only these, in their order: probe,contract,broadcasts,conformance,raw,networks,memory,shares,faults,system
+#     --parts     only these, in this order: probe,contract,broadcasts,conformance,raw,networks,memory,shares,faults,system
 #     --out       where results go (default: bench/results)
-# probe         what driver, GPU and libraries can do, and what Troupe will use of it (troupe-gpu-probe): OUT/probe.json
+# probe         what driver, GPU and libraries can do, and what Troupe will use of it (troupe-gpu-probe): OUT/probe-<GPU>-<date>.json
 # contract      the device contract, which the virtual GPU passes too, with the time of each test
 # broadcasts    between GPUs, where there are two, and NCCL
 # conformance   ONNX's cases and networks on the GPU's kernels (rtol 1e-3)
@@ -38,7 +38,7 @@ build=$(realpath -m "$build")
 [[ -d opset-cases ]] && export TROUPE_OPSET_CASES=$PWD/opset-cases
 [[ -d shared/models ]] && export TROUPE_SHARED_DIR=$PWD/shared
 all=probe,contract,broadcasts,conformance,raw,networks,memory,shares,faults,system
-[[ -n $first && -z $parts ]] && parts=probe,contract,conformance,raw,memory,networks,shares,faults
+[[ -n $first && -z $parts ]] && parts=probe,contract,conformance,raw,networks,memory,shares,faults
 parts=${parts:-$all}
 for part in ${parts//,/ }; do
   [[ ,$all, == *,"$part",* ]] || { echo "run.sh: --parts knows no '$part'; there are $all" >&2; exit 2; }
@@ -146,6 +146,9 @@ figures() {  # part, name, seconds, further words
 
 check_machine
 check_build
+# For names of files: as bench/gpu.py makes it.
+kind=$(nvidia-smi --query-gpu=name --format=csv,noheader -i "${device#cuda:}" 2>/dev/null | tr -cs 'A-Za-z0-9\n' - | sed 's/^-*//; s/-*$//')
+kind=${kind:-${device/:/-}}
 if ((missing > 0)); then
   echo "$missing prerequisites are missing"
   [[ -n $dry ]] || exit 3
@@ -159,11 +162,11 @@ conformance=() measured=()
 [[ -n $first && -z $small ]] && measured+=(--networks resnet50)
 [[ -n $broadcasts ]] && left[broadcasts]=$broadcasts
 
-step probe "probe" 30 "$build/bin/troupe-gpu-probe" --device "$device" --json "$out/probe.json"
+step probe "probe" 30 "$build/bin/troupe-gpu-probe" --device "$device" --json "$out/probe-$kind-$(date +%F).json"
 step contract "device contract" 50 "$build/tests/gpu_cuda_test" --gtest_print_time=1
 step broadcasts "broadcasts between GPUs" 20 "$build/tests/gpu_cuda_broadcast_test"
-figures raw "memory and link" 30
 step conformance "conformance and networks" 90 "$build/tests/gpu_cuda_conformance_test" "${conformance[@]}"
+figures raw "memory and link" 30
 figures networks "swaps and variants of networks" 130
 figures memory "memory of functions" 30
 figures shares "shares of the SMs" 40

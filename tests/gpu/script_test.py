@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 SMI = """#!/bin/sh
 case "$*" in
   *name,memory.total*) echo "Fake GPU, 256 MiB, 0" ;;
+  *=driver_version*) echo "580.65.06" ;;
   --list-gpus) echo "GPU 0: Fake GPU"; echo "GPU 1: Fake GPU" ;;
   *) echo "Fake GPU" ;;
 esac
@@ -114,7 +115,7 @@ class Script(unittest.TestCase):
         done = self.run_script("--first", "--dry-run")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         steps = re.findall(r"would run  ([\w ]+) \(at most", done.stdout)
-        self.assertEqual(steps, ["probe", "device contract", "memory and link", "conformance and networks",
+        self.assertEqual(steps, ["probe", "device contract", "conformance and networks", "memory and link",
                                  "swaps and variants of networks", "memory of functions", "shares of the SMs", "faults"])
         self.assertIn("--networks resnet50", done.stdout)
 
@@ -123,11 +124,14 @@ class Script(unittest.TestCase):
         done = self.run_script("--small", "--parts", "probe,raw", "--out", str(out))
         self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-3000:])
         self.assertEqual(re.findall(r"^== ([\w ]+)$", done.stdout, re.M), ["probe", "memory and link"])
-        probed = json.loads((out / "probe.json").read_text())
+        (probe,) = out.glob("probe-*.json")
+        self.assertRegex(probe.name, r"^probe-Fake-GPU-\d{4}-\d\d-\d\d\.json$", "one of each kind and day")
+        probed = json.loads(probe.read_text())
         self.assertEqual(probed["trouble"], "none")
         self.assertTrue(any(fact["part"] == "host memory" for fact in probed["facts"]))
         self.assertTrue(any("its driver is for CUDA 13.0" in use for use in probed["uses"]))
         (file,) = out.glob("Fake-GPU-*.json")
+        self.assertEqual(json.loads(file.read_text())["driver"], "580.65.06")
         raw = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
         self.assertIn("plain_pinned_copy", raw)
         done = self.run_script("--small", "--parts", "faults", "--out", str(out))
@@ -163,6 +167,7 @@ class Script(unittest.TestCase):
         (file,) = (self.home / "results").glob("Fake-GPU-*.json")
         self.assertRegex(file.name, r"^Fake-GPU-\d{4}-\d\d-\d\d\.json$")
         result = json.loads(file.read_text())
+        self.assertEqual(result["driver"], "580.65.06")
         figures = {figure["name"]: figure for figure in result["figures"]}
         for pattern in FIGURES:
             self.assertTrue(any(re.fullmatch(pattern, name) for name in figures), f"{pattern} in {sorted(figures)}")
@@ -178,6 +183,7 @@ class Script(unittest.TestCase):
         page = self.page(self.home / "results")
         self.assertNotIn("ot yet measured", page)
         self.assertIn("4.16x", page)
+        self.assertIn("; driver 580.65.06; ", page)
         self.assertIn(f"`function_start_ms/vit-tiny`", page)
         row = next(line for line in page.splitlines() if line.startswith("| swap and run (ms), over native"))
         self.assertRegex(row, r"vit-tiny/grouped [\d.,]+ \([\d.]+x\)")

@@ -51,9 +51,10 @@ INSTANTIATE_TEST_SUITE_P(Chaos, PlantedErrors, ::testing::ValuesIn(AllPlanted())
 // Of ten thousand seeds these found errors: a credit that came back twice (2777), an answer for an earlier
 // life of a model (2347), a step that was committed under a later claim (4287), an owner that did not learn
 // of its successor (6510), an operator that gave up taking nodes back before it was connected again (2653), a
-// credit of a request that ended before it was sent (617, 2222), and a plan that outlived its model (1162).
+// credit of a request that ended before it was sent (617, 2222), a plan that outlived its model (1162), and a runtime
+// that was kept for a request behind another one of its model, and taken for neither (564).
 TEST(Chaos, SeedsThatFoundSomethingStayGood) {
-  for (const std::uint64_t seed : {617U, 1162U, 2222U, 2347U, 2653U, 2777U, 4287U, 6510U})
+  for (const std::uint64_t seed : {564U, 617U, 1162U, 2222U, 2347U, 2653U, 2777U, 4287U, 6510U})
     for (const auto& broken : RunSchedule({.seed = seed}).broken)
       ADD_FAILURE() << "seed " << seed << ": " << broken.checker << ": " << broken.line;
 }

@@ -63,6 +63,35 @@ class Experiment(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn(message, done.stderr)
 
+    def test_scale_grows_as_it_should(self):
+        """What is decided for one function does not grow with the functions that are there; times are not looked at."""
+        with tempfile.TemporaryDirectory() as folder:
+            file, pictures = pathlib.Path(folder) / "out.json", pathlib.Path(folder) / "pictures"
+            done = self.experiment("scale", "--functions", "200..2000", "--gpus", "16,160", "--json", str(file), "--svg", str(pictures))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue((pictures / "scale-tick_ms.svg").exists(), list(pictures.iterdir()))
+            report = json.loads(file.read_text())
+        self.assertIn("wall time", report["note"])
+        value = {figure["name"]: figure["value"] for figure in report["figures"]}
+        for gpus in (16, 160):
+            few, many = ({name.rpartition("/")[2]: of for name, of in value.items() if name.startswith(f"scale/{count}/{gpus}-gpus/")}
+                         for count in (200, 2000))
+            for of in (few, many):
+                self.assertEqual((of["deploy_copies"], of["cold_copies"], of["cold_commits"]), (2, 2, 0), of)
+                self.assertTrue(all(of[time] > 0 for time in ("deploy_us", "tick_ms", "join_ms", "cold_per_second")), of)
+            for told in ("update_bytes", "change_bytes"):  # names and sizes have a few more digits
+                self.assertLess(many[told], few[told] + 10, told)
+            # A member that joins hears of each function once, and gets its part of the copies and no more.
+            self.assertLess(many["snapshot_bytes"], 10.5 * few["snapshot_bytes"])
+            nodes = gpus / 8 if gpus > 100 else (gpus + 9) // 10
+            self.assertLess(many["join_copies"], 1.3 * 2 * 2000 / (nodes + 1), nodes)
+            self.assertLess(many["memory_bytes"], 1.05 * few["memory_bytes"])
+
+    def test_scale_needs_no_data_and_refuses_sizes_that_say_nothing(self):
+        done = self.experiment("scale", "--functions", "10..20")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("expected 100 at least", done.stderr)
+
     def test_lalb_on_small_data(self):
         with tempfile.TemporaryDirectory() as folder:
             data = pathlib.Path(folder)
@@ -116,10 +145,16 @@ class Experiment(unittest.TestCase):
             self.assertEqual(figures[at + "torpor/executed_functions"]["value"], 96)
             self.assertEqual(figures[at + "torpor/compliant_functions"]["value"], 96)
             self.assertEqual(figures[at + "troupe/executed_functions"]["baseline"], at + "native/executed_functions")
+            # All has room on the GPUs: nothing but the run, 30 ms natively and 25 over the remoting, is longer.
+            computing = [figures[at + row + "/computing"]["value"] for row in ("troupe@native", "troupe")]
+            self.assertAlmostEqual(computing[0] / computing[1], 30 / 25, delta=0.01)
             samples.write_text("func,m0\n0,many\n")
             for words, message in ((("torpor-node", "--data", folder), "samples.csv:2:3: found 'many'"),
                                    (("torpor-node", "--data", folder, "--functions", "9..5"), "expected two numbers"),
-                                   (("torpor-node", "--data", folder, "--presets", "best"), "called 'best'")):
+                                   (("torpor-node", "--data", folder, "--presets", "best"), "called 'best'"),
+                                   (("torpor-node", "--data", folder, "--presets", "best@native"), "called 'best'"),
+                                   (("torpor-node", "--data", folder, "--presets", "native@native"),
+                                    "the runs of 'native' take the native times anyway")):
                 done = self.experiment(*words)
                 self.assertEqual(done.returncode, 2, done.stdout)
                 self.assertIn(message, done.stderr)
@@ -237,20 +272,27 @@ ORDERS = {
     "lalb-placement": (["--seeds", "1"], {"15/{}/mean_s": ["fixed", "troupe+overlap"]}),
     "torpor-node": (["--seeds", "1", "--minutes", "2"],
                     {"160/poisson/{}/executed_functions": ["native", "infless-ka", "torpor"],
-                     "160/poisson/{}/compliant_functions": ["infless-ka", "torpor"]}),
-    "torpor-policies": (["--seeds", "1", "--minutes", "2", "--functions", "320..320", "--presets", "torpor,torpor-random,torpor-lru"],
+                     "160/poisson/{}/compliant_functions": ["infless-ka", "torpor"],
+                     "160/poisson/{}/computing": ["troupe", "troupe@native"]}),
+    "torpor-policies": (["--seeds", "1", "--minutes", "2", "--functions", "320..320",
+                         "--presets", "torpor,torpor-random,torpor-lru,troupe,troupe@native"],
                         {"320/poisson/{}/compliant": ["torpor-random", "torpor"],
+                         "320/poisson/{}/p98_cv_ms": ["troupe", "troupe@native"],
                          "320/poisson/{}/p98_bert_ms": ["torpor", "torpor-lru", "torpor-random"]}),
     "torpor-heaviness": (["--seeds", "1", "--minutes", "2"],
-                         {"600/{}/Bert-qa_p98_ms": ["torpor", "torpor-lru"], "600/{}/hits": ["torpor-lru", "torpor"]}),
+                         {"600/{}/Bert-qa_p98_ms": ["torpor", "torpor-lru"], "600/{}/hits": ["torpor-lru", "torpor"],
+                          "600/{}/computing": ["troupe", "troupe@native"]}),
     "torpor-efficiency": (["--seeds", "1", "--minutes", "2"],
-                          {"10/{}/served_per_minute": ["native", "torpor"], "10/{}/p98_ms": ["troupe", "torpor"]}),
-    "torpor-balance": (["--seeds", "1", "--minutes", "2"], {"200/{}/p98_ms": ["torpor", "native"]}),
+                          {"10/{}/served_per_minute": ["native", "torpor"], "10/{}/p98_ms": ["troupe", "troupe@native", "torpor"]}),
+    "torpor-balance": (["--seeds", "1", "--minutes", "2"], {"200/{}/p98_ms": ["torpor", "native"],
+                                                                 "200/{}/computing": ["troupe", "troupe@native"]}),
     "torpor-cluster": (["--seeds", "1", "--minutes", "2", "--functions", "400..400"],
                        {"400/{}/p98_of_deadline": ["torpor", "nonswap", "simple-swap", "native"],
-                        "400/{}/compliant": ["native", "torpor"]}),
-    "torpor-deadlines": (["--seeds", "1", "--minutes", "2", "--functions", "640..640", "--presets", "torpor,troupe"],
-                         {"60/640/poisson/{}/p98_cv_ms": ["troupe", "torpor"], "80/640/poisson/{}/compliant": ["torpor", "troupe"]}),
+                        "400/{}/compliant": ["native", "torpor"],
+                        "400/{}/computing": ["troupe", "troupe@native"]}),
+    "torpor-deadlines": (["--seeds", "1", "--minutes", "2", "--functions", "640..640",
+                          "--presets", "torpor,troupe,troupe@native"],
+                         {"60/640/poisson/{}/p98_cv_ms": ["troupe", "torpor", "troupe@native"], "80/640/poisson/{}/compliant": ["torpor", "troupe"]}),
     "torpor-cost": (["--seeds", "1", "--minutes", "10"], {"3000/{}/cost": ["torpor", "native"], "6000/{}/metered_cost": ["troupe", "native"]}),
     "streambox-throughput": (["--seeds", "1", "--minutes", "1"],
                              {"bursty/{}/served_per_s": ["infless", "streambox"], "bursty/{}/starts": ["streambox", "infless"]}),
@@ -274,9 +316,15 @@ ORDERS = {
     "fast-packing": (["--seeds", "1"], {"orders_on_one_gpu/{}": ["time-sharing", "fast", "troupe"],
                                         "mix/{}/gpus": ["troupe", "fast", "time-sharing-replan", "time-sharing"],
                                         "random/{}/gpus": ["troupe", "fast", "time-sharing-replan"]}),
+    "fast-efficiency": (["--seeds", "1"], {"mix/{}/gpus": ["troupe", "fast", "time-sharing-replan", "time-sharing"],
+                                           "mix/{}/utilisation": ["time-sharing", "time-sharing-replan", "troupe"],
+                                           "mix/{}/sms_used": ["time-sharing-replan", "fast", "troupe"]}),
+    "scale": (["--functions", "200..2000", "--gpus", "16"], {"{}/16-gpus/snapshot_bytes": ["200", "2000"],
+                                                              "{}/16-gpus/owners": ["200", "2000"]}),
     "fast-autoscaling": (["--seeds", "1"], {"ramp/{}/late": ["troupe", "fast-scaler"],
                                             "steps/{}/late": ["troupe", "fast-scaler"],
                                             "crowd/{}/late": ["troupe", "fast-scaler", "hpa"],
+                                            "azure/{}/late": ["troupe", "fast-scaler"],
                                             "crowd/{}/gpu_s": ["oracle", "troupe", "hpa"],
                                             "ramp/{}/gpu_s": ["oracle", "troupe", "hpa"]}),
 }

@@ -17,6 +17,9 @@ struct Handle {
   int sms = 0;  // that it was told; 0: all
 };
 
+// Stands for the kernels of the library, which are loaded when they are needed first.
+const char kCode[2][2] = {};
+
 Handle& HandleOf(cublasHandle_t handle) {
   return *reinterpret_cast<Handle*>(handle);
 }
@@ -27,13 +30,18 @@ extern "C" {
 
 std::uint32_t FakeCudaSmsOf(CUstream stream);  // the fake driver's
 
+cublasStatus_t CUBLASWINAPI cublasGetProperty(libraryPropertyType type, int* value) {
+  *value = type == MAJOR_VERSION ? static_cast<int>(fake::TheState().config.cublas) : 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t CUBLASWINAPI cublasCreate(cublasHandle_t* handle) {
-  if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (fake::Current() == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (fake::Synchronise() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;  // it takes memory
   *handle = reinterpret_cast<cublasHandle_t>(new Handle{fake::Current()});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasDestroy(cublasHandle_t handle) {
+  if (fake::Synchronise() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete &HandleOf(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -97,8 +105,9 @@ cublasStatus_t CUBLASWINAPI cublasGemmStridedBatchedEx_64(
                           rounding,
                           nullptr,
                           false};
-  fake::CountBurst(HandleOf(handle).stream);
-  fake::QueueOf(HandleOf(handle).stream).Push([job] { job.Run(); });
+  fake::Load(&kCode[transpose_a ? 1 : 0][transpose_b ? 1 : 0], fake::QueueOf(used.stream).capturing());
+  fake::CountBurst(used.stream);
+  fake::QueueOf(used.stream).Push([job] { job.Run(); });
   return CUBLAS_STATUS_SUCCESS;
 }
 

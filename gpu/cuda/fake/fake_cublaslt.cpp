@@ -37,6 +37,8 @@ struct Algorithm {
   std::uint32_t alignment;
 };
 constexpr std::uint64_t kKnown = 0x7457;
+// Stands for the kernel of the library, which is loaded when it is needed first.
+const char kCode = 0;
 
 template <class T, class Handle>
 T& Of(Handle handle) {
@@ -68,12 +70,17 @@ extern "C" {
 
 std::uint32_t FakeCudaSmsOf(CUstream stream);  // the fake driver's
 
+cublasStatus_t CUBLASWINAPI cublasLtGetProperty(libraryPropertyType type, int* value) {
+  *value = type == MAJOR_VERSION ? static_cast<int>(fake::TheState().config.cublas_lt) : 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t CUBLASWINAPI cublasLtCreate(cublasLtHandle_t* handle) {
-  if (fake::NotWhileCapturing() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (fake::Synchronise() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;  // it takes memory
   *handle = reinterpret_cast<cublasLtHandle_t>(new int(0));
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t CUBLASWINAPI cublasLtDestroy(cublasLtHandle_t handle) {
+  if (fake::Synchronise() != CUDA_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete reinterpret_cast<int*>(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -203,6 +210,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_
                               rounding,
                               bias ? asked.bias : nullptr,
                               (asked.epilogue & CUBLASLT_EPILOGUE_RELU) != 0};
+  fake::Load(&kCode, fake::QueueOf(stream).capturing());
   fake::CountBurst(stream);
   fake::QueueOf(stream).Push([product, workspace] {
     static_cast<char*>(workspace)[kWorkspace - 1] = 1;  // it is there

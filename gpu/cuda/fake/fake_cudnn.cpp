@@ -8,10 +8,12 @@
 #include "gpu/cuda/fake/fake_driver.hpp"
 #include "gpu/cuda/fake/rounding.hpp"
 
+namespace fake = troupe::gpu::cuda::fake;
+
 namespace {
 
-using troupe::gpu::cuda::fake::Rounded;
-using troupe::gpu::cuda::fake::Rounding;
+using fake::Rounded;
+using fake::Rounding;
 using Dims = std::vector<int>;
 
 struct Handle {
@@ -54,6 +56,16 @@ template <class T, class Descriptor>
 cudnnStatus_t Destroy(Descriptor descriptor) {
   delete &Of<T>(descriptor);
   return CUDNN_STATUS_SUCCESS;
+}
+
+// The queue of the handle's stream, on which a kernel of this algorithm is put. Its code is loaded when it is needed
+// first.
+fake::Queue& Put(cudnnHandle_t handle, cudnnConvolutionFwdAlgo_t algorithm) {
+  static const char code[CUDNN_CONVOLUTION_FWD_ALGO_COUNT] = {};
+  const CUstream stream = Of<Handle>(handle).stream;
+  fake::Load(&code[algorithm], fake::QueueOf(stream).capturing());
+  fake::CountBurst(stream);
+  return fake::QueueOf(stream);
 }
 
 long long Count(const Dims& dims) {
@@ -136,18 +148,24 @@ struct Job {
 
 extern "C" {
 
+// Versions before 9 have fewer digits: 8902 is 8.9.2, and 90100 is 9.1.0.
+std::size_t CUDNNWINAPI cudnnGetVersion() {
+  const std::uint64_t major = fake::TheState().config.cudnn;
+  return major < 9 ? major * 1000 + 102 : major * 10000 + 102;
+}
 cudnnStatus_t CUDNNWINAPI cudnnCreate(cudnnHandle_t* handle) {
-  if (troupe::gpu::cuda::fake::NotWhileCapturing() != CUDA_SUCCESS) return CUDNN_STATUS_NOT_INITIALIZED;
-  if (troupe::gpu::cuda::fake::Current() == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
-  *handle = reinterpret_cast<cudnnHandle_t>(new Handle{troupe::gpu::cuda::fake::Current()});
+  if (fake::Current() == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  if (fake::Synchronise() != CUDA_SUCCESS) return CUDNN_STATUS_NOT_INITIALIZED;  // it takes memory
+  *handle = reinterpret_cast<cudnnHandle_t>(new Handle{fake::Current()});
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t CUDNNWINAPI cudnnDestroy(cudnnHandle_t handle) {
+  if (fake::Synchronise() != CUDA_SUCCESS) return CUDNN_STATUS_NOT_INITIALIZED;
   return Destroy<Handle>(handle);
 }
 cudnnStatus_t CUDNNWINAPI cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   // "Mismatch between the user stream and the cuDNN handle context", says the manual.
-  if (stream != nullptr && troupe::gpu::cuda::fake::QueueOf(stream).context() != Of<Handle>(handle).context)
+  if (stream != nullptr && fake::QueueOf(stream).context() != Of<Handle>(handle).context)
     return CUDNN_STATUS_BAD_PARAM;
   Of<Handle>(handle).stream = stream;
   return CUDNN_STATUS_SUCCESS;
@@ -263,8 +281,8 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionForward(cudnnHandle_t handle, const vo
                 0,
                 false,
                 static_cast<float*>(out)};
-  troupe::gpu::cuda::fake::CountBurst(Of<Handle>(handle).stream);
-  troupe::gpu::cuda::fake::QueueOf(Of<Handle>(handle).stream).Push([job, scratch, algorithm] {
+  fake::Queue& queue = Put(handle, algorithm);
+  queue.Push([job, scratch, algorithm] {
     if (algorithm == kExact) static_cast<char*>(scratch)[kScratch - 1] = 1;  // it is there
     job.Run();
   });
@@ -296,8 +314,7 @@ cudnnStatus_t CUDNNWINAPI cudnnConvolutionBiasActivationForward(
                 *static_cast<const float*>(residual_scale),
                 true,
                 static_cast<float*>(out)};
-  troupe::gpu::cuda::fake::CountBurst(Of<Handle>(handle).stream);
-  troupe::gpu::cuda::fake::QueueOf(Of<Handle>(handle).stream).Push([job] { job.Run(); });
+  Put(handle, algorithm).Push([job] { job.Run(); });
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
 
@@ -27,8 +28,14 @@ Config Parse(const char* text) {
                                                        {"unit", &config.unit},
                                                        {"read_only_register", &config.read_only_register},
                                                        {"no_register", &config.no_register},
+                                                       {"held_register", &config.held_register},
                                                        {"compute_mode", &config.compute_mode},
                                                        {"no_context", &config.no_context},
+                                                       {"mps", &config.mps},
+                                                       {"mig", &config.mig},
+                                                       {"cublas", &config.cublas},
+                                                       {"cublas_lt", &config.cublas_lt},
+                                                       {"cudnn", &config.cudnn},
                                                        {"no_mapping", &config.no_mapping},
                                                        {"context_bytes", &config.context_bytes},
                                                        {"green_bytes", &config.green_bytes},
@@ -51,8 +58,8 @@ Config Parse(const char* text) {
 
 // Of all threads.
 struct Counts {
-  std::atomic<std::uint64_t> calls{0}, waits{0}, synchronising{0}, cold_launches{0}, timed_events{0},
-      events{0}, copies{0}, bursts{0};
+  std::atomic<std::uint64_t> calls{0}, waits{0}, synchronising{0}, synchronising_launches{0},
+      cold_launches{0}, timed_events{0}, staged{0}, events{0}, copies{0}, bursts{0};
 };
 Counts& TheCounts() {
   static Counts& counts = *new Counts;
@@ -62,6 +69,7 @@ Counts& TheCounts() {
 thread_local CUcontext current_here = nullptr;
 thread_local CUevent asked_here = nullptr;
 thread_local std::uint64_t synchronising_here = 0;
+thread_local bool launches_here = false;
 
 }  // namespace
 
@@ -94,9 +102,14 @@ void CountEvent(bool timed) {
   if (timed) ++TheCounts().timed_events;
 }
 
+void CountStaged() {
+  ++TheCounts().staged;
+}
+
 void CountSynchronising() {
   ++TheCounts().synchronising;
   ++synchronising_here;
+  if (launches_here) ++TheCounts().synchronising_launches;
 }
 
 void Load(const void* kernel, bool captured) {
@@ -106,6 +119,8 @@ void Load(const void* kernel, bool captured) {
 }
 
 void CountBurst(CUstream stream) {
+  if (!QueueOf(stream).capturing() && !std::exchange(launches_here, true))
+    TheCounts().synchronising_launches += synchronising_here;
   if (QueueOf(stream).Computes(TheCounts().copies)) ++TheCounts().bursts;
 }
 
@@ -128,7 +143,7 @@ void FakeCudaConfigure(const char* text) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.config = troupe::gpu::cuda::fake::Parse(text);
-  state.copies = state.created = state.exported = 0;
+  state.copies = state.created = state.exported = state.connections = 0;
   state.descriptors = {};
   state.illegal = false;
   state.launches.clear();
@@ -137,9 +152,16 @@ void FakeCudaConfigure(const char* text) {
 
 void FakeCudaCallCounts(troupe::gpu::cuda::fake::FakeCallCounts* counts) {
   const auto& all = troupe::gpu::cuda::fake::TheCounts();
-  *counts = {
-      all.calls,         all.waits,        all.synchronising, troupe::gpu::cuda::fake::synchronising_here,
-      all.cold_launches, all.timed_events, all.events,        all.bursts};
+  *counts = {.calls = all.calls,
+             .waits = all.waits,
+             .synchronising = all.synchronising,
+             .synchronising_here = troupe::gpu::cuda::fake::synchronising_here,
+             .synchronising_launches = all.synchronising_launches,
+             .cold_launches = all.cold_launches,
+             .timed_events = all.timed_events,
+             .staged = all.staged,
+             .events = all.events,
+             .bursts = all.bursts};
 }
 // As CUDA_DEVICE_MAX_CONNECTIONS said when the driver was started: how many streams do not wait for each other.
 std::uint64_t FakeCudaConnections() {
@@ -159,7 +181,8 @@ CUresult CUDAAPI cuInit(unsigned int) {
   const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   {
     const std::lock_guard lock(TheState().mutex);
-    TheState().connections = connections == nullptr ? 8 : std::strtoull(connections, nullptr, 10);
+    if (TheState().connections == 0)  // a driver is started once
+      TheState().connections = connections == nullptr ? 8 : std::strtoull(connections, nullptr, 10);
   }
   if (config.init != 0) return static_cast<CUresult>(config.init);
   return config.devices == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
@@ -198,7 +221,8 @@ CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuDeviceGetName(char* name, int length, CUdevice) {
-  std::snprintf(name, static_cast<std::size_t>(length), "fake");
+  std::snprintf(name, static_cast<std::size_t>(length),
+                TheState().config.mig != 0 ? "fake MIG 1g.10gb" : "fake");
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
@@ -211,6 +235,9 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
       *value = static_cast<int>(TheState().config.compute_mode);
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+      *value = TheState().config.mps == 0 ? 0 : 1;
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       *value = TheState().config.no_mapping == 0 ? 1 : 0;

@@ -37,15 +37,22 @@ struct Config {
   std::uint64_t unit = 2 << 20;          // of physical memory
   std::uint64_t read_only_register = 0;  // READ_ONLY_HOST_REGISTER_SUPPORTED
   std::uint64_t no_register = 0;         // no memory of the host can be registered
-  std::uint64_t compute_mode = 0;        // CUcomputemode
-  std::uint64_t no_context = 0;          // what the driver answers instead of a primary context
-  std::uint64_t no_mapping = 0;          // no virtual memory management
-  std::uint64_t context_bytes = 0;       // of device memory, that the primary context takes
-  std::uint64_t green_bytes = 0;         // and each green context
-  std::uint64_t no_words = 0;            // streams wait for no words of memory and write none
-  std::uint64_t no_green_words = 0;      // of green contexts
-  std::uint64_t held_writes = 0;         // a stream that waits for a word holds up the others' writes
-  std::uint64_t descriptors = 0;         // those of memory are counted when it is exported and imported
+  // Registrations of so many bytes and more wait while there is a file of the name that TROUPE_FAKE_CUDA_HOLD says.
+  std::uint64_t held_register = 0;
+  std::uint64_t compute_mode = 0;  // CUcomputemode
+  std::uint64_t no_context = 0;    // what the driver answers instead of a primary context
+  std::uint64_t mps = 0;           // contexts are those of a server that several processes share
+  std::uint64_t mig = 0;           // each device is an instance of a GPU
+  std::uint64_t cublas = 13;       // major version of the library, as it tells it
+  std::uint64_t cublas_lt = 13;
+  std::uint64_t cudnn = 9;
+  std::uint64_t no_mapping = 0;      // no virtual memory management
+  std::uint64_t context_bytes = 0;   // of device memory, that the primary context takes
+  std::uint64_t green_bytes = 0;     // and each green context
+  std::uint64_t no_words = 0;        // streams wait for no words of memory and write none
+  std::uint64_t no_green_words = 0;  // of green contexts
+  std::uint64_t held_writes = 0;     // a stream that waits for a word holds up the others' writes
+  std::uint64_t descriptors = 0;     // those of memory are counted when it is exported and imported
   std::uint64_t pins = 0;  // copies take the pages that were there at the registration (for small memory)
 };
 
@@ -99,9 +106,12 @@ struct FakeCallCounts {
   std::uint64_t waits = 0;               // of the host, for events
   std::uint64_t synchronising = 0;       // calls that wait for all that the GPU has to do
   std::uint64_t synchronising_here = 0;  // of them, by the calling thread
-  std::uint64_t cold_launches = 0;       // of kernels whose code was not loaded yet
-  std::uint64_t timed_events = 0;        // recorded
-  std::uint64_t events = 0;              // recorded
+  // Of them, by threads that put kernels on streams: also what such a thread did before its first kernel.
+  std::uint64_t synchronising_launches = 0;
+  std::uint64_t cold_launches = 0;  // of kernels whose code was not loaded yet
+  std::uint64_t timed_events = 0;   // recorded
+  std::uint64_t staged = 0;         // copies to the GPU from memory that is not registered
+  std::uint64_t events = 0;         // recorded
   // Times that kernels or graphs were put on a stream although copies had ended since the last ones were put there: a
   // host that is told of a copy's end, and goes on then, adds one.
   std::uint64_t bursts = 0;
@@ -208,6 +218,7 @@ CUresult NotWhileCapturing();
 // One call where launches pass; with the event that it asks for.
 void CountCall(CUevent asked = nullptr, bool waits = false);
 void CountEvent(bool timed);
+void CountStaged();
 // Waits for all that was put on any stream so far, as calls do that free something. What may not be made while this
 // thread captures a stream is refused.
 CUresult Synchronise();

@@ -93,6 +93,7 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc* made, CUdevResourc
 }
 CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* made, CUdevResourceDesc description, CUdevice,
                                   unsigned int flags) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   fake::State& state = fake::TheState();
   const std::lock_guard lock(state.mutex);
@@ -121,6 +122,7 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx context) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned int flags, int) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   *stream = reinterpret_cast<CUstream>(new fake::Queue(reinterpret_cast<CUcontext>(context)));
   fake::State& state = fake::TheState();

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "gpu/cuda/fake/fake_driver.hpp"
 
@@ -18,6 +20,20 @@ namespace {
 constexpr std::size_t kPage = 4096;
 // As much as one pipe holds by reference.
 constexpr std::size_t kHeld = 1 << 20;
+
+// A registration takes as long as a test says.
+void AwaitNoHold(std::size_t size) {
+  const std::uint64_t held = TheState().config.held_register;
+  const char* const file = std::getenv("TROUPE_FAKE_CUDA_HOLD");
+  while (held > 0 && size >= held && file != nullptr && access(file, F_OK) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// A test of another process hears of what was registered: the sizes, in a file.
+void Tell(std::size_t size) {
+  const char* const file = std::getenv("TROUPE_FAKE_CUDA_REGISTERED");
+  if (file != nullptr) std::ofstream(file, std::ios::app) << size << std::endl;
+}
 
 // Whether all of it is mapped for writing.
 bool Writable(const void* begin, std::size_t size) {
@@ -111,8 +127,10 @@ extern "C" {
 
 // Memory that is mapped for reading alone is refused, unless the device can read such memory and is told so.
 CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int flags) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   State& state = TheState();
+  fake::AwaitNoHold(size);
   const std::lock_guard lock(state.mutex);
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   if (read_only && state.config.read_only_register == 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -130,6 +148,7 @@ CUresult CUDAAPI cuMemHostRegister(void* address, std::size_t size, unsigned int
     if (pinned.pages == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   state.registered_bytes += size;
+  fake::Tell(size);
   ++state.memory_calls.registered;
   state.registered.emplace(begin, std::move(pinned));
   return CUDA_SUCCESS;
@@ -145,6 +164,7 @@ CUresult CUDAAPI cuMemHostUnregister(void* address) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemHostAlloc(void** address, std::size_t size, unsigned int) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;
   const std::size_t rounded = (std::max<std::size_t>(size, 1) + 255) / 256 * 256;

@@ -115,6 +115,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int blocks, unsign
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, std::size_t size) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult free = fake::Synchronise(); free != CUDA_SUCCESS) return free;

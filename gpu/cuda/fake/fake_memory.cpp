@@ -86,6 +86,7 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(std::size_t* granularity, const C
 }
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t size,
                              const CUmemAllocationProp*, unsigned long long) {
+  if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   if (size % Unit() != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -133,6 +134,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr pointer, std::size_t size) {
 }
 CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t offset,
                           CUmemGenericAllocationHandle handle, unsigned long long) {
+  if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   const auto found = state.handles.find(handle);
@@ -145,6 +147,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr pointer, std::size_t size, std::size_t off
   return mapped == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, std::size_t size) {
+  if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
   if (const CUresult free = Synchronise(); free != CUDA_SUCCESS) return free;
   {
     State& state = TheState();
@@ -156,6 +159,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr pointer, std::size_t size) {
   return left == MAP_FAILED ? CUDA_ERROR_UNMAP_FAILED : CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr pointer, std::size_t size, const CUmemAccessDesc*, std::size_t) {
+  if (const CUresult alive = Alive(); alive != CUDA_SUCCESS) return alive;
+  if (const CUresult free = Synchronise(); free != CUDA_SUCCESS) return free;
   return mprotect(Address(pointer), size, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS
                                                                        : CUDA_ERROR_INVALID_VALUE;
 }

@@ -141,6 +141,7 @@ namespace fake = troupe::gpu::cuda::fake;
 extern "C" {
 
 CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *stream = reinterpret_cast<CUstream>(new fake::Queue(fake::Current()));
   return CUDA_SUCCESS;
@@ -155,12 +156,14 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   fake::CountCall();
   if (const CUresult free = fake::NotCaptured(stream); free != CUDA_SUCCESS) return free;
   if (auto record = fake::RecordOf(event)) fake::QueueOf(stream).Push([record] { record->Wait(); });
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned int flags) {
+  if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
   if (fake::Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   auto* const made = new fake::Event;
   made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
@@ -222,6 +225,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t
     return fake::Copy(stream, fake::Address(to), from, size);
   if (const CUresult free = fake::NotWhileCapturing(); free != CUDA_SUCCESS) return free;
   if (const CUresult alive = fake::Alive(); alive != CUDA_SUCCESS) return alive;
+  fake::CountStaged();
   const auto* const bytes = static_cast<const char*>(from);
   fake::QueueOf(stream).Push([to, staged = std::vector<char>(bytes, bytes + size)] {
     std::memcpy(fake::Address(to), staged.data(), staged.size());

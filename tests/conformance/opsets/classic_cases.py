@@ -245,7 +245,8 @@ class Export:
                     if node.op_type != "ZipMap" and attribute.name.startswith("classlabels_int"):
                         node.attribute.remove(attribute)
                         node.attribute.append(helper.make_attribute("classlabels_strings", texts))
-            return model, outputs
+            names = np.array(texts, np.object_)
+            return model, [names[outputs[0]], outputs[1], np.tile(names, (len(outputs[1]), 1))]
         self.case.finish = finish
         return self.case
 

@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 IR_VERSIONS = {9: 4, 11: 6, 13: 7, 15: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 KINDS = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "int8": np.int8, "uint8": np.uint8,
          "int16": np.int16, "uint16": np.uint16, "int32": np.int32, "uint32": np.uint32, "int64": np.int64,
-         "uint64": np.uint64, "bool": np.bool_}
+         "uint64": np.uint64, "bool": np.bool_, "string": np.object_}  # texts: arrays of str
 
 
 @dataclasses.dataclass
@@ -71,7 +71,8 @@ def ask_oracle(cases, folder):
         inputs = []
         for j, (name, array) in enumerate(case.inputs.items()):
             file = folder / f"{i}.in{j}"
-            file.write_bytes(np.array(array, order="C").tobytes())
+            texts = array.dtype == np.object_
+            file.write_bytes(json.dumps(array.ravel().tolist()).encode() if texts else np.array(array, order="C").tobytes())
             kind = next(k for k, v in KINDS.items() if array.dtype == v)
             inputs.append({"name": name, "type": kind, "dims": list(array.shape), "file": str(file)})
         manifest.append({"model": str(model), "inputs": inputs, "result": str(folder / f"{i}.out")})
@@ -84,9 +85,15 @@ def ask_oracle(cases, folder):
             print(f"{case.name}: {answer['error']}")
             answers.append(None)
             continue
-        answers.append([np.frombuffer(pathlib.Path(o["file"]).read_bytes(), KINDS[o["type"]]).reshape(o["dims"])
-                        for o in answer["outputs"]])
+        answers.append([read_answer(output) for output in answer["outputs"]])
     return answers
+
+
+def read_answer(output):
+    data = pathlib.Path(output["file"]).read_bytes()
+    if output["type"] == "string":
+        return np.array(json.loads(data), np.object_).reshape(output["dims"])
+    return np.frombuffer(data, KINDS[output["type"]]).reshape(output["dims"])
 
 
 def add(archive, path, data):

@@ -15,6 +15,7 @@ import fused_networks
 import movement_cases
 import networks
 import signal_cases
+import text_cases
 from harness import HERE, Cases, write_archive
 
 
@@ -37,6 +38,8 @@ def main():
         write_archive(HERE / "fused.tar.gz", "fused", cases.list)
     if only in (None, "fused_networks"):
         write_archive(HERE / "fused_networks.tar.gz", "fused_networks", fused_networks.all_networks())
+    if only in (None, "texts"):
+        write_archive(HERE / "texts.tar.gz", "texts", text_cases.all_cases())
     if only in (None, "control"):
         write_archive(HERE / "control.tar.gz", "control", control_cases.all_cases())
 

@@ -12,6 +12,7 @@ const ARRAYS = {
 
 function load(input) {
   const bytes = fs.readFileSync(input.file);
+  if (input.type === 'string') return new ort.Tensor('string', JSON.parse(bytes), input.dims);
   const Kind = ARRAYS[input.type];
   const copy = new Uint8Array(bytes);  // aligned at 0, as a typed array wants it
   return new ort.Tensor(input.type, new Kind(copy.buffer, 0, copy.byteLength / Kind.BYTES_PER_ELEMENT), input.dims);
@@ -25,7 +26,11 @@ async function run(entry) {
   return session.outputNames.map((name, i) => {
     const tensor = given[name];
     const file = `${entry.result}.${i}`;
-    fs.writeFileSync(file, Buffer.from(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength));
+    if (tensor.type === 'string') {
+      fs.writeFileSync(file, JSON.stringify(tensor.data));
+    } else {
+      fs.writeFileSync(file, Buffer.from(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength));
+    }
     return {name, type: tensor.type, dims: tensor.dims, file};
   });
 }

@@ -6,7 +6,8 @@ import socket
 import time
 
 TIMEOUT = 90.0
-TYPES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "uint8": "UINT8", "bool": "BOOL"}
+TYPES = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "uint8": "UINT8", "bool": "BOOL",
+         "object": "BYTES"}  # texts: arrays of str
 SIZES = {"BOOL": 1, "UINT8": 1, "INT8": 1, "FP16": 2, "INT32": 4, "FP32": 4, "INT64": 8, "FP64": 8}  # bytes of one element
 
 
@@ -118,19 +119,37 @@ def infer_body(inputs, parameters=None):
     return json.dumps({"inputs": tensors, **({"parameters": parameters} if parameters else {})})
 
 
+def tensor_bytes(array):
+    """As the binary extension has a tensor: texts each behind their length."""
+    if array.dtype != object:
+        return array.tobytes()
+    return b"".join(len(data).to_bytes(4, "little") + data for data in (text.encode() for text in array.ravel()))
+
+
+def texts_of(data):
+    """The texts of a BYTES tensor in the binary extension."""
+    texts = []
+    while data:
+        size = int.from_bytes(data[:4], "little")
+        texts.append(data[4:4 + size].decode())
+        data = data[4 + size:]
+    return texts
+
+
 def infer_binary(client, name, inputs, timeout=TIMEOUT):
     """One infer request by the binary tensor extension, both ways. `inputs`: {name: array}; answers {name: (shape, bytes)}."""
     tensors = [{"name": key, "datatype": TYPES[str(array.dtype)], "shape": list(array.shape),
-                "parameters": {"binary_data_size": array.nbytes}} for key, array in inputs.items()]
+                "parameters": {"binary_data_size": len(tensor_bytes(array))}} for key, array in inputs.items()]
     head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
-    body = head + b"".join(array.tobytes() for array in inputs.values())
+    body = head + b"".join(map(tensor_bytes, inputs.values()))
     answer = client.call("POST", f"/v2/models/{name}/infer", body,
                          {"Inference-Header-Content-Length": str(len(head))}, timeout).good()
     size = int(answer.headers["Inference-Header-Content-Length"])
     described, rest, out = json.loads(answer.body[:size])["outputs"], answer.body[size:], {}
     for output in described:
         length = output["parameters"]["binary_data_size"]
-        assert length == math.prod(output["shape"]) * SIZES[output["datatype"]], output
+        if output["datatype"] != "BYTES":
+            assert length == math.prod(output["shape"]) * SIZES[output["datatype"]], output
         out[output["name"]] = output["shape"], rest[:length]
         rest = rest[length:]
     assert not rest, f"{len(rest)} bytes that no output describes"

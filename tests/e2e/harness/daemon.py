@@ -52,7 +52,8 @@ class Daemon:
         flags = [f"--{key}={value}" if key in FLAGS else f"--set={key}={value}" for key, value in self.settings.items()]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen([*prefix, BIN / "trouped", *flags, *(f"--{name}" for name in switches)],
-                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
+                                            errors="replace")
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
         self.ready = self._wait_ready()

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 #include "base/check.hpp"
 
 namespace {

@@ -96,6 +96,17 @@ class ClusterTest : public testing::Test {
                                adoption_->function.key().name(), std::move(status)});
   }
 
+  // The node answers the last question to give up, or to take over, states.
+  Lines GivenUp(const std::vector<std::string>& images) {
+    proto::GivenUpStates reply;
+    for (const auto& image : images) reply.add_images(image);
+    return On(StatesGivenUp{give_up_->digest, give_up_->move, std::move(reply)});
+  }
+  Lines GivenUp(const absl::Status& why) { return On(StatesGivenUp{give_up_->digest, give_up_->move, why}); }
+  Lines TakenOver(absl::Status status = {}) {
+    return On(StatesTakenOver{take_over_->digest, take_over_->move, std::move(status)});
+  }
+
   // The nodes answer all adoptions that were asked for since the last call.
   void AllAdopted() {
     for (const AskAdoption& ask : std::exchange(adoptions_, {}))
@@ -151,6 +162,10 @@ class ClusterTest : public testing::Test {
   std::uint64_t change_ = 0;   // the number of the change in the newest entry of the audit
   std::map<std::string, proto::FunctionRecord>
       written_;  // by function: as it was given to the store for the last time
+  // The last question of each kind to a node.
+  std::optional<AskAdoption> adoption_;
+  std::optional<AskGiveUp> give_up_;
+  std::optional<AskTakeOver> take_over_;
 
  private:
   template <class Reply>
@@ -209,6 +224,16 @@ class ClusterTest : public testing::Test {
     return absl::StrCat("adopt ", ask.function.key().name(), " at ", ask.node);
   }
   static std::string Line(const TellDisowned& tell) { return absl::StrCat("disown at ", tell.node); }
+  std::string Line(const AskGiveUp& ask) {
+    give_up_ = ask;
+    return absl::StrCat("give up ", absl::StrJoin(ask.wish.functions(), " "), " at ", ask.node);
+  }
+  std::string Line(const AskTakeOver& ask) {
+    take_over_ = ask;
+    return absl::StrCat("take over ", absl::StrJoin(ask.wish.images(), " "), " at ", ask.node, " from ",
+                        ask.wish.from_address());
+  }
+  static std::string Line(const TellForget& tell) { return absl::StrCat("forget at ", tell.node); }
   static std::string Line(const AskTrial& ask) {
     return absl::StrCat("trial of ", ask.trial.sm_partition(), "/", ask.trial.quota_limit(), "/",
                         ask.trial.batch(), " at ", ask.node);
@@ -242,10 +267,9 @@ class ClusterTest : public testing::Test {
 
   const ClusterSettings settings_;
   std::optional<Cluster> cluster_;
-  std::deque<std::uint64_t> commits_;    // commits that the store has not answered
-  std::uint64_t entry_ = 0;              // the number of the newest entry of the audit
-  std::optional<AskAdoption> adoption_;  // the last one
-  std::vector<AskAdoption> adoptions_;   // that AllAdopted has not answered
+  std::deque<std::uint64_t> commits_;   // commits that the store has not answered
+  std::uint64_t entry_ = 0;             // the number of the newest entry of the audit
+  std::vector<AskAdoption> adoptions_;  // that AllAdopted has not answered
   std::uint64_t heartbeats_ = 0;
 };
 

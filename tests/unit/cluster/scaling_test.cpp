@@ -17,14 +17,14 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-ClusterSettings Patient(bool dry_run = false, const std::string& policy = "troupe",
-                        const std::string& owning = "always") {
+ClusterSettings Patient(ScalingEffect effect = ScalingEffect::kCarriedOut,
+                        const std::string& policy = "troupe", const std::string& owning = "always") {
   ClusterSettings settings;
   settings.replicas = 2;
   settings.collect_every = std::chrono::hours(1000);
   settings.membership.suspect_after = minutes(30);
   settings.membership.dead_after = minutes(60);
-  settings.scaling = {.policy = policy, .forecast = "last", .owning = owning, .dry_run = dry_run};
+  settings.scaling = {.policy = policy, .forecast = "last", .owning = owning, .effect = effect};
   return settings;
 }
 
@@ -454,7 +454,9 @@ TEST_F(ScaledCluster, AHeartbeatThatIsHeardTwiceCountsOnce) {
 
 class CostsCompared : public ScaledCluster {
  protected:
-  CostsCompared() : ScaledCluster(Patient(false, "troupe", "by-cost")) { LeaveToManager(); }
+  CostsCompared() : ScaledCluster(Patient(ScalingEffect::kCarriedOut, "troupe", "by-cost")) {
+    LeaveToManager();
+  }
   std::string Binding() { return Show().scaling().binding(); }
 };
 
@@ -499,7 +501,7 @@ TEST_F(CostsCompared, LateRequestsCountByTheirSlo) {
 
 class NeverOwned : public ScaledCluster {
  protected:
-  NeverOwned() : ScaledCluster(Patient(false, "troupe", "never")) {}
+  NeverOwned() : ScaledCluster(Patient(ScalingEffect::kCarriedOut, "troupe", "never")) {}
 };
 
 TEST_F(NeverOwned, WhatWasOwnedIsGivenBack) {
@@ -516,7 +518,7 @@ TEST_F(NeverOwned, WhatWasOwnedIsGivenBack) {
 
 class DryRun : public ScaledCluster {
  protected:
-  DryRun() : ScaledCluster(Patient(true)) {}
+  DryRun() : ScaledCluster(Patient(ScalingEffect::kShown)) {}
 };
 
 TEST_F(DryRun, NothingIsStoredAndTheAdviceCanBeRead) {
@@ -534,7 +536,7 @@ TEST_F(DryRun, NothingIsStoredAndTheAdviceCanBeRead) {
 
 class FastScaler : public ScaledCluster {
  protected:
-  FastScaler() : ScaledCluster(Patient(false, "fast-scaler")) {}
+  FastScaler() : ScaledCluster(Patient(ScalingEffect::kCarriedOut, "fast-scaler")) {}
 };
 
 TEST_F(FastScaler, ItsRuleAddsInstancesAndChangesNone) {

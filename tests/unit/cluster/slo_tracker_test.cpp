@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/admin/answers.hpp"
 #include "cluster/slo/slo_answers.hpp"
 #include "proto/slo_counts.hpp"
 
@@ -188,8 +189,21 @@ TEST(SloAnswers, AnAlphaIsToldOfTheGatewaysThatOrderBySlo) {
     AddSlos(tracker.Describe({}, At(minutes(1))), {}, all);
   }
   ASSERT_EQ(all.alphas_size(), 1);
-  EXPECT_EQ(all.alphas(0).gateway(), "g2");
+  EXPECT_EQ(all.alphas(0).member(), "g2");
   EXPECT_EQ(all.alphas(0).alpha(), 4);
+}
+
+TEST(SloAnswers, AnAlphaIsToldOfTheNodesThatOrderBySlo) {
+  proto::AdminReply all;
+  for (const auto& [name, alpha] : {std::pair("n1", 0.0), std::pair("n2", 0.5)}) {
+    proto::NodeDescription node;
+    node.set_node(name);
+    node.set_alpha(alpha);
+    GpusOf(node, all);
+  }
+  ASSERT_EQ(all.alphas_size(), 1);
+  EXPECT_EQ(all.alphas(0).member(), "n2");
+  EXPECT_EQ(all.alphas(0).alpha(), 0.5);
 }
 
 TEST(SloAnswers, GatewaysAreAddedUpInTheOrderOfNames) {

@@ -355,6 +355,38 @@ TEST(WorkflowProgress, StepsWhoseResultsAreLostRunAgainBeforeWhatReadsThem) {
   EXPECT_EQ(progress.state(), proto::RUN_SUCCEEDED);
 }
 
+TEST(WorkflowProgress, WhatReadAStepWithoutAnEndHasNoGround) {
+  const auto spec = Spec(
+      "  - {name: a, function: f, inputs: {x: i}}\n"
+      "  - {name: b, function: f, inputs: {x: a.y}}\n"
+      "  - {name: c, function: f, inputs: {x: b.y}}\n"
+      "  - {name: d, function: f, inputs: {x: i}, when: a.y}\n"
+      "  - {name: e, function: f, inputs: {x: i}}\n");
+  const auto groundless = [&](const std::map<std::string, proto::StepEnd>& known) {
+    StepEnds ends(spec);
+    for (const auto& [step, end] : known) {
+      StepOutcome outcome = Committed();
+      outcome.end = end;
+      ends.Set(step, outcome);
+    }
+    return StepsWithoutGround(spec, ends);
+  };
+  const auto committed = proto::STEP_COMMITTED;
+  EXPECT_THAT(groundless({{"a", committed}, {"b", committed}, {"c", committed}, {"d", proto::STEP_SKIPPED}}),
+              testing::IsEmpty());
+  EXPECT_THAT(groundless({{"b", committed}, {"c", committed}, {"d", proto::STEP_SKIPPED}, {"e", committed}}),
+              ElementsAre("b", "c", "d"));
+  EXPECT_THAT(groundless({{"a", committed}, {"c", committed}}), ElementsAre("c"));
+}
+
+TEST(StepDurability, AShortStepIsNotWaitedForUnlessItsOutputsAreToBeWritten) {
+  using std::chrono::milliseconds;
+  EXPECT_TRUE(MayGoOnUnwritten(proto::DURABLE_BY_COST, milliseconds(19)));
+  EXPECT_TRUE(MayGoOnUnwritten(proto::DURABLE_LINEAGE, milliseconds(1)));
+  EXPECT_FALSE(MayGoOnUnwritten(proto::DURABLE_BY_COST, milliseconds(20)));
+  EXPECT_FALSE(MayGoOnUnwritten(proto::DURABLE_BYTES, milliseconds(1)));
+}
+
 TEST(StepDurability, WhatIsComputedFasterThanItIsWrittenIsNotWritten) {
   using std::chrono::milliseconds;
   const auto writes = [](Duration took, std::uint64_t bytes) {

@@ -101,7 +101,8 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
       {"", {"nothing"}},
       {"[1, 2]", {"line 1: a workflow is a list"}},
       {"name: x\n  bad: [", {"the workflow has 1 error", "not valid YAML"}},
-      {"name: x\nstepz: []\noutputs: {}\n", {"line 2: a workflow has no 'stepz'", "lacks 'steps'"}},
+      {"name: x\nstepz: []\noutputs: {}\n", {"line 2: a workflow has no 'stepz'; did you mean 'steps'?"}},
+      {"name: x\noutputs: {}\n", {"line 1: a workflow lacks 'steps'"}},
       {"name: a b\nsteps: []\noutputs: {}\n", {"line 1: 'a b' is not a valid name"}},
       {"name: x\nname: y\nsteps: []\noutputs: {}\n", {"line 2: 'name' stands twice"}},
       {"name: x\nversion: 0\nsteps: {}\noutputs: []\n",
@@ -217,13 +218,31 @@ steps:
   - nothing
 outputs: {o: b.y, p: a.y}
 )");
-  EXPECT_EQ(
-      error,
-      "workflow 'w' has 3 errors:\n"
-      "line 6: a step has no 'nam'; known are: durable, fan_out, for_each, function, inputs, name, on_error, "
-      "retries, timeout, version, when, workflow\n"
-      "line 6: a step lacks 'name'\n"
-      "line 7: a step is a single value, and a mapping is expected");
+  EXPECT_EQ(error,
+            "workflow 'w' has 2 errors:\n"
+            "line 6: a step has no 'nam'; did you mean 'name'?\n"
+            "line 7: a step is a single value, and a mapping is expected");
+}
+
+TEST(CheckWorkflow, AWordThatIsMisspeltIsOneMistake) {
+  const std::string error = FileError(R"(name: w
+inputs:
+  image: {type: FP32, shape: [-1, 1, 8, 8]}
+steps:
+  - {name: a, funktion: net, inputs: {x: image}}
+  - {name: b, function: net, inputs: {xx: image}}
+  - {name: c, function: net, inputs: {other: image}}
+  - {name: d, function: net, inputs: {x: image}, colour: red}
+outputs: {p: d.y, q: b.y}
+)");
+  EXPECT_EQ(error,
+            "workflow 'w' has 5 errors:\n"
+            "line 5: step 'a' has no 'funktion'; did you mean 'function'?\n"
+            "line 6: step 'b': function 'net' has no input 'xx'; its inputs are: x\n"
+            "line 7: step 'c' lacks input 'x' (FP32 [-1,1,8,8]) of function 'net'\n"
+            "line 7: step 'c': function 'net' has no input 'other'; its inputs are: x\n"
+            "line 8: step 'd' has no 'colour'; known are: name, function, workflow, version, inputs, when, "
+            "for_each, timeout, retries, on_error, durable");
 }
 
 TEST(CheckWorkflow, TheFirstTwentyMistakesAreToldAndTheOthersCounted) {
@@ -376,7 +395,8 @@ TEST(WorkflowParser, MistakesInConditionsRetriesAndWhatStandsIn) {
   EXPECT_THAT(with("on_error: other"), HasSubstr("'on_error' of step 's' is a single value, and a mapping"));
   EXPECT_THAT(with("on_error: {}"), HasSubstr("names either a 'step', which stands in for it, or 'values'"));
   EXPECT_THAT(with("on_error: {step: a, values: {y: b}}"), HasSubstr("names either a 'step'"));
-  EXPECT_THAT(with("on_error: {stop: a}"), HasSubstr("has no 'stop'; known are: step, values"));
+  EXPECT_THAT(with("on_error: {stop: a}"),
+              HasSubstr("has 1 error:\nline 5: 'on_error' of step 's' has no 'stop'; did you mean 'step'?"));
   EXPECT_THAT(with("workflow: inner"),
               HasSubstr("has both 'function' and 'workflow'; a step names one of them"));
 }

@@ -1,5 +1,9 @@
 #include "tests/unit/gateway/fake_cluster_admin.hpp"
 
+#include "absl/strings/str_cat.h"
+#include "base/digest.hpp"
+#include "base/wire_status.hpp"
+
 #include "gateway/text.hpp"
 
 namespace troupe::gateway {
@@ -82,6 +86,50 @@ AdminGiveUp FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::Fun
   const absl::Status status = failure();
   done(status.ok() ? absl::StatusOr<proto::FunctionStatus>(StatusOf(name)) : status);
   return [] {};
+}
+
+// As the manager does it, in the same words where clients see them.
+AdminGiveUp FakeClusterAdmin::AppendUpload(UploadPart part, AdminDone<proto::UploadReply> done) {
+  proto::UploadReply reply;
+  {
+    const std::lock_guard lock(mutex_);
+    std::string& bytes = uploads_[part.client + " " + part.digest];
+    if (part.offset != bytes.size()) {
+      SetStatus(absl::OutOfRangeError(absl::StrCat("the upload is at byte ", bytes.size())), reply);
+    } else {
+      bytes += part.bytes;
+      reply.set_complete(part.complete);
+      if (part.complete && Sha256Hex(bytes) != part.digest)
+        SetStatus(absl::DataLossError("the upload is dropped"), reply);
+    }
+    reply.set_received(bytes.size());
+  }
+  done(std::move(reply));
+  return [] {};
+}
+
+void FakeClusterAdmin::ShowUpload(const std::string& digest, const std::string& client,
+                                  AdminDone<proto::UploadReply> done) {
+  proto::UploadReply reply;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = uploads_.find(client + " " + digest);
+    if (found == uploads_.end()) SetStatus(absl::NotFoundError("nothing has come of it"), reply);
+    if (found != uploads_.end()) {
+      reply.set_received(found->second.size());
+      reply.set_complete(Sha256Hex(found->second) == digest);
+    }
+  }
+  done(std::move(reply));
+}
+
+void FakeClusterAdmin::DropUpload(const std::string& digest, const std::string& client,
+                                  AdminDone<proto::UploadReply> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    uploads_.erase(client + " " + digest);
+  }
+  done(proto::UploadReply());
 }
 
 void FakeClusterAdmin::Remove(const proto::Caller& caller, std::string_view name, std::string_view version,

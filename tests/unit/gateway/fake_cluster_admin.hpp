@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ class FakeClusterAdmin final : public ClusterAdmin {
   proto::Caller last_caller();  // the caller of the last change that was not a deployment
 
   AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
+  AdminGiveUp AppendUpload(UploadPart part, AdminDone<proto::UploadReply> done) override;
+  void ShowUpload(const std::string& digest, const std::string& client,
+                  AdminDone<proto::UploadReply> done) override;
+  void DropUpload(const std::string& digest, const std::string& client,
+                  AdminDone<proto::UploadReply> done) override;
   void Remove(const proto::Caller& caller, std::string_view name, std::string_view version,
               std::function<void(absl::Status)> done) override;
   void ListFunctions(AdminDone<std::vector<proto::FunctionStatus>> done) override;
@@ -57,6 +63,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   std::size_t given_up_ = 0;
   absl::Status failure_;
   Deployment last_;
+  std::map<std::string, std::string> uploads_;  // what has come, by client and digest
   std::string removed_;
   proto::SplitFunction split_;
   proto::UpdateFunction update_;

@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 
+#include "base/digest.hpp"
 #include "base/status.hpp"
 #include "tests/unit/gateway/gateway_fixture.hpp"
 
@@ -31,6 +32,65 @@ TEST_F(ManagementHttp, ADeploymentWhoseClientGoesAwayIsGivenUp) {
   admin_.WaitForGivenUp(1);
   EXPECT_EQ(admin_.last_deployment().onnx, "onnx");
   EXPECT_EQ(admin_.last_deployment().client, "127.0.0.1") << "the import's turn is by client";
+}
+
+class Uploads : public ManagementHttp {
+ protected:
+  ClientResponse Send(const std::string& bytes, std::string_view offset, std::string_view complete,
+                      const std::string& digest) {
+    return client_->Ask("PATCH", "/v2/troupe/uploads/" + digest, bytes,
+                        Cat("Upload-Offset: ", offset, "\r\nUpload-Complete: ", complete, "\r\n"));
+  }
+  const std::string whole_ = "one two three";
+  const std::string digest_ = Sha256Hex(whole_);
+  const std::string path_ = "/v2/troupe/uploads/" + digest_;
+};
+
+TEST_F(Uploads, AFileComesInPartsAndIsDeployedByItsDigest) {
+  EXPECT_EQ(client_->Ask("GET", path_).code, 404);
+  const auto first = Send("one ", "0", "?0", digest_);
+  EXPECT_EQ(first.code, 200) << first.body;
+  EXPECT_EQ(first.headers.at("upload-offset"), "4");
+  EXPECT_EQ(first.headers.at("upload-complete"), "?0");
+  EXPECT_EQ(first.headers.at("upload-limit"), "max-append-size=67108864");
+  client_->Send("HEAD " + path_ + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto head = client_->Read(true);
+  EXPECT_EQ(head.code, 200);
+  EXPECT_EQ(head.headers.at("upload-offset"), "4");
+  EXPECT_EQ(head.headers.at("cache-control"), "no-store");
+  const auto last = Send("two three", "4", "?1", digest_);
+  EXPECT_EQ(last.headers.at("upload-complete"), "?1");
+  EXPECT_EQ(boost::json::serialize(Get(path_)),
+            Cat(R"({"digest":")", digest_, R"(","received":13,"complete":true})"));
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/g?digest=" + digest_).code, 200);
+  EXPECT_EQ(admin_.last_deployment().digest, digest_);
+  EXPECT_EQ(admin_.last_deployment().onnx, "");
+  EXPECT_EQ(client_->Ask("DELETE", path_).code, 200);
+  EXPECT_EQ(client_->Ask("GET", path_).code, 404);
+}
+
+TEST_F(Uploads, WrongPartsAreRefusedByName) {
+  ASSERT_EQ(Send("one ", "0", "?0", digest_).code, 200);
+  const auto conflict = Send("two ", "3", "?0", digest_);
+  EXPECT_EQ(conflict.code, 409) << conflict.body;
+  EXPECT_EQ(conflict.headers.at("upload-offset"), "4");
+  EXPECT_EQ(Send("else", "4", "?1", digest_).code, 422) << "the bytes are not those of the digest";
+  EXPECT_EQ(Send("x", "0", "?0", "abc").code, 400);
+  for (const auto& [offset, complete] : {std::pair("-1", "?0"), std::pair("", "?0"), std::pair("0x4", "?0"),
+                                         std::pair("18446744073709551616", "?0"), std::pair("4", ""),
+                                         std::pair("4", "1"), std::pair("4", "true")})
+    EXPECT_EQ(Send("x", offset, complete, digest_).code, 400) << offset << " " << complete;
+  EXPECT_EQ(client_->Ask("PATCH", path_, "x", "Upload-Offset: 4\r\nUpload-Offset: 5\r\n").code, 400);
+  EXPECT_EQ(client_->Ask("PUT", path_, "x").code, 405);
+  client_->Send("PATCH " + path_ + " HTTP/1.1\r\nHost: x\r\nUpload-Offset: 4\r\nUpload-Complete: ?0\r\n" +
+                "Content-Length: 67108865\r\n\r\n");
+  EXPECT_EQ(client_->Read().code, 413);
+}
+
+TEST_F(Uploads, ADeploymentHasABodyOrADigest) {
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/g?digest=" + digest_, "onnx").code, 400);
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/g").code, 400);
+  EXPECT_EQ(client_->Ask("POST", "/v2/troupe/functions/g?digest=abc").code, 400);
 }
 
 TEST_F(ManagementHttp, Health) {

@@ -54,7 +54,8 @@ Tally RunAll(const std::vector<conformance::OnnxCase>& cases) {
     conformance::RunNotes notes;
     const absl::Status status = conformance::RunCase(test, notes, options);
     if (absl::IsUnimplemented(status)) {
-      EXPECT_TRUE(absl::StrContains(status.message(), "no kernel of the GPU covers"))
+      EXPECT_TRUE(absl::StrContains(status.message(), "no kernel of the GPU covers") ||
+                  absl::StrContains(status.message(), "has texts (BYTES), which real GPUs do not compute"))
           << test.name << ": " << status;
       const std::string why(status.message());
       ++refused[absl::StrCat(why.substr(0, why.find(' ')),

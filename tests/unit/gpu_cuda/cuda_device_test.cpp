@@ -2,9 +2,11 @@
 #include <future>
 
 #include "gmock/gmock.h"
+#include "gpu/cuda/memory.hpp"
 #include "gtest/gtest.h"
 #include "tests/unit/gpu_cuda/fake_cuda.hpp"
 #include "tests/unit/gpu_device/small_model.hpp"
+#include "tests/unit/gpu_engine/model_builder.hpp"
 
 namespace troupe::gpu::test {
 namespace {
@@ -41,6 +43,8 @@ TEST_F(CudaStart, EachTroubleHasItsLine) {
            Case{"init=100", CudaTrouble::kNoDevice, "cut into instances (MIG)"},
            Case{"init=807", CudaTrouble::kTaken, "the MPS server between this process and the GPU refuses"},
            Case{"compute_mode=2", CudaTrouble::kTaken, "cuda:0 lets no process compute"},
+           Case{"mps=1", CudaTrouble::kTaken, "an MPS server stands between this process and cuda:0"},
+           Case{"mig=1", CudaTrouble::kTaken, "cuda:0 is an instance of a GPU (fake MIG 1g.10gb)"},
            Case{"no_mapping=1", CudaTrouble::kWrongArchitecture, "virtual memory management"},
            Case{"no_context=46", CudaTrouble::kBusy, "is another process's alone (compute mode exclusive)"},
            Case{"no_context=809", CudaTrouble::kTaken,
@@ -68,6 +72,51 @@ TEST_F(CudaStart, EachTroubleHasItsLine) {
   EXPECT_EQ(cuda::Open(options).trouble, CudaTrouble::kDriverTooOld);
 }
 
+// Each is made and mapped with a call of its own, and a model that is mapped takes whole ones.
+TEST(CudaUnits, AreAsSmallAsTheGpuHasThemUntilTheyWouldBeTooMany) {
+  EXPECT_EQ(cuda::UnitFor(MiB(2), MiB(64), false), MiB(2));
+  EXPECT_EQ(cuda::UnitFor(MiB(2), GiB(16), false), MiB(2));
+  EXPECT_EQ(cuda::UnitFor(MiB(2), GiB(80), false), MiB(16));
+  EXPECT_EQ(cuda::UnitFor(MiB(2), GiB(141), false), MiB(32));
+  EXPECT_EQ(cuda::UnitFor(MiB(2), GiB(80), true), MiB(2));
+  EXPECT_EQ(cuda::UnitFor(MiB(2), GiB(141), true), MiB(2));
+  EXPECT_EQ(cuda::UnitFor(MiB(2), GiB(288), true), MiB(4));
+  EXPECT_EQ(cuda::UnitFor(MiB(32), MiB(64), true), MiB(32));
+}
+
+TEST_F(CudaStart, ALaterDriverIsTaken) {
+  const FakeMachine machine("version=14000");
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  EXPECT_EQ(opened.trouble, CudaTrouble::kNone) << opened.why;
+  EXPECT_THAT(opened.summary, HasSubstr("its driver is for CUDA 14.0"));
+}
+
+// Its name promises a version, and links may lead elsewhere.
+TEST_F(CudaStart, ALibraryOfAnotherMajorVersionIsRefusedByName) {
+  struct Case {
+    const char* machine;
+    const char* op;
+    const char* line;
+  };
+  for (const Case& c :
+       {Case{"cublas=12", "MatMul", "libcublas.so.13 is of cuBLAS 12, and cuBLAS 13 is needed"},
+        Case{"cudnn=8", "Conv", "libcudnn.so.9 is of cuDNN 8, and cuDNN 9 is needed"},
+        Case{"cudnn=10", "Conv", "libcudnn.so.9 is of cuDNN 10, and cuDNN 9 is needed"}}) {
+    const FakeMachine machine(c.machine);
+    const CudaOpened opened = cuda::Open(SmallOptions());
+    ASSERT_NE(opened.device, nullptr) << opened.why;
+    ModelBuilder builder;
+    const bool product = std::string(c.op) == "MatMul";
+    const Shape shape = product ? Shape{1, 1} : Shape{1, 1, 1, 1};
+    builder.Step(c.op, {builder.Input("x", shape), builder.Floats(shape, {2})}, "y");
+    builder.Output("y", shape);
+    const auto plan = opened.device->Prepare(builder.model(), builder.weights(), builder.input_specs(),
+                                             proto::PRECISION_FP32);
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition) << plan.status();
+    EXPECT_THAT(std::string(plan.status().message()), HasSubstr(c.line));
+  }
+}
+
 TEST_F(CudaStart, ThePlugInIsOfTheSameBuild) {
   const CudaOpened none = OpenCuda("/nonexistent/plugin.so", SmallOptions());
   EXPECT_EQ(none.trouble, CudaTrouble::kNoPlugin);
@@ -75,6 +124,11 @@ TEST_F(CudaStart, ThePlugInIsOfTheSameBuild) {
   const CudaOpened other = OpenCuda(FakeLibrary("libcublas.so.13"), SmallOptions());
   EXPECT_EQ(other.trouble, CudaTrouble::kNoPlugin);
   EXPECT_THAT(other.why, HasSubstr("is of another build (no version"));
+  // It ends the process when it is asked for a device.
+  const CudaOpened older = OpenCuda(FakeLibrary("libtroupe_other_plugin.so"), SmallOptions());
+  EXPECT_EQ(older.trouble, CudaTrouble::kNoPlugin);
+  EXPECT_THAT(older.why,
+              HasSubstr("is of another build (troupe-cuda of another build, this is troupe-cuda "));
   CudaOptions options = SmallOptions();
   options.driver = "libno_such_driver.so";
   EXPECT_EQ(OpenCuda("/nonexistent/plugin.so", options).trouble, CudaTrouble::kNoDriver);
@@ -133,6 +187,43 @@ TEST_F(CudaStart, ALostGpuFailsWhatIsUnderWayAndAllThatComes) {
                                             [&](const Completion& c) { done.set_value(c); });
   EXPECT_EQ(behind->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(done.get_future().get().status.code(), absl::StatusCode::kUnavailable);
+}
+
+// Every call of the driver fails then, and none of them ends the process: the worker's own end says why.
+TEST_F(CudaStart, WhatIsAskedOfALostGpuFailsAndNothingAborts) {
+  const FakeMachine machine("lost_after=40");
+  const CudaOpened opened = cuda::Open(SmallOptions());
+  ASSERT_NE(opened.device, nullptr) << opened.why;
+  Device& device = *opened.device;
+  const DeviceRange range = *device.Allocate(device.MappingUnit());
+  std::vector<std::byte> bytes(1 << 20);
+  const auto stream = device.MakeStream();
+  ModelBuilder builder;
+  builder.Step("Relu", {builder.Input("x", {4})}, "y");
+  builder.Output("y", {4});
+  const auto plan =
+      device.Prepare(builder.model(), builder.weights(), builder.input_specs(), proto::PRECISION_FP32);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EventPtr last;
+  for (int i = 0; i < 48; ++i) last = stream->CopyIn(range, bytes, nullptr);
+  ASSERT_EQ(last->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(device.RegisterHost(bytes).ok());
+  EXPECT_FALSE(device.Map(0, std::vector<DeviceRange>{range}).ok());
+  EXPECT_FALSE(
+      device.Prepare(builder.model(), builder.weights(), builder.input_specs(), proto::PRECISION_FP32).ok());
+  const auto late = device.MakeStream();
+  late->Wait(last);
+  int told = 0;
+  const auto tell = [&told](const Completion& completion) {
+    ++told;
+    EXPECT_EQ(completion.status.code(), absl::StatusCode::kUnavailable);
+  };
+  for (const EventPtr& event :
+       {late->CopyIn(range, bytes, tell), late->CopyOut(bytes, range, tell),
+        late->CopyWithin(range, range, tell),
+        late->Launch(*plan, LaunchArguments(), [&](const Completion&completion, auto) { tell(completion); })})
+    EXPECT_EQ(event->Wait(kCudaPatience).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(told, 4);
 }
 
 TEST_F(CudaStart, AFillerThatTheRunComputesIsRefusedByName) {

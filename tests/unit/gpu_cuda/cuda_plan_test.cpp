@@ -126,9 +126,11 @@ TEST_F(CudaPrecision, ProductsWithBiasAndReluAreTheSameFusedAndApart) {
     opened_ = cuda::Open(options);
     ASSERT_NE(opened_.device, nullptr) << opened_.why;
     EXPECT_THAT(run(transpose, batched, apart), Pointwise(testing::FloatNear(1e-6F), together));
-    EXPECT_EQ(fused, 1u);
+    EXPECT_EQ(fused, 2u) << "recorded when it was made, and when it came again";
     EXPECT_GT(apart, fused);
+    opened_ = CudaOpened();
     opened_ = cuda::Open(SmallOptions());
+    ASSERT_NE(opened_.device, nullptr) << opened_.why;
   }
 }
 
@@ -333,7 +335,7 @@ TEST_F(CudaGraphs, WeightsThatAreOnTheirWayAreWaitedForStepByStep) {
 
 TEST_F(CudaGraphs, OffIsStepByStep) {
   CudaOptions options = SmallOptions();
-  options.graphs = false;
+  options.repeated = RepeatedLaunch::kStepByStep;
   Open(options);
   const Places places = Take();
   for (const float x : {2.0F, 3.0F, 4.0F}) Launch(places, x);

@@ -74,6 +74,42 @@ TEST_F(FakeCudaProbe, TellsTheWaysOfTheMachine) {
               Contains(HasSubstr("launches wait for weights by way of the host (waiting for a word")));
 }
 
+// The driver reads them when it is started, which the probe does before it opens the GPU as a worker does.
+TEST_F(FakeCudaProbe, HasTheConnectionsOfAWorker) {
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const FakeMachine machine("devices=1");
+  ASSERT_EQ(cuda::ProbeDevice(SmallOptions()).trouble, CudaTrouble::kNone);
+  void* const library = dlopen(DriverLibrary().c_str(), RTLD_NOW);
+  EXPECT_EQ(reinterpret_cast<std::uint64_t (*)()>(dlsym(library, "FakeCudaConnections"))(), 32u);
+}
+
+TEST_F(FakeCudaProbe, TellsTheMemoryOfEachPart) {
+  const FakeMachine machine("memory=2147483648,context_bytes=314572800,green_bytes=20971520");
+  const cuda::Probed probed = cuda::ProbeDevice(SmallOptions());
+  ASSERT_EQ(probed.trouble, CudaTrouble::kNone) << probed.why;
+  EXPECT_EQ(FactOf(probed, "memory", "a context"), "300 MiB");
+  EXPECT_EQ(FactOf(probed, "memory", "a worker's start"), "40 MiB") << "two places of shares";
+  EXPECT_THAT(FactOf(probed, "shares", "a place of one"), testing::StartsWith("20 MiB in "));
+  EXPECT_EQ(FactOf(probed, "memory", "cuBLAS"), "32 MiB") << "a workspace";
+  EXPECT_EQ(FactOf(probed, "memory", "a lane"), "32 MiB") << "the workspace of the next one";
+}
+
+TEST_F(FakeCudaProbe, TellsWhetherPlansAreRecorded) {
+  {
+    const FakeMachine machine("");
+    const cuda::Probed probed = cuda::ProbeDevice(SmallOptions());
+    EXPECT_EQ(FactOf(probed, "recordings", "MatMul"), "works");
+    EXPECT_EQ(FactOf(probed, "recordings", "Conv"), "works");
+    EXPECT_THAT(probed.uses, Contains(HasSubstr("Plans are recorded when they are made")));
+  }
+  const FakeMachine machine("no_capture=1");
+  const cuda::Probed probed = cuda::ProbeDevice(SmallOptions());
+  EXPECT_EQ(probed.trouble, CudaTrouble::kNone) << "slower, and of use: " << probed.why;
+  EXPECT_THAT(FactOf(probed, "recordings", "MatMul"), HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
+  EXPECT_EQ(FactOf(probed, "computes", "MatMul on all SMs"), "works");
+  EXPECT_THAT(probed.uses, Contains(HasSubstr("First launches load their code, since nothing is recorded")));
+}
+
 // What a worker would end with, after what could be found.
 TEST_F(FakeCudaProbe, EndsWithTheTroubleOfAWorker) {
   struct Case {
@@ -86,6 +122,7 @@ TEST_F(FakeCudaProbe, EndsWithTheTroubleOfAWorker) {
         Case{"init=807", CudaTrouble::kTaken, "driver"}, Case{"devices=0", CudaTrouble::kNoDevice, "driver"},
         Case{"major=7", CudaTrouble::kWrongArchitecture, "attributes"},
         Case{"held=260000000", CudaTrouble::kBusy, "attributes"},
+        Case{"mps=1", CudaTrouble::kTaken, "attributes"},
         Case{"compute_mode=2", CudaTrouble::kTaken, "attributes"}}) {
     const FakeMachine machine(c.machine);
     const cuda::Probed probed = cuda::ProbeDevice(SmallOptions());

@@ -136,9 +136,9 @@ TEST_F(FakeCudaShares, ALaunchIsOnTheSmsOfItsShareAndOnNoOthers) {
 TEST_F(FakeCudaShares, PersistentKernelsHaveAsManyBlocksAsTheirSmsRun) {
   constexpr std::int64_t kMany = 1 << 18;
   const FakeMachine machine("sms=132");
-  for (const bool persistent : {true, false}) {
+  for (const KernelForm form : {KernelForm::kPersistent, KernelForm::kWhole}) {
     CudaOptions options = SmallOptions();
-    options.persistent_kernels = persistent;
+    options.kernels = form;
     const CudaOpened opened = cuda::Open(options);
     ASSERT_NE(opened.device, nullptr) << opened.why;
     ModelBuilder builder;
@@ -172,7 +172,7 @@ TEST_F(FakeCudaShares, PersistentKernelsHaveAsManyBlocksAsTheirSmsRun) {
       EXPECT_THAT(out, testing::Each(0.25F)) << percent;
       const std::uint64_t grid = AskFake("FakeCudaLargestGrid");
       const std::uint64_t sms = share->sms == 0 ? 132 : share->sms;
-      const std::uint64_t expected = persistent ? sms * 8 : kMany / 4 / 8;
+      const std::uint64_t expected = form == KernelForm::kPersistent ? sms * 8 : kMany / 4 / 8;
       EXPECT_THAT(grid, testing::AnyOf(expected, 0u)) << percent;  // 0: the launch was replayed
       grids += grid > 0 ? 1 : 0;
       gate.Give(*share);

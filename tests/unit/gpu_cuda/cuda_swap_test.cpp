@@ -57,6 +57,50 @@ TEST_F(CudaSwap, ALimitAddsNoRoundTripOnceThePlanIsKnown) {
   ExpectResult(*lane);
 }
 
+// As the worker's main loop does with models that have addresses of their own: it orders the copies of one, and then
+// maps another, which waits for the launch that waits for those copies.
+TEST_F(CudaSwap, AMappingThatWaitsForALaunchHoldsUpNoneOfItsCopies) {
+  Open("devices=1", 64);
+  const auto lane = MakeLane();
+  LinkPort::Options options;
+  options.block = Bytes(64);  // one block at a time, so that most are ordered after the mapping has begun
+  options.batch = 1;
+  port_ = std::make_unique<LinkPort>(*opened_.device, LinkPort::Direction::kIn, options);
+  BeginLoad(32);
+  Launch(*lane);
+  EXPECT_TRUE(IsPutWhole(*lane));
+  TransferRequest request;
+  for (const Group& group : load_->groups())
+    request.pieces.push_back(
+        {range_.Part(Bytes(group.offset), Bytes(group.length)), weights_.data() + group.offset});
+  request.signals = signals_;
+  request.landed = [load = load_](std::size_t, Time now) { load->Arrived(now); };
+  port_->Put(std::move(request));
+  const Bytes unit = opened_.device->MappingUnit();
+  const DeviceRange room = *opened_.device->Allocate(unit * 2);
+  const Bytes begin(reinterpret_cast<std::uintptr_t>(room.address) % unit.count());
+  const std::vector<DeviceRange> pieces = {room.Part(begin > Bytes(0) ? unit - begin : begin, unit)};
+  const auto mapped = opened_.device->Map(0, pieces);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_TRUE(EndOf(*lane).status.ok());
+  ExpectResult(*lane);
+  opened_.device->Unmap(*mapped);
+}
+
+// A first launch that takes long to be put on its stream looks like a hang otherwise: none of its steps has run yet.
+TEST_F(CudaSwap, EachStepThatIsPutOnTheStreamIsProgress) {
+  Open("devices=1", 64);
+  const auto lane = MakeLane();
+  BeginLoad(8);
+  const std::uint64_t before = lane->stream->launches().progress;
+  Launch(*lane);
+  EXPECT_TRUE(IsPutWhole(*lane));
+  EXPECT_GE(lane->stream->launches().progress - before, 64u);
+  EXPECT_TRUE(lane->stream->launches().busy);
+  BringAll();
+  EXPECT_TRUE(EndOf(*lane).status.ok());
+}
+
 TEST_F(CudaSwap, TwoLaunchesWaitForTheSameGroups) {
   Open("devices=1", 16);
   const auto first = MakeLane();

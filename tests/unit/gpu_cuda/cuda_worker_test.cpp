@@ -1,9 +1,13 @@
 // The worker program on a CUDA device: it loads the plug-in and serves, or ends with the code and the line
 // that say why it cannot.
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -17,6 +21,12 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+// The folder of the fake libraries.
+std::string Fakes() {
+  const char* const build = std::getenv("TROUPE_BUILD_DIR");
+  return std::string(build == nullptr ? "build/release" : build) + "/tests/fake_cuda";
+}
 
 // Sets the machine for workers that are started from now on.
 class WorkerMachine {
@@ -32,12 +42,6 @@ class WorkerMachine {
   }
   WorkerMachine(const WorkerMachine&) = delete;
   WorkerMachine& operator=(const WorkerMachine&) = delete;
-
- private:
-  static std::string Fakes() {
-    const char* const build = std::getenv("TROUPE_BUILD_DIR");
-    return std::string(build == nullptr ? "build/release" : build) + "/tests/fake_cuda";
-  }
 };
 
 class CudaHarness : public WorkerHarness {
@@ -94,9 +98,9 @@ TEST(CudaWorker, ServesARunFromAdoptionToShutdown) {
 
 TEST(CudaWorker, RunsThatComeAgainGiveTheSameWithAndWithoutGraphs) {
   const WorkerMachine machine("");
-  for (const char* const graphs : {"on", "off"}) {
+  for (const auto& [name, repeated] : kRepeatedLaunches) {
     CudaHarness harness;
-    harness.command.cuda_graphs = graphs;
+    harness.command.repeated = repeated;
     Link link = harness.StartAndAdopt();
     const auto copy = PlaceSmall(*harness.host, "m");
     ASSERT_EQ(link.Ask(PrepareOf(copy, 2)).code(), 0);
@@ -164,7 +168,7 @@ TEST(CudaWorker, ARunBeginsWhileItsModelComes) {
 TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
   const WorkerMachine machine("");
   CudaHarness harness;
-  harness.command.addresses = "mapped";
+  harness.command.addresses = WeightAddresses::kMapped;
   Link link = harness.StartAndAdopt();
   const auto copy = PlaceSmall(*harness.host, "m", 1, 3 << 20);
   proto::WorkerOrder order = SwapInOf(copy);
@@ -184,23 +188,50 @@ TEST(CudaWorker, WeightsMappedToOneAddressAreReadThere) {
 // A large GPU has large units: models lie in whole ones, and at other addresses than it can map them to they go
 // elsewhere.
 TEST(CudaWorker, WeightsAreMappedInTheUnitsOfTheGpu) {
-  const WorkerMachine machine("unit=16777216");
-  CudaHarness harness;
-  harness.command.addresses = "mapped";
-  harness.command.quota = MiB(64);
-  Link link = harness.StartAndAdopt();
-  const auto copy = PlaceSmall(*harness.host, "m", 1, 20 << 20);
-  proto::WorkerOrder order = SwapInOf(copy);
-  for (const std::uint64_t address : {std::uint64_t{40} << 40, (std::uint64_t{40} << 40) + (2 << 20)}) {
-    order.mutable_swap_in()->set_address(address);
-    const auto swapped = link.Ask(order);
-    ASSERT_EQ(swapped.code(), 0) << swapped.message();
-    EXPECT_EQ(link.Ask(DescribeOf()).description().free_bytes(), 32u << 20) << "two units of 16 MiB";
-    proto::WorkerOrder run = RunOf("m", 1);
-    *run.mutable_run()->mutable_model() = copy;
-    EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
-    EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+  for (const char* const words : {"unit=16777216", "unit=33554432"}) {
+    const WorkerMachine machine(words);
+    CudaHarness harness;
+    harness.command.addresses = WeightAddresses::kMapped;
+    harness.command.quota = MiB(64);
+    Link link = harness.StartAndAdopt();
+    const auto copy = PlaceSmall(*harness.host, "m", 1, 20 << 20);
+    proto::WorkerOrder order = SwapInOf(copy);
+    for (const std::uint64_t address : {std::uint64_t{40} << 40, (std::uint64_t{40} << 40) + (2 << 20)}) {
+      order.mutable_swap_in()->set_address(address);
+      const auto swapped = link.Ask(order);
+      ASSERT_EQ(swapped.code(), 0) << swapped.message();
+      EXPECT_EQ(link.Ask(DescribeOf()).description().free_bytes(), 32u << 20)
+          << "two units of 16 MiB, or one of 32";
+      proto::WorkerOrder run = RunOf("m", 1);
+      *run.mutable_run()->mutable_model() = copy;
+      EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+      EXPECT_EQ(link.Ask(EvictOf("m")).code(), 0);
+    }
   }
+}
+
+// Each unit of memory that another worker reads is a descriptor.
+TEST(CudaWorker, MayOpenAsManyFilesAsTheSystemLetsIt) {
+  const WorkerMachine machine("");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 256;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  CudaHarness harness;
+  harness.Start();
+  const std::string limits = "/proc/" + std::to_string(harness.process.pid()) + "/limits";
+  Link link = harness.Adopt(1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  std::ifstream file(limits);
+  std::string found;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Max open files")) found = line;
+  }
+  std::istringstream words(found.substr(std::string("Max open files").size()));
+  std::uint64_t now = 0;
+  words >> now;
+  EXPECT_EQ(now, before.rlim_max) << found;
 }
 
 // Waits until the worker has registered so much of its host region, and nothing is left to register.
@@ -245,6 +276,80 @@ TEST(CudaWorker, AModelInThePlaceOfAnotherIsCopiedFromItsOwnPages) {
   AwaitRegistered(link, 0);
 }
 
+// Registering takes a tenth of a second and more for a GiB: adoption, swaps and runs do not wait for it.
+TEST(CudaWorker, AModelIsServedWhileItIsStillRegistered) {
+  const WorkerMachine machine("held_register=1048576");
+  CudaHarness harness;
+  const std::string hold = harness.directory / "hold";
+  std::ofstream(hold) << "held";
+  setenv("TROUPE_FAKE_CUDA_HOLD", hold.c_str(), 1);
+  harness.command.group = MiB(2);  // the link is not probed, for which memory is registered, too
+  Link link = harness.StartAndAdopt();
+  unsetenv("TROUPE_FAKE_CUDA_HOLD");
+  constexpr std::size_t kBytes = 2 << 20;
+  const auto copy = PlaceSmall(*harness.host, "m", 1, kBytes);
+  ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  proto::WorkerOrder run = RunOf("m", 1);
+  *run.mutable_run()->mutable_model() = copy;
+  EXPECT_THAT(Floats(link.Ask(run).run().outputs(0).data().inlined()), ElementsAre(1, 3, 5, 0));
+  const auto described = link.Ask(DescribeOf()).description();
+  EXPECT_EQ(described.registered_bytes(), 0u);
+  EXPECT_EQ(described.registering_bytes(), kBytes);
+  std::filesystem::remove(hold);
+  AwaitRegistered(link, kBytes);
+}
+
+// The largest piece of host memory that the worker has registered so far.
+std::uint64_t LargestRegistered(const std::string& file) {
+  std::ifstream sizes(file);
+  std::uint64_t largest = 0;
+  for (std::uint64_t size = 0; sizes >> size;) largest = std::max(largest, size);
+  return largest;
+}
+
+// Its place in the worker's arena is registered behind the first run, and serves the next ones.
+TEST(CudaWorker, TheArenaIsRegisteredWhereALargeOutputLay) {
+  constexpr std::int64_t kRows = 1 << 16;
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  const std::string registered = harness.directory / "registered";
+  setenv("TROUPE_FAKE_CUDA_REGISTERED", registered.c_str(), 1);
+  harness.command.group = MiB(2);  // the link is not probed, for which memory is registered, too
+  Link link = harness.StartAndAdopt();
+  unsetenv("TROUPE_FAKE_CUDA_REGISTERED");
+  proto::Model model = SmallModel();  // y = x as often as the weights say
+  model.mutable_steps()->DeleteSubrange(1, 1);
+  model.mutable_steps(0)->set_op("Expand");
+  model.mutable_steps(0)->set_outputs(0, "y");
+  proto::Weight& shape = *model.mutable_weights(0);
+  shape.set_type(proto::INT64);
+  shape.set_shape(0, 2);
+  shape.set_length(2 * sizeof(std::int64_t));
+  std::vector<std::byte> weights(64);
+  const std::array<std::int64_t, 2> dims = {kRows, kColumns};
+  std::memcpy(weights.data(), dims.data(), sizeof(dims));
+  const auto copy = PlaceModel(*harness.host, "m", model, weights);
+  ASSERT_EQ(link.Ask(SwapInOf(copy)).code(), 0);
+  EXPECT_LT(LargestRegistered(registered), 1u << 20);
+  for (int round = 0; round < 3; ++round) {
+    proto::WorkerOrder run = RunOf("m", 1);
+    *run.mutable_run()->mutable_model() = copy;
+    const auto ran = link.Ask(run);
+    ASSERT_EQ(ran.code(), 0) << ran.message();
+    ASSERT_TRUE(ran.run().outputs(0).data().has_arena());
+    transport::ArenaClient reader{transport::ArenaClient::Options()};
+    const auto output = reader.Resolve(ran.run().outputs(0).data().arena());
+    ASSERT_TRUE(output.ok()) << output.status();
+    const std::vector<float> values = Floats(output->bytes);
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(kRows * kColumns));
+    EXPECT_THAT(std::vector<float>(values.end() - kColumns, values.end()), ElementsAre(0, 1, 2, 3));
+    const Time give_up = transport::SteadyNow() + kPatience;
+    while (LargestRegistered(registered) < 1u << 20 && transport::SteadyNow() < give_up)
+      std::this_thread::yield();
+    EXPECT_GE(LargestRegistered(registered), 1u << 20);
+  }
+}
+
 TEST(CudaWorker, AHostRegionThatCannotBeRegisteredIsServedBySlowerCopies) {
   const WorkerMachine machine("no_register=1");
   CudaHarness harness;
@@ -281,6 +386,39 @@ TEST(CudaWorker, AnOperatorThatIsNotCoveredIsRefusedByName) {
   EXPECT_EQ(link.Ask(SwapInOf(PlaceSmall(*harness.host, "other"))).code(), 0) << "the worker goes on";
 }
 
+// Models that need no product are served without cuBLAS: that it is not there, or is another one, is no reason to end.
+TEST(CudaWorker, ALibraryThatIsMissingRefusesTheModelsThatNeedItAndNoOthers) {
+  CudaHarness without;
+  std::filesystem::create_symlink(Fakes() + "/libcuda.so.1", without.directory / "libcuda.so.1");
+  std::ofstream(without.directory / "libcublas.so.13") << "not a library";
+  struct Case {
+    std::string libraries;
+    const char* machine;
+    const char* line;
+  };
+  for (const Case& c :
+       {Case{without.directory.path(), "", "libcublas.so.13 is needed and cannot be opened"},
+        Case{Fakes(), "cublas=12", "libcublas.so.13 is of cuBLAS 12, and cuBLAS 13 is needed"}}) {
+    const WorkerMachine machine(c.libraries, c.machine);
+    CudaHarness harness;
+    Link link = harness.StartAndAdopt();
+    proto::Model model = SmallModel();
+    model.mutable_steps()->DeleteSubrange(1, 1);
+    model.mutable_steps(0)->set_op("MatMul");
+    model.mutable_steps(0)->set_outputs(0, "y");
+    model.mutable_weights(0)->add_shape(kColumns);
+    model.mutable_weights(0)->set_length(kColumns * kColumns * sizeof(float));
+    const auto prepared = link.Ask(PrepareOf(PlaceModel(*harness.host, "m", model, SmallWeights()), 2));
+    EXPECT_EQ(prepared.code(), CodeOf(absl::StatusCode::kFailedPrecondition)) << prepared.message();
+    EXPECT_THAT(prepared.message(), HasSubstr(c.line));
+    const auto other = PlaceSmall(*harness.host, "other");
+    ASSERT_EQ(link.Ask(SwapInOf(other)).code(), 0);
+    proto::WorkerOrder run = RunOf("other", 1);
+    *run.mutable_run()->mutable_model() = other;
+    EXPECT_EQ(link.Ask(run).code(), 0) << "the worker goes on";
+  }
+}
+
 TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
   struct Case {
     const char* machine;
@@ -293,6 +431,8 @@ TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
         Case{"major=6", kExitWrongArchitecture, "wrong architecture: cuda:0 is of sm_60"},
         Case{"refuse=5", kExitOutOfMemory, "out of memory at start: taking 16 MiB"},
         Case{"compute_mode=2", kExitKeptOff, "kept off the GPU: cuda:0 lets no process compute"},
+        Case{"mps=1", kExitKeptOff, "kept off the GPU: an MPS server stands between"},
+        Case{"mig=1", kExitKeptOff, "kept off the GPU: cuda:0 is an instance of a GPU"},
         Case{"no_context=46", kExitMemoryHeld, "cuda:0 is another process's alone"},
         Case{"held=268000000", kExitMemoryHeld, "another process holds the memory: cuda:0"}}) {
     const WorkerMachine machine(c.machine);
@@ -306,8 +446,54 @@ TEST(CudaWorker, EachTroubleHasItsExitCodeAndItsLine) {
   CudaHarness odd("cuda:one");
   EXPECT_EQ(EndOf(odd).code, kExitUsage);
   CudaHarness timed;
-  timed.command.compute = "timed";
+  timed.command.compute = ComputeMode::kTimed;
   EXPECT_EQ(EndOf(timed).code, kExitUsage);
+}
+
+// The program that asks before a daemon is started ends as a worker would, with the same line.
+TEST(CudaProbeProgram, EndsAsAWorkerWould) {
+  struct Case {
+    const char* machine;
+    const char* nvml;
+    int code;
+    const char* line;
+  };
+  for (const Case& c :
+       {Case{"", "", kExitClean, ""},
+        Case{"version=12080", "", kExitDriverTooOld, "driver too old: cuda:0 needs a driver for CUDA 13"},
+        Case{"", "mig 0\n", kExitKeptOff, "kept off the GPU: cuda:0 is cut into instances (MIG)"}}) {
+    const WorkerMachine machine(c.machine);
+    const troupe::test::TemporaryDirectory directory;
+    std::ofstream(directory / "nvml") << c.nvml;
+    setenv("TROUPE_FAKE_NVML", (directory / "nvml").c_str(), 1);
+    const std::string command = Fakes() + "/../../bin/troupe-gpu-probe --device cuda:0 --json " +
+                                (directory / "json") + " > " + (directory / "out") + " 2> " +
+                                (directory / "err");
+    const int status = std::system(command.c_str());
+    unsetenv("TROUPE_FAKE_NVML");
+    EXPECT_EQ(WEXITSTATUS(status), c.code) << c.machine;
+    std::ostringstream said;
+    said << std::ifstream(directory / "err").rdbuf();
+    EXPECT_THAT(said.str(), HasSubstr(c.line));
+    EXPECT_EQ(std::ranges::count(said.str(), '\n'), c.code == 0 ? 0 : 1) << said.str();
+    std::ostringstream json;
+    json << std::ifstream(directory / "json").rdbuf();
+    EXPECT_THAT(json.str(), HasSubstr("\"facts\""));
+  }
+}
+
+// Its driver would show a program one of its instances.
+TEST(CudaWorker, AGpuThatIsCutIntoInstancesIsRefused) {
+  const WorkerMachine machine("");
+  CudaHarness harness;
+  const std::string says = harness.directory / "nvml";
+  std::ofstream(says) << "mig 0\n";
+  setenv("TROUPE_FAKE_NVML", says.c_str(), 1);
+  const End end = EndOf(harness);
+  unsetenv("TROUPE_FAKE_NVML");
+  EXPECT_EQ(end.code, kExitKeptOff);
+  EXPECT_THAT(end.said, HasSubstr("kept off the GPU: cuda:0 is cut into instances (MIG)"));
+  EXPECT_EQ(std::count(end.said.begin(), end.said.end(), '\n'), 1) << end.said;
 }
 
 TEST(CudaWorker, WithoutADriverItSaysSo) {

@@ -79,6 +79,46 @@ TEST(PackModel, IsDerivable) {
   EXPECT_FALSE(PackModel(first->model, first->weights, builder.input_specs()).ok());
 }
 
+class KeptOutput final : public WeightsOutput {
+ public:
+  absl::Status Append(std::span<const std::byte> bytes) override {
+    if (all.size() + bytes.size() > most) return absl::ResourceExhaustedError("the disk is full");
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::span<const std::byte>> Read() override { return all; }
+  std::vector<std::byte> all;
+  std::size_t most = SIZE_MAX;
+};
+
+TEST(PackModel, WritesToAnOutputWhatItWouldKeep) {
+  ModelBuilder builder = SmallNetwork(1);
+  const auto kept = PackModel(builder.model(), builder.weights(), builder.input_specs());
+  KeptOutput output;
+  const auto written = PackModel(builder.model(), builder.weights(), builder.input_specs(), &output);
+  ASSERT_TRUE(kept.ok() && written.ok()) << written.status();
+  EXPECT_TRUE(written->weights.empty());
+  EXPECT_EQ(output.all, kept->weights);
+  EXPECT_EQ(written->model.SerializeAsString(), kept->model.SerializeAsString());
+  KeptOutput full;
+  full.most = kept->weights.size() - 1;
+  const auto failed = PackModel(builder.model(), builder.weights(), builder.input_specs(), &full);
+  EXPECT_TRUE(absl::IsResourceExhausted(failed.status())) << failed.status();
+}
+
+TEST(PackModel, SaysBeforeWhetherInputsFit) {
+  ModelBuilder builder;
+  builder.Input("x", {1, 1, 8, 8});
+  builder.Step("Conv", {"x", builder.Random({1, 1, 5, 5})}, "y");
+  builder.Output("y");
+  auto inputs =
+      std::vector<proto::TensorSpec>(builder.model().inputs().begin(), builder.model().inputs().end());
+  EXPECT_TRUE(FitsInputs(builder.model(), builder.weights(), inputs).ok());
+  inputs[0].set_shape(2, 1);
+  inputs[0].set_shape(3, 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(FitsInputs(builder.model(), builder.weights(), inputs)));
+}
+
 TEST(PackModel, KeepsTheOrderOfFirstUse) {
   ModelBuilder builder = SmallNetwork(1);
   const auto packed = PackModel(builder.model(), builder.weights(), builder.input_specs());

@@ -58,6 +58,7 @@ inline absl::StatusOr<PlanResult> RunPlan(Plan& plan, std::span<const std::byte>
     return before_step ? before_step(step) : absl::OkStatus();
   };
   for (const auto& input : inputs) {
+    bindings.input_bytes.emplace_back(input.size());
     bindings.inputs.push_back(memory.emplace_back(MakeBuffer(input.size(), input)).get());
   }
   for (std::size_t i = 0; i < plan.outputs().size(); ++i) {
@@ -68,6 +69,7 @@ inline absl::StatusOr<PlanResult> RunPlan(Plan& plan, std::span<const std::byte>
   for (std::size_t i = 0; i < result.specs.size(); ++i) {
     std::size_t bytes = ElementSize(result.specs[i].type());
     for (auto dim : result.specs[i].shape()) bytes *= static_cast<std::size_t>(dim);
+    if (result.specs[i].type() == proto::BYTES) bytes = result.specs[i].text_bytes();
     result.data.emplace_back(bindings.outputs[i], bindings.outputs[i] + bytes);
   }
   return result;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/check.hpp"
 #include "base/random.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/onnx_reader.hpp"
@@ -83,40 +84,55 @@ TEST_P(ReferenceNetwork, MatchesItsReferenceOutput) {
   }
 }
 
-// Instances of a function share its plan: each gives, byte for byte, what it gives alone.
+// A network as it is served: packed, with the plan that all its runs share.
+struct ServedNetwork {
+  explicit ServedNetwork(const std::filesystem::path& path) {
+    auto imported = ReadOnnx(ReadFile(path), ImportOptions());
+    TROUPE_CHECK(imported.ok(), "the network is imported");
+    const std::vector<proto::TensorSpec> inputs(imported->model.inputs().begin(),
+                                                imported->model.inputs().end());
+    packed = *PackModel(imported->model, imported->weights, inputs);
+    plan = *Plan::Build(packed.model, packed.weights, inputs, 1);
+    for (auto dim : inputs[0].shape()) count *= static_cast<std::size_t>(dim);
+  }
+  // What it answers to the question of this number.
+  [[nodiscard]] std::vector<std::vector<std::byte>> Ask(std::size_t question) const {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = static_cast<float>((i * (question + 1)) % 1009) / 1009.0F;
+    return RunPlan(*plan, packed.weights, {std::as_bytes(std::span(values))})->data;
+  }
+
+  PackedModel packed;
+  std::unique_ptr<Plan> plan;
+  std::size_t count = 1;  // elements of its input
+};
+
+// Instances of a function share its plan: each gives, byte for byte, what it gives alone, also beside the runs of another
+// network.
 TEST_P(ReferenceNetwork, InstancesOfOnePlanDoNotDisturbEachOther) {
   const auto [name, packed] = GetParam();
   if (!packed) GTEST_SKIP() << "the packed model is the one that is served";
-  const auto path = SharedDirectory() / "models" / (std::string(name) + ".onnx");
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
-  auto imported = ReadOnnx(ReadFile(path), ImportOptions());
-  ASSERT_TRUE(imported.ok()) << imported.status();
-  const std::vector<proto::TensorSpec> inputs(imported->model.inputs().begin(),
-                                              imported->model.inputs().end());
-  auto model = PackModel(imported->model, imported->weights, inputs);
-  ASSERT_TRUE(model.ok()) << model.status();
-  auto plan = Plan::Build(model->model, model->weights, inputs, 1);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  std::size_t count = 1;
-  for (auto dim : inputs[0].shape()) count *= static_cast<std::size_t>(dim);
-  constexpr std::size_t kInstances = 3;
-  std::vector<std::vector<float>> questions(kInstances, std::vector<float>(count));
-  for (std::size_t k = 0; k < kInstances; ++k)
-    for (std::size_t i = 0; i < count; ++i)
-      questions[k][i] = static_cast<float>((i * (k + 1)) % 1009) / 1009.0F;
-  const auto ask = [&](std::size_t k) {
-    return RunPlan(**plan, model->weights, {std::as_bytes(std::span(questions[k]))})->data;
-  };
+  const auto folder = SharedDirectory() / "models";
+  const std::string other_name =
+      std::string(name) == "light_squeezenet" ? "light_inception_v1" : "light_squeezenet";
+  for (const std::string& file : {std::string(name), other_name})
+    if (!std::filesystem::exists(folder / (file + ".onnx")))
+      GTEST_SKIP() << folder / (file + ".onnx") << " is absent; set TROUPE_SHARED_DIR";
+  const ServedNetwork network(folder / (std::string(name) + ".onnx"));
+  const ServedNetwork other(folder / (other_name + ".onnx"));
+  constexpr std::size_t kInstances = 3, kRounds = 3;
+  const auto of = [&](std::size_t k) -> const ServedNetwork& { return k < kInstances ? network : other; };
   std::vector<std::vector<std::vector<std::byte>>> alone;
-  for (std::size_t k = 0; k < kInstances; ++k) alone.push_back(ask(k));
+  for (std::size_t k = 0; k <= kInstances; ++k) alone.push_back(of(k).Ask(k));
   std::vector<std::thread> threads;
-  std::vector<int> equal(kInstances, 0);
-  for (std::size_t k = 0; k < kInstances; ++k)
+  std::vector<std::size_t> equal(kInstances + 1, 0);
+  for (std::size_t k = 0; k <= kInstances; ++k)
     threads.emplace_back([&, k] {
-      for (int round = 0; round < 3; ++round) equal[k] += ask(k) == alone[k] ? 1 : 0;
+      for (std::size_t round = 0; round < kRounds; ++round) equal[k] += of(k).Ask(k) == alone[k] ? 1 : 0;
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(equal, std::vector<int>(kInstances, 3));
+  EXPECT_EQ(equal, std::vector<std::size_t>(kInstances + 1, kRounds));
 }
 
 // The same network for any number of images, without a softmax at its end, which would hide differences.
@@ -170,6 +186,7 @@ std::vector<float> RunRows(const ImportedModel& imported, std::span<const float>
 
 TEST_P(ReferenceNetwork, ABatchGivesEachImageTheAnswerOfItsOwnRun) {
   const auto [name, packed] = GetParam();
+  if (!packed) GTEST_SKIP() << "the packed model is the one that is served";
   const auto path = SharedDirectory() / "models" / (std::string(name) + ".onnx");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
   auto imported = ImportOnnx(ReadFile(path), ImportOptions());
@@ -179,27 +196,32 @@ TEST_P(ReferenceNetwork, ABatchGivesEachImageTheAnswerOfItsOwnRun) {
   OpenBatch(*imported);
   proto::TensorSpec one = imported->model.inputs(0);
   one.set_shape(0, 1);
-  if (packed) {
-    auto result = PackModel(imported->model, imported->weights, {&one, 1});
-    ASSERT_TRUE(result.ok()) << result.status();
-    imported->model = std::move(result->model);
-    imported->weights = std::move(result->weights);
-  }
+  auto result = PackModel(imported->model, imported->weights, {&one, 1});
+  ASSERT_TRUE(result.ok()) << result.status();
+  imported->model = std::move(result->model);
+  imported->weights = std::move(result->weights);
   std::size_t count = 1;
   for (auto dim : one.shape()) count *= static_cast<std::size_t>(dim);
-  std::vector<float> images(2 * count);
+  constexpr std::size_t kMost = 8;
+  std::vector<float> images(kMost * count);
   for (float& value : images) value = static_cast<float>(random.Uniform());
-  std::vector<float> alone = RunRows(*imported, std::span(images).first(count), 1);
-  const std::vector<float> second = RunRows(*imported, std::span(images).subspan(count), 1);
-  alone.insert(alone.end(), second.begin(), second.end());
-  const std::vector<float> together = RunRows(*imported, images, 2);
-  ASSERT_EQ(together.size(), alone.size());
+  std::vector<float> alone;
+  for (std::size_t k = 0; k < kMost; ++k) {
+    const std::vector<float> answer = RunRows(*imported, std::span(images).subspan(k * count, count), 1);
+    alone.insert(alone.end(), answer.begin(), answer.end());
+  }
+  const auto answer = static_cast<std::ptrdiff_t>(alone.size() / kMost);
+  EXPECT_FALSE(std::equal(alone.begin(), alone.begin() + answer, alone.begin() + answer))
+      << "the images have different answers";
   float largest = 1;
   for (const float value : alone) largest = std::max(largest, std::abs(value));
-  for (std::size_t i = 0; i < alone.size(); ++i)
-    ASSERT_LE(std::abs(together[i] - alone[i]), 1e-5F * largest) << "element " << i;
-  const std::vector<float> first(alone.begin(), alone.end() - static_cast<std::ptrdiff_t>(second.size()));
-  EXPECT_NE(first, second) << "the images have different answers";
+  for (const std::size_t rows : {2, 4, 8}) {
+    const std::vector<float> together =
+        RunRows(*imported, std::span(images).first(rows * count), static_cast<std::int64_t>(rows));
+    ASSERT_EQ(together.size() * kMost, alone.size() * rows);
+    for (std::size_t i = 0; i < together.size(); ++i)
+      ASSERT_LE(std::abs(together[i] - alone[i]), 1e-5F * largest) << rows << " images, element " << i;
+  }
 }
 
 std::string NameOf(const testing::TestParamInfo<ReferenceNetwork::ParamType>& info) {

@@ -49,6 +49,25 @@ TEST_F(CanonicalFilesTest, RoundTrip) {
   EXPECT_FALSE(fs::exists(folder_ / "model.pb.part"));
 }
 
+// As the import does it: the weights go to the file first, and are read there.
+TEST_F(CanonicalFilesTest, WeightsThatAreWrittenAndReadAgainNeedNoMemory) {
+  const std::string file = SmallNetwork().File();
+  const auto files = OpenCanonical(folder_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  WeightsFile output(files->weights);
+  ImportOptions options;
+  options.weights = &output;
+  const auto imported = ReadOnnx(AsBytes(file), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_TRUE(imported->weights.empty());
+  EXPECT_TRUE(std::ranges::equal(imported->blob(), imported_.weights));
+  EXPECT_EQ(SerializeModel(imported->model), SerializeModel(imported_.model));
+  EXPECT_TRUE(absl::IsFailedPrecondition(output.Append(imported_.weights)));
+  const auto digest = WriteModelFile(*files, imported->model);
+  ASSERT_TRUE(digest.ok()) << digest.status();
+  EXPECT_TRUE(std::ranges::equal(ReadCanonical(folder_, *digest)->weights, imported_.weights));
+}
+
 TEST_F(CanonicalFilesTest, OneFileOneDigest) {
   const std::string file = SmallNetwork().File();
   EXPECT_EQ(ModelDigest(ReadOnnx(AsBytes(file), {})->model), ModelDigest(imported_.model));

@@ -97,17 +97,17 @@ TEST(ClassicModels, AMapBecomesValuesAndKeys) {
   EXPECT_EQ(Outputs(imported->model), "label INT64[-1]\nmap FP32[-1,2]\nmap.keys INT64[-1,2]\n");
 }
 
-TEST(ClassicModels, TextsBecomePlaces) {
+TEST(ClassicModels, TextsStayTexts) {
   const auto imported = ImportOnnx(AsBytes(Trees(true).File()), {});
   ASSERT_TRUE(imported.ok()) << imported.status();
-  EXPECT_EQ(Outputs(imported->model), "label INT64[-1]\nmap FP32[-1,2]\n");
+  EXPECT_EQ(Outputs(imported->model), "label BYTES[-1]\nmap FP32[-1,2]\nmap.keys BYTES[-1,2]\n");
   // Behind an Identity too.
   OnnxBuilder b = Trees(true);
   b.graph().mutable_output(0)->set_name("renamed");
   b.Node("Identity", {"label"}, {"renamed"});
   const auto renamed = ImportOnnx(AsBytes(b.File()), {});
   ASSERT_TRUE(renamed.ok()) << renamed.status();
-  EXPECT_EQ(Outputs(renamed->model), "renamed INT64[-1]\nmap FP32[-1,2]\n");
+  EXPECT_EQ(Outputs(renamed->model), "renamed BYTES[-1]\nmap FP32[-1,2]\nmap.keys BYTES[-1,2]\n");
 }
 
 TEST(ClassicModels, NeedNotNameAnOpsetOfOnnx) {
@@ -167,22 +167,25 @@ TEST(ClassicModels, AllBadTreesOfAFileAreNamed) {
   EXPECT_TRUE(absl::StrContains(error, "'trees'") && absl::StrContains(error, "'more trees'")) << error;
 }
 
-TEST(ClassicModels, TextsAreRefusedWhereTheyAreComputed) {
+TEST(ClassicModels, WhatIsComputedFromTextsAndIntoThemIsTaken) {
   OnnxBuilder b = Trees(false);
   onnx::NodeProto& node = b.Node("LabelEncoder", {"label"}, {"word"}, "words");
   node.set_domain(kClassicDomain);
   SetInts(node, "keys_int64s", {4, 7});
   SetTextList(node, "values_strings", {"no", "yes"});
   b.Output("word", {-1}, onnx::TensorProto::STRING);
-  EXPECT_TRUE(absl::StrContains(ImportError(b), "strings are not computed here"));
+  const auto imported = ImportOnnx(AsBytes(b.File()), {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_TRUE(absl::StrContains(Outputs(imported->model), "word BYTES[-1]")) << Outputs(imported->model);
   OnnxBuilder words(15);
   words.Input("word", {-1, 1}, onnx::TensorProto::STRING);
   onnx::NodeProto& hot = words.Node("OneHotEncoder", {"word"}, {"hot"}, "kinds");
   hot.set_domain(kClassicDomain);
-  SetTextList(hot, "cats_strings", {"a", "b"});
+  SetTextList(hot, "cats_strings", {"a", "a"});
   words.Output("hot", {-1, 1, 2});
   const std::string error = ImportError(words);
-  EXPECT_TRUE(absl::StrContains(error, "OneHotEncoder 'kinds'") && absl::StrContains(error, "'cats_strings'"))
+  EXPECT_TRUE(absl::StrContains(error, "OneHotEncoder 'kinds'") &&
+              absl::StrContains(error, "the category a twice"))
       << error;
 }
 

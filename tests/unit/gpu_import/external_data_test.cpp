@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "base/status.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
@@ -27,7 +28,8 @@ class ExternalDataTest : public testing::Test {
   static void Write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
   absl::StatusOr<std::string> Read(const std::string& location, std::uint64_t offset = 0,
                                    std::uint64_t length = 4) {
-    return ReadExternalData(root_ / "model", {location, offset, length});
+    TROUPE_ASSIGN_OR_RETURN(const auto bytes, ReadExternalData(root_ / "model", {location, offset, length}));
+    return std::string(*bytes);
   }
   std::string Error(const std::string& location, std::uint64_t offset = 0, std::uint64_t length = 4) {
     const auto read = Read(location, offset, length);

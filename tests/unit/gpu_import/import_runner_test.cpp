@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/tar.hpp"
 #include "gpu/import/canonical_files.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
@@ -74,6 +75,52 @@ TEST_F(ImportRunnerTest, PacksOnRequest) {
   const auto packed = ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest);
   ASSERT_TRUE(packed.ok()) << packed.status();
   EXPECT_FALSE(packed->model.packed_for().empty());
+}
+
+constexpr std::uint64_t kTableBytes = MiB(300).count();
+
+// An archive of a model and its table, which is a hole: y = table[x] w, or with the table transposed before, which is
+// computed at the import.
+void WriteLargeModel(const fs::path& path, bool transposes) {
+  OnnxBuilder b;
+  b.Input("x", {1}, onnx::TensorProto::INT64);
+  onnx::TensorProto& table = b.Weight("table", {static_cast<std::int64_t>(kTableBytes / 4096), 1024}, {});
+  table.clear_raw_data();
+  table.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto& location = *table.add_external_data();
+  location.set_key("location");
+  location.set_value("table.bin");
+  if (transposes) b.Node("Transpose", {"table"}, {"turned"});
+  b.Node("Gather", {transposes ? "turned" : "table", "x"}, {"row"});
+  b.Node("MatMul", {"row", "w"}, {"y"});
+  const std::int64_t columns = transposes ? kTableBytes / 4096 : 1024;
+  b.Weight("w", {columns, 2}, std::vector<float>(static_cast<std::size_t>(columns) * 2, 0.5f));
+  b.Output("y", {1, 2});
+  const std::string model = b.File();
+  std::ofstream archive(path, std::ios::binary);
+  archive << TarHeader("model.onnx", model.size()) << model << std::string(TarPadding(model.size()), '\0')
+          << TarHeader("table.bin", kTableBytes);
+  archive.close();
+  fs::resize_file(path, fs::file_size(path) + kTableBytes);
+}
+
+// The weights are more than the import may use of memory: they are read where they lie and written as they are read. What
+// is computed of them needs memory.
+TEST_F(ImportRunnerTest, AModelLargerThanItsMemoryIsImportedAndPacked) {
+  ImportLimits limits;
+  limits.memory = MiB(200);
+  limits.pack = true;
+  WriteLargeModel(folder_ / "model.onnx", false);
+  const auto report = RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->weights, Bytes(kTableBytes) + KiB(8));
+  const auto packed = ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_GE(Bytes(packed->weights.size()), report->weights);
+  if (kSanitized) return;
+  WriteLargeModel(folder_ / "model.onnx", true);
+  const auto folded = RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
+  EXPECT_THAT(std::string(folded.status().message()), HasSubstr("more memory than its limit"));
 }
 
 // Height and width are open, and the window of 5 does not fit into a single pixel.

@@ -7,11 +7,9 @@
 
 #include "base/random.hpp"
 #include "gpu/import/canonical_files.hpp"
-#include "gpu/import/import_model.hpp"
 #include "gpu/import/model_check.hpp"
 #include "gpu/ops/control_flow.hpp"
-#include "tests/unit/gpu_engine/plan_runner.hpp"
-#include "tests/unit/gpu_import/onnx_builder.hpp"
+#include "tests/unit/gpu_import/imported.hpp"
 
 namespace troupe::gpu::test::subgraphs {
 namespace {
@@ -22,29 +20,6 @@ using testing::SizeIs;
 
 constexpr int kBool = onnx::TensorProto::BOOL;
 constexpr int kInt64 = onnx::TensorProto::INT64;
-
-absl::StatusOr<ImportedModel> Import(const OnnxBuilder& builder) {
-  const std::string file = builder.File();
-  return ImportOnnx(AsBytes(file), {});
-}
-
-std::string Refusal(const OnnxBuilder& builder) {
-  const auto imported = Import(builder);
-  return imported.ok() ? "accepted" : std::string(imported.status().message());
-}
-
-absl::StatusOr<std::vector<float>> Answer(const ImportedModel& imported,
-                                          const std::vector<std::span<const std::byte>>& inputs) {
-  const std::vector<proto::TensorSpec> specs(imported.model.inputs().begin(), imported.model.inputs().end());
-  TROUPE_ASSIGN_OR_RETURN(const auto plan, Plan::Build(imported.model, imported.weights, specs, 1));
-  TROUPE_ASSIGN_OR_RETURN(const PlanResult result, RunPlan(*plan, imported.weights, inputs));
-  return result.As<float>(0);
-}
-
-template <class T>
-std::span<const std::byte> BytesOf(const std::vector<T>& values) {
-  return std::as_bytes(std::span(values));
-}
 
 // v -> v * scale + w[0], where `scale` = two + two and w are constants outside, and two also stands inside.
 OnnxBuilder Body() {
@@ -150,6 +125,25 @@ TEST(Subgraphs, AreRefusedByName) {
   AddGraph(map.Node("SequenceMap", {"x"}, {"y"}, "map"), "body", Body());
   map.Output("y", {2});
   EXPECT_THAT(Refusal(map), HasSubstr("SequenceMap"));
+}
+
+// The attribute is the importer's own note of a step's graphs; libFuzzer found that a file may write it, too.
+TEST(Subgraphs, AFileCannotNameGraphsByTheirPlace) {
+  const auto write_places = [](onnx::NodeProto& node) {
+    auto& places = *node.add_attribute();
+    places.set_name(kSubgraphPlaces);
+    places.set_type(onnx::AttributeProto::INTS);
+    places.add_ints(7);
+  };
+  OnnxBuilder none;
+  none.Input("x", {2});
+  write_places(none.Node("Neg", {"x"}, {"y"}));
+  none.Output("y", {2});
+  EXPECT_EQ(Refusal(none), "accepted");
+
+  OnnxBuilder b = Looped(Body());
+  write_places(*b.graph().mutable_node(2));
+  EXPECT_THAT(Refusal(b), HasSubstr("Loop 'loop' has the unknown attribute 'subgraph places'"));
 }
 
 TEST(Subgraphs, HugeTripCountsAreRefusedWhereTheyDecideASize) {

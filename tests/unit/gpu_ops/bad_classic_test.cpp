@@ -175,13 +175,12 @@ TEST(BadClassic, Classes) {
   EXPECT_EQ((*out)[1].As<float>(), (std::vector<float>{1, 0, 0, 2, 3, 0}));
 }
 
-// Labels that are texts are told by their places.
-TEST(BadClassic, TextsBecomePlaces) {
+TEST(BadClassic, LabelsMayBeTexts) {
   proto::Step step = Classifier({0, 1, 2}, {});
   SetTexts(step, "classlabels_strings", {"cat", "dog", "owl"});
   const auto out = RunOp(step, {Rows()});
   ASSERT_TRUE(out.ok()) << out.status();
-  EXPECT_EQ((*out)[0].As<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ((*out)[0].AsTexts(), (std::vector<std::string>{"cat", "dog", "owl"}));
 }
 
 TEST(BadClassic, LinearModels) {
@@ -255,15 +254,37 @@ TEST(BadClassic, Categories) {
   ExpectRefused(encoder, {Longs({1}, {1})}, "2 keys and 3 values");
   proto::Step texts = MakeStep("ai.onnx.ml.LabelEncoder");
   SetTexts(texts, "keys_strings", {"a"});
-  ExpectRefused(texts, {Longs({1}, {1})}, "strings are not computed");
+  ExpectRefused(texts, {Longs({1}, {1})}, "has no values");
+  SetTexts(texts, "values_strings", {"b"});
+  ExpectRefused(texts, {Longs({1}, {1})}, "keys of type BYTES for an input of INT64");
+  proto::Step tensor = MakeStep("ai.onnx.ml.LabelEncoder");
+  SetTexts(tensor, "values_strings", {"b"});
+  proto::Attribute& keys = *tensor.add_attributes();
+  keys.set_name("keys_tensor");
+  keys.mutable_tensor()->mutable_spec()->set_type(proto::BYTES);
+  keys.mutable_tensor()->mutable_spec()->add_shape(kClaimed);
+  keys.mutable_tensor()->set_data(std::string(8, '\0'));
+  ExpectRefused(tensor, {Texts({1}, {"a"})}, "has 8 bytes, too few for 2147483648 texts");
+  keys.mutable_tensor()->mutable_spec()->set_shape(0, 1);
+  ExpectRefused(tensor, {Texts({1}, {"a"})}, "4 bytes are left after its 1 texts");
+  proto::Step mapper = MakeStep("ai.onnx.ml.CategoryMapper");
+  SetInts(mapper, "cats_int64s", {1, 2});
+  ExpectRefused(mapper, {Longs({1}, {1})}, "has no texts");
+  SetTexts(mapper, "cats_strings", {"a"});
+  ExpectRefused(mapper, {Longs({1}, {1})}, "2 keys and 1 values");
   proto::Step hot = MakeStep("ai.onnx.ml.OneHotEncoder");
-  ExpectRefused(hot, {Longs({1}, {1})}, "has no categories");
+  ExpectRefused(hot, {Longs({1}, {1})}, "wants its categories in exactly one of");
   SetInts(hot, "cats_int64s", {1, 2});
   SetInt(hot, "zeros", 0);
   ExpectRefused(hot, {Longs({2}, {2, 3})}, "none of its categories");
   proto::Step twice = MakeStep("ai.onnx.ml.OneHotEncoder");
   SetInts(twice, "cats_int64s", {1, 1});
   ExpectRefused(twice, {Longs({1}, {1})}, "twice");
+  proto::Step words = MakeStep("ai.onnx.ml.OneHotEncoder");
+  SetTexts(words, "cats_strings", {"a", "b"});
+  ExpectRefused(words, {Longs({1}, {1})}, "categories that are texts for an input of INT64");
+  SetInt(words, "zeros", 0);
+  ExpectRefused(words, {Texts({1}, {"c"})}, "the input has c, which is none of its categories");
   const proto::Step columns = MakeStep("ai.onnx.ml.ArrayFeatureExtractor");
   ExpectRefused(columns, {Rows(), Longs({1}, {2}).Known()}, "column 2 of 2");
   ExpectRefused(columns, {Rows(), Longs({1}, {-1})}, "column -1 of 2");

@@ -42,6 +42,14 @@ TestTensor RandomTensor(Dice& dice, const Shape& shape) {
                                         proto::INT64, proto::INT32, proto::BOOL, proto::UINT8,
                                         proto::FP16,  proto::FP64,  proto::INT8};
   if (dice.OneIn(15)) return {};
+  if (dice.OneIn(8)) {
+    std::vector<std::string> texts;
+    std::int64_t left = 1;
+    for (std::int64_t dim : shape) left *= dim;
+    for (; left > 0; --left)
+      texts.emplace_back(std::string("1, a b").substr(0, static_cast<std::size_t>(dice.Below(7))));
+    return Texts(shape, texts);
+  }
   TestTensor tensor;
   tensor.type = kTypes[dice.Below(std::size(kTypes))];
   tensor.shape = shape;

@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/ops/layout.hpp"
 #include "gpu/ops/step_kernel.hpp"
+#include "gpu/ops/texts.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -32,6 +34,14 @@ proto::Attribute& Add(proto::Step& step, const std::string& name) {
   proto::Attribute& attribute = *step.add_attributes();
   attribute.set_name(name);
   return attribute;
+}
+
+TestTensor Packed(const TensorView& view) {
+  std::vector<std::string> texts;
+  std::int64_t count = 1;
+  for (std::int64_t dim : view.shape) count *= dim;
+  for (std::int64_t i = 0; i < count; ++i) texts.emplace_back(TextAt(view, i));
+  return Texts(view.shape, texts);
 }
 
 }  // namespace
@@ -85,6 +95,13 @@ absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std
     infos[i].shape = in[i].shape;
     memories.push_back(Allocate(in[i].data.size()));
     std::copy(in[i].data.begin(), in[i].data.end(), memories.back().get());
+    if (in[i].type == proto::BYTES) {
+      const std::span<const std::byte> packed(memories.back().get(), in[i].data.size());
+      infos[i].texts = {packed.size(), packed.size()};
+      memories.push_back(Allocate(static_cast<std::size_t>(infos[i].elements()) * sizeof(Text)));
+      TROUPE_RETURN_IF_ERROR(
+          PointAtTexts(packed, infos[i].elements(), reinterpret_cast<Text*>(memories.back().get())));
+    }
     if (in[i].known) infos[i].constant = memories.back().get();
     if (in[i].type != proto::DATA_TYPE_UNSPECIFIED)
       views[i] = {in[i].type, in[i].shape, memories.back().get()};
@@ -100,7 +117,8 @@ absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std
   std::vector<TensorView> results;
   std::vector<std::size_t> sizes;
   for (const ValueInfo& info : out) {
-    sizes.push_back(static_cast<std::size_t>(info.elements()) * ElementSize(info.type));
+    TROUPE_ASSIGN_OR_RETURN(const Bytes size, ValueBytes(info));
+    sizes.push_back(size.count());
     memories.push_back(Allocate(sizes.back()));
     results.push_back({info.type, info.shape, memories.back().get()});
   }
@@ -112,6 +130,10 @@ absl::StatusOr<std::vector<TestTensor>> RunOp(const proto::Step& step, const std
     const std::byte* end = results[i].data + sizes[i];
     TROUPE_CHECK(std::all_of(end, end + kGuardBytes, [](std::byte b) { return b == std::byte{0xa5}; }),
                  "a kernel wrote beyond its output");
+    if (results[i].type == proto::BYTES) {
+      answer.push_back(Packed(results[i]));
+      continue;
+    }
     std::size_t bytes = ElementSize(results[i].type);
     for (std::int64_t dim : results[i].shape) bytes *= static_cast<std::size_t>(dim);
     TROUPE_CHECK(bytes <= sizes[i], "an output became larger than planned");

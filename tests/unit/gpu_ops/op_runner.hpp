@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/ops/operator.hpp"
+#include "tests/packed_texts.hpp"
 
 namespace troupe::gpu {
 
@@ -22,6 +23,8 @@ struct TestTensor {
     copy.known = true;
     return copy;
   }
+  // Of BYTES, which stand here each behind its length.
+  [[nodiscard]] std::vector<std::string> AsTexts() const { return UnpackTexts(data); }
   template <class T>
   [[nodiscard]] std::vector<T> As() const {
     std::vector<T> values(data.size() / sizeof(T));
@@ -41,6 +44,9 @@ inline TestTensor Floats(Shape shape, const std::vector<float>& values) {
 }
 inline TestTensor Longs(Shape shape, const std::vector<std::int64_t>& values) {
   return Tensor<std::int64_t>(proto::INT64, std::move(shape), values);
+}
+inline TestTensor Texts(Shape shape, const std::vector<std::string>& texts) {
+  return {proto::BYTES, std::move(shape), PackTexts(texts), false};
 }
 // 1, 2, 3, ...
 TestTensor Counting(const Shape& shape);

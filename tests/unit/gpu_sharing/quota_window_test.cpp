@@ -48,6 +48,23 @@ TEST(QuotaWindow, WithoutALimitNothingIsOwed) {
   EXPECT_EQ(window.Used("f", At(1)), Duration(0));
 }
 
+TEST(QuotaWindow, AClockThatStandsStillOrJumpsNeitherEndsNorStretchesAWindow) {
+  QuotaWindow window(kSecond);
+  window.Set("f", {.request = 20, .limit = 40}, At(5.5));
+  window.Charge("f", milliseconds(400), At(5.5));
+  for (int look = 0; look < 3; ++look) EXPECT_FALSE(window.HasTime("f", At(5.5))) << "the clock stands still";
+  // A clock that went back, in the window and out of it, gives no time anew.
+  EXPECT_FALSE(window.HasTime("f", At(5.1)));
+  EXPECT_FALSE(window.HasTime("f", At(3)));
+  window.Charge("f", milliseconds(100), At(3));
+  EXPECT_EQ(window.Used("f", At(5.9)), milliseconds(500));
+  // One that ran an hour ahead gives one window's time and not that of an hour.
+  EXPECT_EQ(window.Used("f", At(3600)), Duration(0));
+  window.Charge("f", milliseconds(400), At(3600.2));
+  EXPECT_FALSE(window.HasTime("f", At(3600.9)));
+  EXPECT_EQ(window.Next(At(3600.9)), At(3601));
+}
+
 TEST(QuotaWindow, InstancesHaveTheQuotaEach) {
   QuotaWindow window(kSecond);
   window.Set("f", {.request = 10, .limit = 20, .instances = 4}, At(0));

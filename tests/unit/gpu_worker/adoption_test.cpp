@@ -146,7 +146,10 @@ TEST(WorkerCommand, PassesEveryFlag) {
   command.socket = "/s";
   command.node = "n";
   command.gpu = 3;
-  command.compute = "timed";
+  command.compute = ComputeMode::kTimed;
+  command.addresses = WeightAddresses::kMapped;
+  command.repeated = RepeatedLaunch::kStepByStep;
+  command.kernels = KernelForm::kPersistent;
   command.profile = "/f";
   command.allow_faults = true;
   command.concurrency = 5;
@@ -155,6 +158,13 @@ TEST(WorkerCommand, PassesEveryFlag) {
                                "--allow-faults", "--concurrency", "5"}) {
     EXPECT_NE(std::find(arguments.begin(), arguments.end(), expected), arguments.end()) << expected;
   }
+  const auto after = [&](const char* flag) {
+    return *(std::find(arguments.begin(), arguments.end(), flag) + 1);
+  };
+  EXPECT_EQ(after("--compute"), "timed");
+  EXPECT_EQ(after("--addresses"), "mapped");
+  EXPECT_EQ(after("--cuda-graphs"), "off");
+  EXPECT_EQ(after("--cuda-kernels"), "persistent");
 }
 
 }  // namespace

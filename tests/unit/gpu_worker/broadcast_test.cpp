@@ -19,7 +19,7 @@ constexpr int kGpus = 3;
 
 // GPU 0's host copy of the model "m" has the weights of 1, those of the other GPUs have 5, so that a run's
 // results tell where its weights came from. The model has four groups of 2 MiB.
-class Broadcasts : public testing::TestWithParam<const char*> {
+class Broadcasts : public testing::TestWithParam<WeightAddresses> {
  protected:
   explicit Broadcasts(BytesPerSecond peer_link = {6e9}, BytesPerSecond host_link = {6e9}) {
     workers_[0].links = *CreateNodeLinks(kGpus, host_link, {}, {{0, 1, peer_link}, {0, 2, peer_link}});
@@ -230,8 +230,8 @@ TEST_P(SlowBroadcasts, AWorkerThatIsToldToEndEndsInTheMiddle) {
   ExpectRun(2, false);
 }
 
-const auto kAddresses = testing::Values("adjacent", "mapped");
-const auto NameOf = [](const auto& info) { return std::string(info.param); };
+const auto kAddresses = testing::Values(WeightAddresses::kAdjacent, WeightAddresses::kMapped);
+const auto NameOf = [](const auto& info) { return std::string(NameIn(kWeightAddresses, info.param)); };
 INSTANTIATE_TEST_SUITE_P(Addresses, Broadcasts, kAddresses, NameOf);
 INSTANTIATE_TEST_SUITE_P(Addresses, SlowBroadcasts, kAddresses, NameOf);
 

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 constexpr std::uint64_t kChosen = std::uint64_t{35} << 40;
 
 struct MappingWorker {
-  explicit MappingWorker(const char* addresses = "mapped") {
+  explicit MappingWorker(WeightAddresses addresses = WeightAddresses::kMapped) {
     harness.command.addresses = addresses;
     link = harness.StartAndAdopt();
   }
@@ -76,7 +76,7 @@ TEST(MappedAddresses, AModelHasTheSameAddressOnEveryGpu) {
 
 TEST(MappedAddresses, HolesCostNothing) {
   if (!LooksInside()) GTEST_SKIP() << "only root may look into a worker";
-  for (const char* addresses : {"adjacent", "mapped"}) {
+  for (const auto& [name, addresses] : kWeightAddresses) {
     MappingWorker worker(addresses);
     auto& host = *worker.harness.host;
     // Eight models fill the device; every second one is evicted; no two of the holes are adjacent.
@@ -85,10 +85,10 @@ TEST(MappedAddresses, HolesCostNothing) {
     for (int i = 0; i < 8; i += 2) ASSERT_EQ(worker.link.Ask(EvictOf(absl::StrCat("s", i))).code(), 0);
     const auto large = PlaceSmall(host, "large", 3, 7 << 20);
     const auto swapped = worker.SwapIn(large, kChosen);
-    ASSERT_EQ(swapped.code(), 0) << addresses << ": "
+    ASSERT_EQ(swapped.code(), 0) << name << ": "
                                  << swapped.message();  // adjacent: other models were moved for it
-    EXPECT_THAT(worker.Run(large), ElementsAre(3, 5, 7, 0)) << addresses;
-    EXPECT_EQ(worker.MapsAt(kChosen), std::string(addresses) == "mapped");
+    EXPECT_THAT(worker.Run(large), ElementsAre(3, 5, 7, 0)) << name;
+    EXPECT_EQ(worker.MapsAt(kChosen), addresses == WeightAddresses::kMapped);
   }
 }
 

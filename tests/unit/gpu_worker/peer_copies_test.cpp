@@ -31,7 +31,7 @@ proto::WorkerOrder UnpinOf(std::uint64_t pin) {
 // GPU 0 has the model "m" with the weights of 1; the host copy that GPU 1's daemon names has those of 5, so
 // that a run's results tell where its weights came from. The model has four groups of 2 MiB. The parameter is
 // the way in which both workers hold weights: in one range, or in eight blocks between other models.
-class PeerCopies : public testing::TestWithParam<const char*> {
+class PeerCopies : public testing::TestWithParam<WeightAddresses> {
  protected:
   explicit PeerCopies(BytesPerSecond peer_link = {6e9}) {
     source_.links = *CreateNodeLinks(2, {6e9}, {}, {{0, 1, peer_link}});
@@ -48,7 +48,7 @@ class PeerCopies : public testing::TestWithParam<const char*> {
     SwapInBetweenOthers();
     EXPECT_EQ(here_.Ask(PrepareOf(host_copy_, 1)).code(), 0);
   }
-  [[nodiscard]] bool mapped() const { return GetParam() == std::string("mapped"); }
+  [[nodiscard]] bool mapped() const { return GetParam() == WeightAddresses::kMapped; }
   // Sixteen models fill the device; every second one is evicted before the model comes, the others after.
   void SwapInBetweenOthers() {
     proto::HostCopy other = PlaceSmall(*source_.host, "other", 9, 1 << 20);
@@ -250,8 +250,8 @@ TEST_P(SlowPeerCopies, ADestinationKilledInMidCopyLeavesThePinToItsDaemon) {
   EXPECT_EQ(there_.Ask(DescribeOf()).description().free_bytes(), 16u << 20);
 }
 
-const auto kAddresses = testing::Values("adjacent", "mapped");
-const auto NameOf = [](const auto& info) { return std::string(info.param); };
+const auto kAddresses = testing::Values(WeightAddresses::kAdjacent, WeightAddresses::kMapped);
+const auto NameOf = [](const auto& info) { return std::string(NameIn(kWeightAddresses, info.param)); };
 INSTANTIATE_TEST_SUITE_P(Addresses, PeerCopies, kAddresses, NameOf);
 INSTANTIATE_TEST_SUITE_P(Addresses, SlowPeerCopies, kAddresses, NameOf);
 

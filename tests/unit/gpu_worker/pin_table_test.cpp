@@ -15,7 +15,7 @@ constexpr std::size_t kSmall = 512 << 10;
 
 MemoryOptions Mapped() {
   MemoryOptions options;
-  options.mapped = true;
+  options.addresses = WeightAddresses::kMapped;
   return options;
 }
 

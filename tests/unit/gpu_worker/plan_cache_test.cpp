@@ -76,6 +76,11 @@ TEST(PlanKey, DependsOnShapesAndPrecisionNotOnOrder) {
   EXPECT_NE(KeyOf("d", {Spec("a", {12})}), KeyOf("d", {Spec("a", {1, 2})}));
   EXPECT_NE(KeyOf("d", {Spec("a", {1})}), KeyOf("d", {Spec("a", {1}, proto::INT8)}));
   EXPECT_NE(KeyOf("d", {a}), KeyOf("d", {a}, proto::PRECISION_BF16));
+  // Texts have plans by their room, whatever was in it.
+  auto texts = Spec("a", {1}, proto::BYTES);
+  const std::string none = KeyOf("d", {texts});
+  texts.set_text_bytes(1024);
+  EXPECT_NE(KeyOf("d", {texts}), none);
   // A name that looks like two inputs stays one.
   EXPECT_NE(KeyOf("d", {Spec("a=11[]|1:b", {})}), KeyOf("d", {Spec("a", {}), Spec("b", {})}));
 }

@@ -98,6 +98,84 @@ TEST_F(RunMemoryTest, ActivationsAreTakenAtTheLaunchAndGoWhenItHasComputed) {
   ExpectAllFree();
 }
 
+// Eight runs of 12 % compute at a time, each held in its plan.
+class InstancesMemoryTest : public RunnerTest {
+ protected:
+  static constexpr Bytes kInputsAndOutputs = KiB(128), kActivations = KiB(64);  // of one run of kRows
+  InstancesMemoryTest()
+      : RunnerTest(
+            [](VirtualDeviceOptions options) {
+              options.concurrency = 8;
+              return MakePlain(std::move(options));
+            },
+            {.group = KiB(256), .block = KiB(64)}, With("fine-resilient")) {
+    const auto copy = PlaceSmall(*host_, "m");
+    SwapIn(1, copy);
+    EXPECT_EQ(Code(1), 0);
+    Prepare(2, copy, kRows);
+    PumpUntilStage(1);
+    function_ = "f/1";
+    share_ = 12;
+    gate_->Set(true);
+  }
+  // Runs from 10 on; waits until nothing more happens with so many of them in their plans.
+  void Hold(std::uint64_t runs, int computing) {
+    for (std::uint64_t i = 0; i < runs; ++i) Run(10 + i, "m", kRows);
+    while (Entered() < computing && !HasFatalFailure()) {
+      if (!queue_->Run()) std::this_thread::yield();
+    }
+    while (queue_->Run()) {
+    }
+  }
+  int Entered() {
+    const std::lock_guard lock(gate_->mutex);
+    return gate_->entered;
+  }
+  void FinishAll(std::uint64_t runs) {
+    gate_->Set(false);
+    for (std::uint64_t i = 0; i < runs; ++i) {
+      EXPECT_EQ(Code(10 + i), 0) << outcomes_[10 + i].message();
+      EXPECT_TRUE(channel_->Release(outcomes_[10 + i].run().outputs(0).data()).ok());
+    }
+  }
+};
+
+TEST_F(InstancesMemoryTest, EightInstancesHaveTheWeightsOnceAndAtMostEightActivations) {
+  const Bytes weights = memory_->memory().total - memory_->memory().free;
+  constexpr std::uint64_t kRuns = 10;
+  Hold(kRuns, 8);
+  EXPECT_EQ(Entered(), 8);
+  EXPECT_EQ(memory_->pool().held(), kInputsAndOutputs * kRuns + kActivations * 8);
+  // The pool keeps one more place for activations: eight times 12 % leave 4 %, and a share may be rounded down.
+  EXPECT_LE(memory_->pool().size(), memory_->pool().held() + kActivations);
+  EXPECT_EQ(memory_->memory().total - memory_->memory().free, weights + memory_->pool().size())
+      << "nothing else is on the GPU: the weights are there once";
+  FinishAll(kRuns);
+  EXPECT_EQ(gate_->most, 8);
+}
+
+TEST_F(InstancesMemoryTest, AFunctionsLimitOfDeviceMemoryHoldsToTheByte) {
+  constexpr Bytes kRun = kInputsAndOutputs + kActivations;
+  const Bytes weights = residency_->table().SizeOf("m");
+  // A byte less than four runs take beside the weights.
+  sharing_.set_gpu_mem((weights + kRun * 4).count() - 1);
+  Hold(8, 3);
+  EXPECT_EQ(Entered(), 3);
+  EXPECT_EQ(memory_->pool().held(), kRun * 3) << "the runs that wait for room have none";
+  FinishAll(8);
+  EXPECT_EQ(gate_->most, 3);
+}
+
+TEST_F(InstancesMemoryTest, AFunctionHasAllOfItsLimitOfDeviceMemory) {
+  constexpr Bytes kRun = kInputsAndOutputs + kActivations;
+  sharing_.set_gpu_mem((residency_->table().SizeOf("m") + kRun * 4).count());
+  Hold(8, 4);
+  EXPECT_EQ(Entered(), 4);
+  EXPECT_EQ(memory_->pool().held(), kRun * 4);
+  FinishAll(8);
+  EXPECT_EQ(gate_->most, 4);
+}
+
 TEST_F(RunMemoryTest, WeightsLeaveWhatAStagedRunWillTake) {
   Bring({kRows, 8 * kRows});
   gate_->Set(true);

@@ -1,7 +1,9 @@
 // The real worker program, as a daemon uses it.
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.hpp"
@@ -92,7 +94,7 @@ TEST(WorkerProcess, LargeOutputsLieInItsArenaUntilReleased) {
 
 TEST(WorkerProcess, AKilledWorkerIsReportedWithWhatItWrote) {
   WorkerHarness harness;
-  harness.command.compute = "timed";
+  harness.command.compute = ComputeMode::kTimed;
   const std::string profile = harness.directory / "profile";
   std::ofstream(profile) << "default 1m\n";
   harness.command.profile = profile;
@@ -456,7 +458,7 @@ TEST(WorkerProcess, FaultsNeedTheFlag) {
 
 TEST(WorkerProcess, SigtermFinishesWhatComputes) {
   WorkerHarness harness;
-  harness.command.compute = "timed";
+  harness.command.compute = ComputeMode::kTimed;
   Link link = harness.StartAndAdopt();
   const auto copy = PlaceSmall(*harness.host, "m");
   EXPECT_EQ(link.Ask(PrepareOf(copy, 1)).code(), 0);
@@ -487,16 +489,32 @@ TEST(WorkerProcess, FlagsThatMakeNoSenseExitWithUsage) {
     change(harness.command);
     return WorkerHarness::Value(WorkerHarness::Value(StartWorker(harness.command)).Wait(kPatience)).code;
   };
-  EXPECT_EQ(end_of([](WorkerCommand& c) { c.compute = "magic"; }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.socket = "relative"; }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.threads = 0; }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.arena = Bytes(1); }), kExitUsage);
-  EXPECT_EQ(end_of([](WorkerCommand& c) { c.profile = "/nonexistent", c.compute = "timed"; }), kExitUsage);
+  EXPECT_EQ(end_of([](WorkerCommand& c) { c.profile = "/nonexistent", c.compute = ComputeMode::kTimed; }),
+            kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.device = "toaster:0"; }), kExitNoDevice);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.swap = "pinned"; }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.link_sharing = "fair"; }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.group = Bytes(1); }), kExitUsage);
   EXPECT_EQ(end_of([](WorkerCommand& c) { c.block = GiB(5); }), kExitUsage);
+}
+
+TEST(WorkerProcess, NamesThatNoValueHasExitWithUsage) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"--compute", "magic"}, {"--addresses", "near"}, {"--cuda-graphs", "true"}, {"--cuda-kernels", "some"}};
+  for (const auto& [flag, name] : wrong) {
+    WorkerHarness harness;
+    transport::SpawnOptions options;
+    options.arguments = harness.command.Arguments();
+    const auto found = std::ranges::find(options.arguments, flag);
+    ASSERT_NE(found, options.arguments.end()) << flag;
+    *(found + 1) = name;
+    const auto end = WorkerHarness::Value(transport::SpawnProcess(options)).Wait(kPatience);
+    ASSERT_TRUE(end.ok()) << flag;
+    EXPECT_EQ(end->code, kExitUsage) << flag;
+  }
 }
 
 // --- hostile daemons ---
@@ -672,7 +690,7 @@ TEST(WorkerHostile, SilentConnectionsKeepNoDaemonOut) {
 
 TEST(WorkerHostile, MoreOrdersThanTheRingHoldsAreRefusedAtTheSender) {
   WorkerHarness harness;
-  harness.command.compute = "timed";
+  harness.command.compute = ComputeMode::kTimed;
   Link link = harness.StartAndAdopt();
   ASSERT_TRUE(link.connection->process().Signal(SIGSTOP).ok());
   proto::WorkerOrder order = RunOf("m", 4096);  // inputs and outputs of 64 KiB each

@@ -3,10 +3,12 @@
 // what this device has.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "node/request.hpp"
@@ -60,19 +62,29 @@ class FakeWorker {
   [[nodiscard]] bool Has(const std::string& model) const { return resident_.contains(model); }
   [[nodiscard]] const std::map<std::string, std::uint64_t>& states() const { return states_; }
 
+  // Whether what a model's states hold cannot be written back now: the model stays, and what was ordered behind its
+  // eviction is turned back. Asked for each eviction of a model with states.
+  void WriteBackFails(std::function<bool()> fails) { write_back_fails_ = std::move(fails); }
+
   struct Outcomes {
     std::vector<EvictDone> evicted;
     std::vector<SwapInDone> swapped;
     std::vector<RunDone> ran;
+    std::vector<EvictDone> stayed;  // to be told after the others
   };
   // Carries out the oldest order. `status` is the outcome of the run when it gets that far.
   Outcomes Step(Duration took, const absl::Status& status) {
     Outcomes out;
     for (const ModelNumber& model : std::exchange(evictions_, {})) Evict(model, out);
+    if (!out.stayed.empty()) TurnBack(out);
     if (orders_.empty()) return out;
     const Dispatch dispatch = orders_.front();
+    for (const ModelNumber& victim : std::exchange(orders_.front().victims, {})) Evict(victim, out);
+    if (!out.stayed.empty()) {
+      TurnBack(out);
+      return out;
+    }
     orders_.pop_front();
-    for (const ModelNumber& victim : dispatch.victims) Evict(victim, out);
     RunDone done{
         .gpu = gpu_, .request = dispatch.request, .end = RunEnd::kRan, .status = status, .took = took};
     const FakeModel& model = models_->at(dispatch.model.text());
@@ -130,7 +142,25 @@ class FakeWorker {
     ++states_.at(state);
     if (host_->write_back_each) host_->images[state] = states_.at(state);
   }
+  void TurnBack(Outcomes& out) {
+    const absl::Status full = absl::ResourceExhaustedError("the disk is full");
+    for (const Dispatch& dispatch : std::exchange(orders_, {})) {
+      for (const ModelNumber& victim : dispatch.victims) Evict(victim, out);
+      if (dispatch.ahead) {
+        out.swapped.push_back({.gpu = gpu_, .model = dispatch.model, .status = full});
+      } else {
+        out.ran.push_back(
+            {.gpu = gpu_, .request = dispatch.request, .end = RunEnd::kNotOrdered, .status = full});
+      }
+    }
+  }
   void Evict(const ModelNumber& model, Outcomes& out) {
+    const bool has_states = std::ranges::any_of(
+        states_, [&](const auto& state) { return host_->model.at(state.first) == model.text(); });
+    if (has_states && write_back_fails_ && write_back_fails_()) {
+      out.stayed.push_back({.gpu = gpu_, .model = model, .status = absl::ResourceExhaustedError("full")});
+      return;
+    }
     std::erase_if(states_, [&](const auto& state) {
       if (host_->model.at(state.first) != model.text()) return false;
       host_->images[state.first] = std::max(host_->images[state.first], state.second);
@@ -152,6 +182,7 @@ class FakeWorker {
   std::vector<ModelNumber> evictions_;
   bool overbooked_ = false;
   Peers peers_;
+  std::function<bool()> write_back_fails_;
   std::uint64_t broken_promises_ = 0;
   std::uint64_t passed_ = 0;
 };

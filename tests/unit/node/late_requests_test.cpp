@@ -186,5 +186,23 @@ TEST_F(Beside, WhatIsLateHoldsUpNothingOnTheLink) {
   EXPECT_EQ(Next().deadline, deadline - scheduler.costs().RunTime("a")) << "the run has to begin by then";
 }
 
+TEST_F(Beside, WhatIsLateHoldsUpNoFunctionOfItsModelThatHasPlacesOfItsOwn) {
+  deadline = Time(milliseconds(40));
+  Submit(next_++, "a", "noisy");
+  EXPECT_TRUE(scheduler.Decide(now).dispatches.empty());
+  // These are late, too, and behind the one that waits.
+  deadline = Time(milliseconds(50));
+  own_places = true;
+  sm_percent = 24;
+  most_on_gpu = 2;
+  const std::uint64_t first = next_;
+  for (int i = 0; i < 3; ++i) Submit(next_++, "a", "quota");
+  const auto dispatches = Decide();
+  ASSERT_EQ(dispatches.size(), 2u) << "as many as the function may have on the GPU";
+  EXPECT_EQ(dispatches[0].request.sequence, first);
+  EXPECT_EQ(dispatches[1].request.sequence, first + 1);
+  scheduler.Check();
+}
+
 }  // namespace
 }  // namespace troupe::node::late_requests_test

@@ -120,6 +120,21 @@ TEST_F(NodeBatchesTest, AFailureRunsApartAndTheCancelledOneIsNotRunAgain) {
   EXPECT_THAT(Answered(0, "run", Failed(absl::StatusCode::kInternal)), ElementsAre("answer 12 INTERNAL"));
 }
 
+// The worker says how much room it had. The scheduler hears of it, and plans the requests of a run without room again.
+TEST_F(NodeBatchesTest, ARunWithoutRoomIsPlannedAgainOrTooLarge) {
+  Learn();
+  auto full = Failed(absl::StatusCode::kResourceExhausted);
+  full.mutable_no_fit()->set_free(MiB(1).count());
+  EXPECT_THAT(AskFor(5), ElementsAre("order 0 run packed-f"));
+  AskFor(6);
+  AskFor(7);
+  EXPECT_THAT(Answered(0, "run", Ran(1)), ElementsAre("answer 5 OK", "order 0 run packed-f"));
+  EXPECT_THAT(Answered(0, "run", full), ElementsAre("order 0 run packed-f")) << "each runs by itself";
+  EXPECT_THAT(Answered(0, "run", Ran(1)), ElementsAre("answer 6 OK", "order 0 run packed-f"));
+  // Nothing else is on the GPU that could leave it.
+  EXPECT_THAT(Answered(0, "run", full), ElementsAre("answer 7 FAILED_PRECONDITION"));
+}
+
 TEST_F(NodeBatchesTest, AWorkerThatDoesNotAnswerAllIsNotBelieved) {
   Join();
   // What it did answer is freed, and both run again.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "node/node.hpp"
 
 namespace troupe::node {
@@ -95,6 +96,18 @@ class NodeTest : public testing::Test {
 
   // --- models ---
   static std::string Packed(const std::string& function) { return absl::StrCat("packed-", function); }
+  // The function "f" with one state of this size.
+  static proto::FunctionRecord KeeperOf(Bytes size) {
+    auto function = Function("f");
+    function.add_state()->set_input("in");
+    function.mutable_state(0)->set_output("out");
+    auto& input = *function.add_inputs();
+    input.set_name("in");
+    input.set_type(proto::UINT8);
+    input.add_shape(static_cast<std::int64_t>(size.count()));
+    function.set_deployed_unix_ns(5);
+    return function;
+  }
   static proto::FunctionRecord Function(const std::string& name) {
     proto::FunctionRecord function;
     function.mutable_key()->set_name(name);
@@ -139,17 +152,26 @@ class NodeTest : public testing::Test {
   }
 
   [[nodiscard]] std::size_t Numbered() const { return node_.names(); }
+  [[nodiscard]] proto::NodeDescription Described() const { return node_.Describe(now); }
+  // The worker of a GPU says for how long it has computed since its start.
+  void Computed(GpuIndex gpu, Duration busy) {
+    auto described = Described();
+    proto::WorkerDescription worker;
+    worker.set_busy_ns(busy.count());
+    node_.AddWorker(gpu, std::move(worker), described, now);
+  }
 
   // What the node saved last of what it had adopted.
   [[nodiscard]] const proto::ClusterUpdate& saved() const { return saved_; }
 
   Time now{};
-  proto::TrialEnded ended_{};        // the newest answer to a trial
-  proto::MemberReport report_{};     // the newest report for a heartbeat
-  proto::SubmitReply answered_{};    // the newest answer to a request
-  std::vector<std::string> told_{};  // the events that were logged, by kind
-  bool takes_over_ = false;          // what workers have when they come up is what those before them left
-  bool peer_copies_ = false;         // workers can copy from other GPUs
+  proto::TrialEnded ended_{};            // the newest answer to a trial
+  proto::MemberReport report_{};         // the newest report for a heartbeat
+  proto::SubmitReply answered_{};        // the newest answer to a request
+  proto::TakenOverStates taken_over_{};  // the newest answer to the wish to take over states
+  std::vector<std::string> told_{};      // the events that were logged, by kind
+  bool takes_over_ = false;              // what workers have when they come up is what those before them left
+  bool peer_copies_ = false;             // workers can copy from other GPUs
 
  private:
   std::string Line(const Answer<proto::SubmitReply>& answer) {
@@ -188,6 +210,29 @@ class NodeTest : public testing::Test {
   std::string Line(const Answer<proto::ExportedTensors>& answer) {
     return absl::StrCat("exported ", answer.ask, " ",
                         absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
+  }
+  static std::string Line(const Answer<proto::GivenUpStates>& answer) {
+    return absl::StrCat("given up ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())),
+                        answer.reply.images().empty() ? "" : " ", absl::StrJoin(answer.reply.images(), " "));
+  }
+  std::string Line(const Answer<proto::TakenOverStates>& answer) {
+    taken_over_ = answer.reply;
+    return absl::StrCat("taken over ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
+  }
+  static std::string Line(const Answer<proto::FetchReply>& answer) {
+    return absl::StrCat("part ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
+  }
+  static std::string Line(const ReadImage& read) {
+    return absl::StrCat("read ", read.wish.image(), " for ", read.ask);
+  }
+  static std::string Line(const PullImages& pull) {
+    return absl::StrCat("pull from ", pull.address, ":",
+                        absl::StrJoin(pull.images, "", [](std::string* out, const PulledState& image) {
+                          absl::StrAppend(out, " ", image.image);
+                        }));
   }
   static std::string Line(const TellRouter&) { return {}; }
   std::string Line(const GiveOrder& give) {

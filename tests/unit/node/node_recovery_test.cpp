@@ -251,6 +251,52 @@ TEST_F(Recovery, ARequestOfALostRouterThatAwaitsItsInputsEnds) {
   EXPECT_THAT(On(InputsArrived{{7, 4}, absl::UnavailableError("too late")}), IsEmpty());
 }
 
+// One runtime, which serves one tenant at a time; functions "f" of tenant a and "g" of tenant b.
+class OneRuntime : public NodeTest {
+ protected:
+  static NodeSettings Isolated() {
+    auto settings = Settings(1);
+    settings.isolation = {.mode = proto::ISOLATION_TENANT, .runtimes = 1};
+    settings.scheduler.isolated = true;
+    return settings;
+  }
+  OneRuntime() : NodeTest(Isolated()) {
+    Up(0);
+    Hello(7);
+    Hello(8);
+    AdoptFor("a", "f");
+    AdoptFor("b", "g");
+  }
+  void AdoptFor(const std::string& tenant, const std::string& name) {
+    auto function = Function(name);
+    function.set_tenant(tenant);
+    const auto copy = absl::StrCat(function.model_digest(), "@tenant/", tenant);
+    On(AdoptionAsked{1000, function});
+    On(CopyFetched{copy, absl::OkStatus()});
+    proto::HostCopy host;
+    host.set_digest(Packed(name));
+    host.mutable_weights()->set_length(MiB(100).count());
+    EXPECT_THAT(On(CopyPlaced{.copy = copy, .host = host}), ElementsAre("adopted 1000 OK"));
+  }
+  Lines UpFor(const std::string& tenant) {
+    auto up = Reported(0, proto::ExecutorReport::READY);
+    up.report.mutable_worker()->set_isolation_key(absl::StrCat("tenant/", tenant));
+    return On(up);
+  }
+};
+
+TEST_F(OneRuntime, IsGivenToAnotherTenantWhenTheRouterIsLostThatHadNotReadItsOutputs) {
+  EXPECT_THAT(Submit(1, "f", 7), ElementsAre("assign 0 tenant/a"));
+  EXPECT_THAT(UpFor("a"), testing::IsSupersetOf({"order 0 swap-in packed-f", "order 0 run packed-f"}));
+  Answered(0, "prepare");
+  Answered(0, "swap-in");
+  proto::WorkerOutcome ran;
+  ran.mutable_run()->add_outputs()->mutable_data()->mutable_arena()->set_slice(3);
+  EXPECT_THAT(Answered(0, "run", ran), ElementsAre("answer 1 OK"));
+  EXPECT_THAT(Submit(2, "g", 8), IsEmpty()) << "the outputs lie in this worker's memory";
+  EXPECT_THAT(On(RouterLost{7}), ElementsAre("order 0 release", "assign 0 tenant/b"));
+}
+
 // --- a restart ---
 
 class Restarted : public NodeTest {

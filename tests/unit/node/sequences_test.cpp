@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "node/state/sequence_table.hpp"
+#include "node/state/stay.hpp"
 #include "tests/unit/node/node_fixture.hpp"
 
 namespace troupe::node::sequences_test {
@@ -37,17 +38,7 @@ class SequencesTest : public NodeTest {
     settings.sequences = limits;
     return settings;
   }
-  static proto::FunctionRecord Chat() {
-    auto function = Function("f");
-    function.add_state()->set_input("in");
-    function.mutable_state(0)->set_output("out");
-    auto& input = *function.add_inputs();
-    input.set_name("in");
-    input.set_type(proto::UINT8);
-    input.add_shape(static_cast<std::int64_t>(kImage.count()));
-    function.set_deployed_unix_ns(5);
-    return function;
-  }
+  static proto::FunctionRecord Chat() { return KeeperOf(kImage); }
   static std::string Key(const std::string& id) { return "f/1@5#" + id; }
 
   explicit SequencesTest(NodeSettings settings = With(StateWriteBack::kRun, 1, 10),
@@ -338,14 +329,32 @@ TEST_F(SmallGpuUntilEvicted, AStateThatCannotBeWrittenBackStays) {
   Run(2, {"b", true});
   Ask(3, {"c", true});
   Answered(0, "write-back", StateOf("a", 1));
-  const auto lines = On(ImageSaved{1, absl::ResourceExhaustedError("the disk is full")});
-  EXPECT_THAT(lines, Not(Contains("order 0 drop packed-f of a")));
+  EXPECT_THAT(On(ImageSaved{1, absl::ResourceExhaustedError("the disk is full")}),
+              ElementsAre("order 0 write-back packed-f of b"))
+      << "another one leaves meanwhile";
   EXPECT_THAT(told_, Contains("state-not-saved"));
-  // Its room was given to c, so another one leaves for it; it is still there, and need not be brought.
-  EXPECT_THAT(Ask(4, {"a"}), ElementsAre("order 0 write-back packed-f of b"));
   Answered(0, "write-back", StateOf("b", 1));
   EXPECT_THAT(On(ImageSaved{2, Image("b", 1)}),
-              ElementsAre("keep image of run 1", "order 0 drop packed-f of b", "order 0 run packed-f"));
+              ElementsAre("keep image of run 1", "order 0 drop packed-f of b", "order 0 swap-in packed-f",
+                          "order 0 run packed-f"));
+  Ran(0);
+  EXPECT_THAT(Ask(4, {"a"}), ElementsAre("order 0 run packed-f")) << "it is still there";
+}
+
+// Both are in use or cannot be written back: the request waits until it may be tried again.
+TEST_F(SmallGpuUntilEvicted, AStateThatStayedIsWrittenBackAfterAWhile) {
+  Run(1, {"a", true});
+  Ask(2, {"b", true});
+  EXPECT_THAT(Ask(3, {"c", true}), ElementsAre("order 0 write-back packed-f of a"));
+  Answered(0, "write-back", StateOf("a", 1));
+  EXPECT_THAT(On(ImageSaved{1, absl::ResourceExhaustedError("the disk is full")}), IsEmpty());
+  EXPECT_THAT(On(TimerFired{Timer::kExpire}), IsEmpty());
+  now += Stay::kFirst;
+  EXPECT_THAT(On(TimerFired{Timer::kExpire}), ElementsAre("order 0 write-back packed-f of a"));
+  Answered(0, "write-back", StateOf("a", 1));
+  EXPECT_THAT(On(ImageSaved{2, Image("a", 1)}),
+              ElementsAre("keep image of run 1", "order 0 drop packed-f of a", "order 0 swap-in packed-f",
+                          "order 0 run packed-f"));
 }
 
 TEST_F(SmallGpuUntilEvicted, WhatOnlyADeadWorkerHadHasEnded) {
@@ -398,6 +407,28 @@ TEST_F(LittleMemory, TheLongestUnusedGoesToTheDiskAndComesBack) {
   EXPECT_EQ(RunsBrought(0), 1u);
 }
 
+TEST_F(LittleMemory, ARequestThatEndsBeforeItsInputsComeLeavesItsRoomToOthers) {
+  const auto wait_for_inputs = [this](node::Ask ask) {
+    auto arrived = Arrived(ask, "f");
+    arrived.message.mutable_sequence()->set_id("a");
+    arrived.inputs_elsewhere = true;
+    return On(std::move(arrived));
+  };
+  Serve(1, {"a", true}, 1);
+  EXPECT_THAT(wait_for_inputs(2), ElementsAre("bring 2"));
+  EXPECT_THAT(Ask(3, {"b", true}), IsEmpty()) << "a is in use, and has the room";
+  EXPECT_THAT(On(RequestCancelled{{7, 2}}),
+              ElementsAre("forget 2", "answer 2 CANCELLED", "order 0 drop packed-f of a", "unload image of a",
+                          "order 0 swap-in packed-f", "order 0 run packed-f"));
+  Ran(0);
+  Safe(0, "b", 1);
+  EXPECT_THAT(wait_for_inputs(4), Contains("load image of a"));
+  On(ImageLoaded{Key("a"), Image("a", 1), {}});
+  EXPECT_THAT(Ask(5, {"b"}), IsEmpty());
+  EXPECT_THAT(On(InputsArrived{{7, 4}, absl::UnavailableError("the host is gone")}),
+              IsSupersetOf({"bounce 4 BOUNCE_NO_INPUTS", "load image of b"}));
+}
+
 TEST_F(LittleMemory, WhatCannotBeReadHasEnded) {
   Serve(1, {"a", true}, 1);
   Serve(2, {"b", true}, 1);
@@ -418,6 +449,16 @@ TEST_F(OnDisk, ARestartedDaemonFindsThem) {
   EXPECT_THAT(On(ImageLoaded{Key("a"), Image("a", 4), {}}), Contains("order 0 swap-in packed-f"));
   EXPECT_EQ(RunsBrought(0), 4u);
   EXPECT_THAT(Ask(2, {"c"}), ElementsAre("answer 2 INVALID_ARGUMENT"));
+}
+
+TEST_F(OnDisk, OneThatWasReadForARequestThatHasEndedLeavesItsRoomToAnother) {
+  EXPECT_THAT(Ask(1, {"a"}), ElementsAre("load image of a"));
+  EXPECT_THAT(On(RequestCancelled{{7, 1}}), ElementsAre("answer 1 CANCELLED"));
+  EXPECT_THAT(Ask(2, {"b"}), IsEmpty()) << "a is being read into the room";
+  EXPECT_THAT(On(ImageLoaded{Key("a"), Image("a", 1), {}}),
+              ElementsAre("keep image of run 1", "unload image of a", "load image of b"));
+  EXPECT_THAT(On(ImageLoaded{Key("b"), Image("b", 1), {}}),
+              ElementsAre("keep image of run 1", "order 0 swap-in packed-f", "order 0 run packed-f"));
 }
 
 TEST_F(OnDisk, WithTheirFunctionAllGo) {

@@ -132,6 +132,39 @@ TEST_F(SharedGpu, AFunctionWithAQuotaHasPlacesOfItsOwn) {
   scheduler.Check();
 }
 
+// Each function's clients send a request for each answer. A worker prefers runs of the function with a quota, and that has
+// one run there while another one computes.
+TEST_F(SharedGpu, AFunctionWithAQuotaIsNotHeldUpByOthersOfItsModel) {
+  std::uint64_t next = 100;
+  std::vector<Dispatch> at_worker;
+  std::set<std::uint64_t> quotas;
+  const auto ask = [&](bool quota) {
+    own_places = quota;
+    most_on_gpu = quota ? 2 : 0;
+    sm_percent = quota ? 24 : 100;
+    if (quota) quotas.insert(next);
+    Submit(next++, "m", quota ? "quota" : "noisy");
+  };
+  for (int i = 0; i < 16; ++i) ask(false);
+  for (int i = 0; i < 4; ++i) ask(true);
+  int served = 0;
+  for (int run = 0; run < 60; ++run) {
+    for (const Dispatch& dispatch : Decide()) at_worker.push_back(dispatch);
+    ASSERT_FALSE(at_worker.empty());
+    auto first = std::ranges::find_if(
+        at_worker, [&](const Dispatch& one) { return quotas.contains(one.request.sequence); });
+    if (first == at_worker.end()) first = at_worker.begin();
+    const Dispatch ended = *first;
+    at_worker.erase(first);
+    now += milliseconds(1);
+    Ended(ended, {});
+    const bool quota = quotas.contains(ended.request.sequence);
+    served += quota ? 1 : 0;
+    ask(quota);
+  }
+  EXPECT_GE(served, 58) << "there is always a run of it";
+}
+
 // It is not known how many of its runs there is memory for.
 TEST_F(SharedGpu, AFunctionWithAQuotaHasNoPlacesOfItsOwnBeforeItsModelIsPrepared) {
   SubmitMany(10, 20, "noisy");

@@ -5,15 +5,15 @@
 namespace troupe::error_budgets_test {
 namespace {
 
-void End(ErrorBudgets& budgets, int requests, bool in_time, double percentile = 98,
+void End(ErrorBudgets<std::string>& budgets, int requests, bool in_time, double percentile = 98,
          const char* function = "f") {
   for (int i = 0; i < requests; ++i) budgets.Ended(function, percentile, in_time);
 }
 
 TEST(ErrorBudgets, AFewLateRequestsSpendNoBudget) {
-  ErrorBudgets budgets;
+  ErrorBudgets<std::string> budgets;
   EXPECT_FALSE(budgets.IsSpent("f"));
-  End(budgets, ErrorBudgets::kFewLate, false);
+  End(budgets, ErrorBudgets<std::string>::kFewLate, false);
   EXPECT_FALSE(budgets.IsSpent("f"));
   End(budgets, 1, false);
   EXPECT_TRUE(budgets.IsSpent("f"));
@@ -21,7 +21,7 @@ TEST(ErrorBudgets, AFewLateRequestsSpendNoBudget) {
 }
 
 TEST(ErrorBudgets, AFunctionThatIsServedInTimeLongEnoughHasABudgetAgain) {
-  ErrorBudgets budgets;
+  ErrorBudgets<std::string> budgets;
   End(budgets, 16, false);
   End(budgets, 183, true);
   EXPECT_TRUE(budgets.IsSpent("f"));  // four of two hundred may be late: half as many again, and ten, are 16
@@ -30,7 +30,7 @@ TEST(ErrorBudgets, AFunctionThatIsServedInTimeLongEnoughHasABudgetAgain) {
 }
 
 TEST(ErrorBudgets, ItIsByThePercentile) {
-  ErrorBudgets budgets;
+  ErrorBudgets<std::string> budgets;
   for (const auto& [function, percentile] : {std::pair("usual", 0.0), {"strict", 99.0}, {"easy", 90.0}}) {
     End(budgets, 980, true, percentile, function);
     End(budgets, 30, false, percentile, function);
@@ -41,7 +41,7 @@ TEST(ErrorBudgets, ItIsByThePercentile) {
 }
 
 TEST(ErrorBudgets, WhatWasLongAgoWeighsLess) {
-  ErrorBudgets budgets;
+  ErrorBudgets<std::string> budgets;
   End(budgets, 5'000, false);
   End(budgets, 100'000, true);
   EXPECT_TRUE(budgets.IsSpent("f"));
@@ -50,7 +50,7 @@ TEST(ErrorBudgets, WhatWasLongAgoWeighsLess) {
 }
 
 TEST(ErrorBudgets, WithTooManyFunctionsAllBeginAnew) {
-  ErrorBudgets budgets;
+  ErrorBudgets<std::string> budgets;
   End(budgets, 100, false);
   for (int i = 0; i < 65'535; ++i) budgets.Ended("g" + std::to_string(i), 98, true);
   EXPECT_TRUE(budgets.IsSpent("f"));

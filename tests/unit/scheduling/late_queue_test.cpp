@@ -36,7 +36,7 @@ TEST(LateQueue, ItIsLateWhenAnotherRunBeforeItWouldBeTooMuch) {
 }
 
 TEST(LateQueue, ARequestIsLateOnceItCouldNotEndInTime) {
-  LateQueue<int> line(LateRules{});
+  LateQueue<int, std::string> line(LateRules{});
   line.Add(Key(50, 1), At(30), 1);
   line.Add(Key(40, 2), At(20), 2);
   line.Add(Key(90, 3), Time::max(), 3);  // a request without a deadline
@@ -50,7 +50,7 @@ TEST(LateQueue, ARequestIsLateOnceItCouldNotEndInTime) {
 
 // However many requests arrive in time, one of every `turn` requests that go is a late one.
 TEST(LateQueue, LateOnesHaveTheirTurns) {
-  LateQueue<int> line(LateRules{.turn = 4});
+  LateQueue<int, std::string> line(LateRules{.turn = 4});
   const OrderingKey first = LateKey(Key(5, 1));
   const OrderingKey second = LateKey(Key(7, 2));
   line.Add(second, At(0), 2);
@@ -67,26 +67,26 @@ TEST(LateQueue, LateOnesHaveTheirTurns) {
 }
 
 TEST(LateQueue, ALateRequestThatGoesByItselfCountsForNoTurn) {
-  LateQueue<int> line(LateRules{.turn = 2});
+  LateQueue<int, std::string> line(LateRules{.turn = 2});
   line.Add(LateKey(Key(5, 1)), At(0), 1);
   EXPECT_FALSE(line.Gone(Key(100, 10)));
   EXPECT_FALSE(line.Gone(LateKey(Key(4, 2))));
   EXPECT_EQ(line.Gone(Key(100, 11)), 1);
 }
 
-void Spend(LateQueue<int>& line, const std::string& function) {
+void Spend(LateQueue<int, std::string>& line, const std::string& function) {
   for (int i = 0; i < 20; ++i) line.Ended(function, 98, false);
 }
 
 TEST(LateQueue, AFunctionThatWillNotMeetItsSloYields) {
-  LateQueue<int> line(LateRules{.budgets = true});
+  LateQueue<int, std::string> line(LateRules{.budgets = true});
   Spend(line, "lost");
   EXPECT_TRUE(line.Yields("lost"));
   EXPECT_FALSE(line.Yields("other"));
 }
 
 TEST(LateQueue, WithoutBudgetsNoFunctionYieldsForAnother) {
-  LateQueue<int> line(LateRules{});
+  LateQueue<int, std::string> line(LateRules{});
   Spend(line, "lost");
   EXPECT_FALSE(line.Yields("lost"));
 }

@@ -12,18 +12,18 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
 
-void End(SloOrder& order, const std::string& function, int in_time, int late,
+void End(SloOrder<std::string>& order, const std::string& function, int in_time, int late,
          Duration latency = milliseconds(10), double percentile = 0) {
   for (int i = 0; i < in_time; ++i) order.Ended(function, percentile, true, latency);
   for (int i = 0; i < late; ++i) order.Ended(function, percentile, false, latency);
 }
-std::vector<std::string> Sorted(const SloOrder& order, std::vector<std::string> functions) {
+std::vector<std::string> Sorted(const SloOrder<std::string>& order, std::vector<std::string> functions) {
   std::stable_sort(functions.begin(), functions.end(),
                    [&](const auto& a, const auto& b) { return order.PlaceOf(a) < order.PlaceOf(b); });
   return functions;
 }
 // `periods` whole alpha periods: in each of them `functions` runs end, `met` of them within their SLO.
-Time Periods(SloOrder& order, Time now, int functions, int met) {
+Time Periods(SloOrder<std::string>& order, Time now, int functions, int met) {
   for (int i = 0; i < functions; ++i) End(order, "f" + std::to_string(i), i < met ? 1 : 0, i < met ? 0 : 1);
   for (std::uint32_t i = 0; i < order.rules().reorders_per_alpha; ++i) {
     EXPECT_TRUE(order.Reorder(now));
@@ -33,13 +33,13 @@ Time Periods(SloOrder& order, Time now, int functions, int met) {
 }
 
 // The required requests on which the place of a function is based, as of the last Reorder.
-double Required(const SloOrder& order, const std::string& function) {
+double Required(const SloOrder<std::string>& order, const std::string& function) {
   const FunctionPlace place = order.PlaceOf(function);
   return static_cast<double>(place.group == 0 ? -place.score : place.score) / 1e6;
 }
 
 TEST(SloOrder, RequiredRequestsAsInThePaper) {
-  SloOrder order(kPaperSloRules);
+  SloOrder<std::string> order(kPaperSloRules);
   End(order, "a", 97, 3);  // (0.98 x 100 - 97) / 0.02
   End(order, "b", 100, 0);
   End(order, "c", 1, 1, milliseconds(10), 50);
@@ -51,14 +51,14 @@ TEST(SloOrder, RequiredRequestsAsInThePaper) {
   EXPECT_NEAR(Required(order, "c"), 0, 1e-6);
   EXPECT_NEAR(Required(order, "d"), 9999, 1);
   // The released router weighs with the mean latency in seconds.
-  SloOrder released(kReleasedSloRules);
+  SloOrder<std::string> released(kReleasedSloRules);
   End(released, "a", 97, 3, milliseconds(100));
   ASSERT_TRUE(released.Reorder(Time{}));
   EXPECT_NEAR(Required(released, "a"), 5, 1e-5);
 }
 
 TEST(SloOrder, HighGroupDescendsLowGroupAscends) {
-  SloOrder order(kPaperSloRules);
+  SloOrder<std::string> order(kPaperSloRules);
   End(order, "good", 100, 0);  // -100
   End(order, "near", 97, 3);   // 50
   End(order, "far", 90, 10);   // 400
@@ -85,7 +85,7 @@ TEST(SloOrder, HighGroupDescendsLowGroupAscends) {
 }
 
 TEST(SloOrder, AlphaFollowsTheAbsoluteChangeInThePaper) {
-  SloOrder order(kPaperSloRules);
+  SloOrder<std::string> order(kPaperSloRules);
   Time now = Periods(order, Time{}, 100, 90);
   EXPECT_EQ(order.alpha(), 1);  // there is no earlier period to compare with
   now = Periods(order, now, 100, 80);
@@ -108,7 +108,7 @@ TEST(SloOrder, AlphaFollowsTheAbsoluteChangeInThePaper) {
 TEST(SloOrder, AlphaAsInTheReleasedRouter) {
   SloRules rules = kReleasedSloRules;
   rules.share_of_period = true;  // so that the test sets the shares itself
-  SloOrder order(rules);
+  SloOrder<std::string> order(rules);
   Time now = Periods(order, Time{}, 100, 10);
   EXPECT_EQ(order.alpha(), 1);
   now = Periods(order, now, 100, 9);  // a tenth less, since the change is relative
@@ -120,7 +120,7 @@ TEST(SloOrder, AlphaAsInTheReleasedRouter) {
 }
 
 TEST(SloOrder, AHundredThousandRequestsDoNotDrownTheNext) {
-  SloOrder order(kPaperSloRules);
+  SloOrder<std::string> order(kPaperSloRules);
   End(order, "a", 400'000, 0);
   ASSERT_TRUE(order.Reorder(Time{}));
   EXPECT_GE(Required(order, "a"), -100'001);

@@ -26,7 +26,7 @@ TEST_F(ClusterVerbTest, StatusCountsMembers) {
   EXPECT_EQ(troupe.Run("cluster status"), ExitCode::kOk);
   EXPECT_THAT(
       troupe.out(),
-      HasSubstr("cluster c0ffee, revision 7\nnodes 1  gateways 1  GPUs 1 of 2 ready  1 members away\n"));
+      HasSubstr("cluster c0ffee, revision 7\nnodes 1  gateways 1  GPUs 1 of 2 ready  1 member away\n"));
   EXPECT_THAT(troupe.out(), HasSubstr("functions 3  workflows 1  runs 2"));
   EXPECT_THAT(troupe.out(), HasSubstr("queued 43  running 2  served 777\n"))
       << "gateways and nodes count the same requests";
@@ -75,15 +75,18 @@ TEST_F(ClusterVerbTest, GpuListAndShow) {
   EXPECT_THAT(troupe.out(), HasSubstr("node-a/1 is unfit: critical error Xid 79\n"));
   EXPECT_THAT(troupe.out(),
               HasSubstr("3 MiB of 4 MiB in use; models: 1 held, 2 on disk; 12 loads, 9 sent back"));
+  EXPECT_THAT(troupe.out(), HasSubstr("alpha      0.5 at node-a\n"));
   EXPECT_EQ(troupe.Run("gpu show node-a/0"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("SMs       132; shares of 8, 16, 24, ..., 128, 132\n"));
   EXPECT_EQ(troupe.cluster.asked[1].list_gpus().node(), "node-a");
   EXPECT_THAT(troupe.out(), HasSubstr("digits version 2"));
   EXPECT_THAT(troupe.out(), Not(HasSubstr("problem")));
   EXPECT_THAT(troupe.out(), HasSubstr("pid 4711, restarted 1 times"));
-  for (const char* text : {"promised to runs 64 KiB", "pool      2 MiB", "fragmentation 25 %", "busy 50 %",
-                           "to the GPU 4 MiB", "other             resident  8 MiB",
-                           "digits version 2  running   1 MiB", "swapped in", "3.906 GiB/s", "no room"})
+  for (const char* text :
+       {"promised to runs 64 KiB", "pool      2 MiB", "fragmentation 25 %",
+        "host      1 GiB of its memory registered with the GPU, 512 MiB to come", "busy 50 %",
+        "to the GPU 4 MiB", "other             resident  8 MiB", "digits version 2  running   1 MiB",
+        "swapped in", "3.906 GiB/s", "no room", "alpha      0.5 at node-a\n"})
     EXPECT_THAT(troupe.out(), HasSubstr(text));
   EXPECT_EQ(troupe.Run("gpu show node-a/0 --json"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("\"promised_bytes\""));

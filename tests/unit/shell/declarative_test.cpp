@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "base/digest.hpp"
-#include "shell/cat.hpp"
 #include "shell/declarative/plan.hpp"
+#include "shell/text/cat.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/shell/fake_admin_client.hpp"
 
@@ -132,7 +132,7 @@ TEST_F(Declarative, EachMistakeIsToldWithItsLine) {
        "it.yaml:4: a function has no 'qqqqqqqqqq'; it has kind,"},
       {"kind: functoin\nname: f\n",
        "it.yaml:1: 'kind' of a document is 'functoin'; 'function' or 'workflow' is expected; did you mean 'function'?"},
-      {"name: f\n", "it.yaml:1: a document lacks 'kind'"},
+      {"name: f\n", "it.yaml:1: a document lacks 'kind': write 'kind: function' or 'kind: workflow'"},
       {"kind: function\nmodel: a.onnx\n", "it.yaml:1: a document lacks 'name'"},
       {"kind: function\nname: f\n", "it.yaml:1: a function needs 'model'"},
       {"kind: function\nname: f\nmodel: none.onnx\n", "it.yaml:3: 'none.onnx' cannot be read"},

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
+#include "base/tar.hpp"
 #include "shell/inputs/files.hpp"
 #include "tests/temporary_directory.hpp"
 
@@ -48,24 +50,68 @@ class ExternalWeights : public testing::Test {
   }
   [[nodiscard]] std::string Path(const std::string& name) const { return folder_ / name; }
 
-  absl::StatusOr<std::string> Read(const std::string& model, Bytes most = KiB(1)) const {
+  [[nodiscard]] absl::StatusOr<std::shared_ptr<const actors::UploadSource>> Open(const std::string& model,
+                                                                                 Bytes most = MiB(1)) const {
     EXPECT_TRUE(WriteFile(Path("model/model.onnx"), model).ok());
-    return ReadModelWithWeights(Path("model/model.onnx"), most);
+    return OpenModel(Path("model/model.onnx"), KiB(1), most);
   }
-  std::string Refusal(const std::string& entries, Bytes most = KiB(1)) const {
-    return std::string(Read(Model(Away(entries)), most).status().message());
+  [[nodiscard]] std::string Sent(const std::string& model) const {
+    const auto source = Open(model);
+    EXPECT_TRUE(source.ok()) << source.status();
+    return source.ok() ? *(*source)->Read(0, (*source)->size()) : "";
+  }
+  // What the archive has, by name.
+  [[nodiscard]] std::map<std::string, std::string> Files(const std::string& model) const {
+    const std::string archive = Sent(model);
+    const auto files = ListTar(std::as_bytes(std::span(archive)), 100);
+    EXPECT_TRUE(files.ok()) << files.status();
+    std::map<std::string, std::string> content;
+    if (files.ok())
+      for (const auto& file : *files) content[file.name] = archive.substr(file.offset, file.size);
+    return content;
+  }
+  [[nodiscard]] std::string Refusal(const std::string& entries, Bytes most = MiB(1)) const {
+    return std::string(Open(Model(Away(entries)), most).status().message());
   }
 
   test::TemporaryDirectory folder_;
 };
 
-TEST_F(ExternalWeights, ArePutInside) {
-  const auto inside = [](const std::string& bytes) { return Model(Name("w") + Delimited(9, bytes)); };
-  EXPECT_EQ(*Read(Model(Away(Entry("location", "weights")))), inside("0123456789"));
-  EXPECT_EQ(*Read(Model(Away(Entry("location", "weights") + Entry("offset", "3") + Entry("length", "4")))),
-            inside("3456"));
-  EXPECT_EQ(*Read(Model(Away(Entry("location", "./parts/more") + Entry("checksum", "x")))), inside("abcd"));
-  EXPECT_EQ(*Read(Model(Away(Entry("location", "weights") + Entry("offset", "10")))), inside(""));
+using Contents = std::map<std::string, std::string>;
+
+TEST_F(ExternalWeights, TravelInAnArchiveUnderTheirNames) {
+  for (const auto& entries :
+       {Entry("location", "weights"),
+        Entry("location", "weights") + Entry("offset", "3") + Entry("length", "4"),
+        Entry("location", "./weights") + Entry("offset", "10") + Entry("checksum", "x")}) {
+    const std::string model = Model(Away(entries));
+    EXPECT_EQ(Files(model), (Contents{{"model.onnx", model}, {"weights", "0123456789"}}));
+  }
+  const std::string nested = Model(Away(Entry("location", "parts/more")));
+  EXPECT_EQ(Files(nested), (Contents{{"model.onnx", nested}, {"parts/more", "abcd"}}));
+  const std::string own = Model(Away(Entry("location", "model.onnx")));
+  EXPECT_EQ(Files(own), (Contents{{"model.onnx", own}}));
+}
+
+TEST_F(ExternalWeights, TheSameFilesGiveTheSameBytesHoweverTheyAreRead) {
+  const std::string model = Model(Away(Entry("location", "weights")) + Away(Entry("location", "parts/more")));
+  const std::string whole = Sent(model);
+  const auto again = Open(model);
+  ASSERT_TRUE(again.ok()) << again.status();
+  for (const std::size_t piece : {1u, 7u, 512u, 1000u}) {
+    std::string bytes;
+    while (bytes.size() < whole.size())
+      bytes += *(*again)->Read(bytes.size(), std::min(piece, whole.size() - bytes.size()));
+    EXPECT_EQ(bytes, whole) << piece;
+  }
+}
+
+TEST_F(ExternalWeights, AFileThatShrinksWhileItIsSentIsNotPadded) {
+  const auto source = Open(Model(Away(Entry("location", "weights"))));
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::filesystem::resize_file(Path("model/weights"), 5);
+  const auto read = (*source)->Read(0, (*source)->size());
+  EXPECT_TRUE(absl::IsAborted(read.status())) << read.status();
 }
 
 TEST_F(ExternalWeights, OfAttributesAndOfGraphsInsideNodes) {
@@ -73,16 +119,15 @@ TEST_F(ExternalWeights, OfAttributesAndOfGraphsInsideNodes) {
     return Delimited(7, Delimited(1, Delimited(4, "Constant") + Delimited(5, attribute)));
   };
   const std::string away = Away(Entry("location", "parts/more"));
-  const std::string here = Name("w") + Delimited(9, "abcd");
-  EXPECT_EQ(*Read(node(Delimited(5, away))), node(Delimited(5, here)));
-  EXPECT_EQ(*Read(node(Delimited(6, Delimited(5, away)))), node(Delimited(6, Delimited(5, here))));
+  EXPECT_TRUE(Files(node(Delimited(5, away))).contains("parts/more"));
+  EXPECT_TRUE(Files(node(Delimited(6, Delimited(5, away)))).contains("parts/more"));
 }
 
 TEST_F(ExternalWeights, AModelWithoutThemStaysAsItIs) {
   const std::string model = Model(Name("w") + Delimited(9, "bytes"));
-  EXPECT_EQ(*Read(model), model);
+  EXPECT_EQ(Sent(model), model);
   for (const std::string& other : {std::string("an ONNX file"), std::string(40, '\xff'), model.substr(0, 20)})
-    EXPECT_EQ(*Read(other), other);
+    EXPECT_EQ(Sent(other), other);
 }
 
 TEST_F(ExternalWeights, OutsideOfTheFolderAreRefused) {
@@ -102,9 +147,9 @@ TEST_F(ExternalWeights, ThatAreNotThereOrTooLargeAreRefused) {
   EXPECT_THAT(Refusal(Entry("location", "weights") + Entry("offset", "18446744073709551615")),
               HasSubstr("at offset 18446744073709551615"));
   EXPECT_THAT(Refusal(Entry("location", "weights") + Entry("offset", "-1")), HasSubstr("offset '-1'"));
-  EXPECT_THAT(
-      Refusal(Entry("location", "weights"), Bytes(Model(Away(Entry("location", "weights"))).size() + 9)),
-      HasSubstr("2 GiB"));
+  EXPECT_THAT(Refusal(Entry("location", "weights"), KiB(2)), HasSubstr("at most 2 KiB are taken"));
+  EXPECT_THAT(std::string(Open(std::string(1025, 'x')).status().message()),
+              HasSubstr("at most 1 KiB are taken"));
 }
 
 }  // namespace

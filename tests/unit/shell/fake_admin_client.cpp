@@ -22,9 +22,12 @@ class FakeAdminClient final : public actors::AdminClient {
     if (answers.size() > 1) answers.pop_front();
     return answer;
   }
-  absl::StatusOr<std::string> Upload(std::string bytes, std::function<void(std::uint64_t)> progress,
+  absl::StatusOr<std::string> Upload(std::shared_ptr<const actors::UploadSource> source,
+                                     std::function<void(std::uint64_t)> progress,
                                      Duration /*find*/) override {
-    cluster_.uploaded = std::move(bytes);
+    auto bytes = source->Read(0, source->size());
+    if (!bytes.ok()) return bytes.status();
+    cluster_.uploaded = *std::move(bytes);
     if (progress) progress(cluster_.uploaded.size());
     if (!cluster_.upload_status.ok()) return cluster_.upload_status;
     return "digest-of-the-file";
@@ -105,7 +108,8 @@ proto::AdminReply MakeGpuReply() {
                     resident { digest: "model-digest" bytes: 1048576 } pid: 4711 runs: 100 swaps: 5 busy_ns: 1000000000
                     link_bytes_per_second: 6e9 generation: "g1" copy_in_bytes: 4194304 copy_out_bytes: 1024
                     memory: "fine-resilient" pool_bytes: 2097152 pool_used_bytes: 1048576 fragmentation: 0.25
-                    sms: 132 share_sms: 8 share_sms: 16 share_sms: 24 share_sms: 32 share_sms: 128 share_sms: 132 }
+                    sms: 132 share_sms: 8 share_sms: 16 share_sms: 24 share_sms: 32 share_sms: 128 share_sms: 132
+                    registered_bytes: 1073741824 registering_bytes: 536870912 }
            queued: 2 restarts: 1 busy_share: 0.25 promised_bytes: 65536 link_share: 0.5
            models { digest: "model-digest" functions: "digits" state: "running" bytes: 1048576 runs: 1 replicas: 2 }
            models { digest: "stranger" functions: "other" state: "resident" bytes: 8388608 replicas: 1 waiting: 3
@@ -117,7 +121,8 @@ proto::AdminReply MakeGpuReply() {
     gpus { node: "node-a" gpu { index: 1 device: "virtual:1" memory_bytes: 1073741824 state: "unfit" problem: "critical error Xid 79" }
            restarts: 9 }
     regions { node: "node-a" bytes: 4194304 used_bytes: 3145728 loads: 12 drops: 9 models { digest: "a" state: "held" }
-              models { digest: "b" state: "on disk" } models { digest: "c" state: "on disk" } })");
+              models { digest: "b" state: "on disk" } models { digest: "c" state: "on disk" } }
+    alphas { member: "node-a" alpha: 0.5 })");
 }
 
 }  // namespace troupe::shell

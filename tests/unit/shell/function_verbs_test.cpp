@@ -147,6 +147,13 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_EQ(troupe.Run("function list"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("digits          1  served    50 ms at 98 %"));
   EXPECT_THAT(troupe.out(), HasSubstr("unloaded"));
+  reply.mutable_functions(0)->mutable_record()->set_role(proto::VERSION_CANARY);
+  reply.mutable_functions(0)->mutable_record()->set_share_percent(10);
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kListFunctions, reply);
+  troupe.cluster.Answer(Request::kShowFunction, reply);
+  EXPECT_EQ(troupe.Run("function list"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("served, 10 %")) << "its part of the requests that name no version";
   EXPECT_EQ(troupe.Run("function show digits --version 2"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().show_function().key().version(), "2");
   EXPECT_THAT(troupe.out(), HasSubstr("image  FP32 [-1,2]"));
@@ -173,6 +180,26 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_TRUE(troupe.cluster.asked.back().load().load());
   EXPECT_EQ(troupe.Run("function unload digits"), ExitCode::kOk);
   EXPECT_FALSE(troupe.cluster.asked.back().load().load());
+}
+
+TEST_F(RegistryVerbTest, WhoRemovesAFunctionHearsWhichWorkflowsCallIt) {
+  proto::AdminReply removed;
+  *removed.add_functions() = MakeFunction("digits", "1");
+  troupe.cluster.Answer(Request::kRemove, removed);
+  EXPECT_EQ(troupe.Run("function remove digits"), ExitCode::kOk);
+  EXPECT_EQ(troupe.out(), "digits version 1 is removed; no version is left\n");
+  proto::AdminReply workflows;
+  for (const char* name : {"flow", "other", "flow"}) {
+    auto& spec = *workflows.add_workflows()->mutable_spec();
+    spec.set_name(name);
+    spec.add_steps()->set_function(spec.name() == "flow" ? "digits" : "letters");
+  }
+  troupe.cluster.Answer(Request::kListWorkflows, workflows);
+  EXPECT_EQ(troupe.Run("function remove digits"), ExitCode::kOk);
+  EXPECT_EQ(
+      troupe.out(),
+      "digits version 1 is removed; no version is left; workflow 'flow' calls it, and fails until it is "
+      "deployed again\n");
 }
 
 proto::AppliedSetting Applied(const char* name, std::uint64_t value, const char* reason = nullptr) {
@@ -323,6 +350,7 @@ TEST_F(RegistryVerbTest, WorkflowsAndTheirRuns) {
   auto& spec = *reply.add_workflows()->mutable_spec();
   spec.set_name("flow");
   spec.set_version("1");
+  spec.add_inputs()->mutable_spec()->set_name("picture");
   auto& step = *spec.add_steps();
   step.set_name("cnn");
   step.set_function("digits");
@@ -337,7 +365,9 @@ TEST_F(RegistryVerbTest, WorkflowsAndTheirRuns) {
     troupe.cluster.Answer(kind, reply);
   EXPECT_EQ(troupe.Run("workflow submit " + folder + "/flow.yaml"), ExitCode::kOk);
   EXPECT_EQ(troupe.cluster.asked.back().submit_workflow().yaml(), "name: flow\n");
-  EXPECT_THAT(troupe.out(), HasSubstr("flow version 1: 1 steps"));
+  EXPECT_THAT(
+      troupe.out(),
+      HasSubstr("flow version 1: 1 step; run it with: troupe workflow run flow --input picture=FILE.npy\n"));
   EXPECT_EQ(troupe.Run("workflow list"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("digits"));
   EXPECT_EQ(troupe.Run("workflow show flow"), ExitCode::kOk);
@@ -376,6 +406,11 @@ TEST_F(RegistryVerbTest, AWorkflowAndARunShowConditionsAndHowStepsEnded) {
   failed.set_step("cnn");
   failed.set_end(proto::STEP_FAILED);
   failed.set_message("no such model\x1b[2J");
+  run.mutable_start()->set_unix_ns(5'000'000'000);
+  auto& timed = *run.add_steps();
+  timed.set_step("wide");
+  timed.set_unix_ns(5'250'000'000);
+  timed.add_outputs()->mutable_spec()->set_name("y");
   for (const auto kind : {Request::kShowWorkflow, Request::kShowRun}) troupe.cluster.Answer(kind, reply);
   EXPECT_EQ(troupe.Run("workflow show flow"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("workflow inner"));
@@ -385,6 +420,7 @@ TEST_F(RegistryVerbTest, AWorkflowAndARunShowConditionsAndHowStepsEnded) {
   EXPECT_THAT(troupe.out(), HasSubstr("inside    step nested of run outer-1\n"));
   EXPECT_THAT(troupe.out(), HasSubstr("step      small: skipped: its 'when', go, is 0\n"));
   EXPECT_THAT(troupe.out(), HasSubstr("step      cnn: failed, and on_error counts: no such model?[2J\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr(", after 250 ms\n"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ proto::AdminReply SloReply() {
   slo.mutable_hour()->set_late_swap(20);
   slo.mutable_hour()->set_failed(10);
   slo.mutable_total()->set_in_time(5000);
-  reply.add_alphas()->set_gateway("gateway-a");
+  reply.add_alphas()->set_member("gateway-a");
   reply.mutable_alphas(0)->set_alpha(2);
   auto& plain = *reply.add_slos();
   plain.mutable_function()->set_name("plain");
@@ -46,6 +46,7 @@ TEST(SloVerbs, TheTableSaysWhatIsLeftAndWhyRequestsWereLate) {
   EXPECT_THAT(text, HasSubstr("alpha      2 at gateway-a"));
   ASSERT_EQ(troupe.Run("slo --since-start"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), AllOf(HasSubstr("100.00 %"), HasSubstr("5000")));
+  EXPECT_THAT(troupe.out(), testing::Not(HasSubstr("-5000"))) << "what is met requires nothing";
 }
 
 TEST(SloVerbs, OneFunctionAndOneVersionCanBeAskedFor) {
@@ -102,6 +103,17 @@ TEST(SloVerbs, WhyWithoutARequestShowsTheSlowest) {
   troupe.cluster.Answer(Request::kExplainRequest, proto::AdminReply());
   ASSERT_EQ(troupe.Run("why"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("no request has ended in the last minute"));
+}
+
+TEST(SloVerbs, WhySeparatesRequestsByALine) {
+  Harness troupe;
+  proto::AdminReply reply;
+  *reply.add_timelines() = Late();
+  *reply.add_timelines() = Late();
+  troupe.cluster.Answer(Request::kExplainRequest, reply);
+  ASSERT_EQ(troupe.Run("why"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(),
+              AllOf(HasSubstr("\n\ndigits version 2"), testing::StartsWith("digits version 2")));
 }
 
 TEST(SloVerbs, WhyShowsAFailureWithoutWhatWouldMoveTheCursor) {

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_join.h"
 #include "shell/inputs/tensor_values.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 namespace {
@@ -85,6 +87,10 @@ TEST(Tensor, SummariesShowSmallOnesWholeAndTheTopOfLargeRows) {
   const Style plain(false);
   EXPECT_EQ(SummariseTensor(Floats({1, 3}, {0.5, 0.25, NAN}), plain),
             "scores  FP32 [1,3]\n  0.5  0.25  nan\n");
+  EXPECT_EQ(SummariseTensor(Floats({2, 2}, {1, 2, 3, 4}), plain), "scores  FP32 [2,2]\n  1  2\n  3  4\n");
+  EXPECT_EQ(SummariseTensor(Floats({12, 2}, std::vector<float>(24)), plain),
+            Cat("scores  FP32 [12,2]\n", absl::StrJoin(std::vector<std::string>(24, "  0"), ""), "\n"))
+      << "12 lines of two are longer than one of 24";
   std::vector<float> values(60, 0.0F);
   values[7] = 3;
   values[30 + 9] = 5;

@@ -1,4 +1,4 @@
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 #include <gtest/gtest.h>
 

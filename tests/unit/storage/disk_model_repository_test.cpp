@@ -44,6 +44,33 @@ TEST(DiskModelRepository, KeepsObjectsOverARestartAndForgetsHalfWrittenOnes) {
   EXPECT_TRUE(repository->Open(Sha256Hex("kept")).ok());
 }
 
+TEST(DiskModelRepository, APartOutlivesTheProcessAndTellsHowLongItWasIdle) {
+  TemporaryDirectory directory;
+  {
+    const auto repository = MustOpenRepository(directory.path());
+    const std::string text = "half of ";
+    ASSERT_TRUE((*repository->Continue("p"))->Append(std::as_bytes(std::span(text))).ok());
+  }
+  const auto path = directory / "parts/p";
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(2));
+  WriteFile(directory / "parts/Stray File", "ignored");
+  std::filesystem::create_symlink(directory / "FORMAT", directory / "parts/link");
+  const auto repository = MustOpenRepository(directory.path());
+  EXPECT_FALSE(repository->Continue("link").ok()) << "a symbolic link was followed";
+  std::filesystem::remove(directory / "parts/link");
+  ASSERT_EQ(repository->Parts().size(), 1u);
+  EXPECT_GE(repository->Parts()[0].idle, std::chrono::hours(2));
+  EXPECT_EQ(repository->Parts()[0].size, Bytes(8));
+  auto writer = *repository->Continue("p");
+  const std::string text = "an object";
+  ASSERT_TRUE(writer->Append(std::as_bytes(std::span(text))).ok());
+  EXPECT_LT(repository->Parts()[0].idle, std::chrono::hours(2));
+  const std::string digest = *writer->Commit(Sha256Hex("half of an object"));
+  EXPECT_EQ(
+      std::filesystem::status(directory / ("objects/" + digest.substr(0, 2) + "/" + digest)).permissions(),
+      std::filesystem::perms::owner_read);
+}
+
 TEST(DiskModelRepository, LeavesNoTemporaryFiles) {
   TemporaryDirectory directory;
   const auto repository = MustOpenRepository(directory.path());

@@ -105,6 +105,44 @@ TEST_P(ModelRepositoryContract, AnAbandonedWriterLeavesNothing) {
   EXPECT_EQ(repository_->UsedBytes(), Bytes(0));
 }
 
+TEST_P(ModelRepositoryContract, APartGoesOnWhereItsLastWriterWas) {
+  for (const char* piece : {"one ", "two ", "three"}) {
+    auto writer = *repository_->Continue("a-part");
+    ASSERT_TRUE(writer->Append(AsBytes(piece)).ok());
+  }
+  EXPECT_TRUE(repository_->List().empty()) << "a part is no object";
+  ASSERT_EQ(repository_->Parts().size(), 1u);
+  EXPECT_EQ(repository_->Parts()[0].name, "a-part");
+  EXPECT_EQ(repository_->Parts()[0].size, Bytes(13));
+  auto last = *repository_->Continue("a-part");
+  EXPECT_EQ(last->size(), Bytes(13));
+  EXPECT_EQ(*last->Commit(Sha256Hex("one two three")), Sha256Hex("one two three"));
+  EXPECT_TRUE(repository_->Parts().empty());
+  EXPECT_EQ(AsText(*repository_->Open(Sha256Hex("one two three"))), "one two three");
+  EXPECT_EQ(repository_->UsedBytes(), Bytes(13));
+}
+
+TEST_P(ModelRepositoryContract, APartOfAnotherDigestOrARemovedOneIsGone) {
+  for (const char* part : {"p", "q"}) ASSERT_TRUE((*repository_->Continue(part))->Append(AsBytes("x")).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument((*repository_->Continue("p"))->Commit(Sha256Hex("y")).status()));
+  ASSERT_EQ(repository_->Parts().size(), 1u);
+  EXPECT_EQ(repository_->Parts()[0].name, "q");
+  EXPECT_TRUE(repository_->RemovePart("q").ok());
+  EXPECT_TRUE(repository_->RemovePart("q").ok()) << "there is none";
+  EXPECT_TRUE(repository_->Parts().empty());
+  EXPECT_EQ((*repository_->Continue("q"))->size(), Bytes(0));
+  EXPECT_TRUE(repository_->List().empty());
+  EXPECT_EQ(repository_->UsedBytes(), Bytes(0));
+}
+
+TEST_P(ModelRepositoryContract, ANameOfAPartNeverLeadsElsewhere) {
+  for (const std::string& bad : {std::string(), std::string("../objects"), std::string("a/b"),
+                                 std::string("."), std::string("A"), std::string(129, 'a')}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(repository_->Continue(bad).status())) << bad;
+    EXPECT_TRUE(absl::IsInvalidArgument(repository_->RemovePart(bad))) << bad;
+  }
+}
+
 TEST_P(ModelRepositoryContract, PuttingTwiceIsOneObject) {
   EXPECT_EQ(MustPut("same"), MustPut("same"));
   EXPECT_EQ(repository_->List().size(), 1u);

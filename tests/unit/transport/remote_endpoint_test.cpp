@@ -407,6 +407,11 @@ class Stranger {
  public:
   explicit Stranger(const std::string& address) {
     const auto target = *ParseAddress(ParseEndpointAddress(address)->address);
+    // It reads no answer; without a handler UCX ends the process when one comes.
+    EXPECT_TRUE(core_
+                    ->Handle(
+                        kAnswerId, [](auto...) { return UCS_OK; }, nullptr)
+                    .ok());
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                         UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -458,13 +463,18 @@ TEST(UcxServer, AStrangersHeaderClosesItsConnectionAndIsCounted) {
   EXPECT_TRUE(fetched.Wait().ok());
 }
 
-TEST(UcxServer, ConnectionsThatAskNothingAreFewAndShort) {
+TEST(UcxServer, ConnectionsThatNeverShowTheTokenAreFewAndShort) {
   auto options = Loopback();
   options.refusals = std::make_shared<SocketRefusals>();
   const auto server = *UcxEndpoint::Start(options, Serve);
+  const FetchAsk guess{kFetchMagic, kFetchVersion, 1, 2, 3, 4, 5, {}};
   Stranger silent(server->address());
+  Stranger guessing(server->address());
+  guessing.Say(std::string(reinterpret_cast<const char*>(&guess), sizeof guess));
   silent.AwaitClosed();
-  EXPECT_EQ(options.refusals->count(SocketRefusal::kSilent), 1u);
+  guessing.AwaitClosed();
+  EXPECT_EQ(options.refusals->count(SocketRefusal::kSilent), 2u);
+  EXPECT_EQ(server->strangers(), 1u);
 }
 
 // Another program that opens a TCP connection.

@@ -1,9 +1,9 @@
-#include "actors/core/message_types.hpp"
+#include "actors/interfaces/message_types.hpp"
 
 #include <caf/actor_system_config.hpp>
 
 #include "actors/interfaces/cluster_manager.hpp"
-#include "actors/seams/peer_directory.hpp"
+#include "actors/interfaces/peer_watcher.hpp"
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/local.pb.h"
@@ -35,15 +35,18 @@ using Messages = MessageList<
     proto::AdoptModelReply, proto::DisownModel, proto::DrainNode, proto::DrainReply, proto::DescribeNode,
     proto::NodeDescription, proto::DescribeGateway, proto::GatewayDescription, proto::RunTrial,
     proto::TrialEnded, proto::StopTrial, proto::KillGpu, proto::InjectFault, proto::FetchObject,
-    proto::FetchReply, proto::FetchModel, proto::ReleaseFetched, proto::LocateModel, proto::ModelPlaces,
-    proto::DigestRange, proto::RangeDigest, proto::UploadChunk, proto::UploadReply, proto::AdminRequest,
-    proto::AdminReply, proto::StartRun, proto::CommitStep, proto::FinishRun, proto::RunReply,
-    proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun, proto::RunTaken,
+    proto::FetchReply, proto::GiveUpStates, proto::GivenUpStates, proto::TakeOverStates,
+    proto::TakenOverStates, proto::ForgetStates, proto::FetchImage, proto::FetchModel, proto::ReleaseFetched,
+    proto::LocateModel, proto::ModelPlaces, proto::DigestRange, proto::RangeDigest, proto::UploadChunk,
+    proto::UploadReply, proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep,
+    proto::FinishRun, proto::RunReply, proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun,
+    proto::RunTaken,
     // These stay in one process today; the interfaces that mention them are announced to other ones.
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
     proto::WorkerDied, proto::WorkerAnswer, proto::AssignWorker, proto::PlaceModel, proto::DropModel,
-    proto::HostModel, proto::Continue, proto::Job, proto::Tick, proto::PeerUp, proto::PeerLost>;
+    proto::HostModel, proto::PullImage, proto::PulledImage, proto::Continue, proto::Job, proto::Tick,
+    proto::PeerUp, proto::PeerLost>;
 
 }  // namespace
 

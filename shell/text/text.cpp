@@ -1,4 +1,4 @@
-#include "shell/text.hpp"
+#include "shell/text/text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/check.hpp"
-#include "shell/cat.hpp"
+#include "shell/text/cat.hpp"
 
 namespace troupe::shell {
 

@@ -1,0 +1,77 @@
+// IMAGE ORDERS: carries out what the node decides of images of states: what is read, kept and dropped here, and what comes from
+// another node. Owned by the node controller, in whose thread everything happens.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/core/call.hpp"
+#include "actors/interfaces/cache.hpp"
+#include "actors/node/state_pulls.hpp"
+#include "actors/node/state_store.hpp"
+#include "node/effects.hpp"
+
+namespace troupe::actors {
+
+template <class Self>
+class ImageOrders {
+ public:
+  using Hear = std::function<void(node::Event)>;
+  using Answer = std::function<void(node::Ask, proto::FetchReply)>;
+
+  ImageOrders(Self* self, const CacheActor& cache, PendingCalls& calls, StateStoreOptions options, Hear hear,
+              Answer answer)
+      : self_(self),
+        cache_(cache),
+        store_(std::move(options)),
+        pulls_(store_, calls),
+        hear_(std::move(hear)),
+        answer_(std::move(answer)) {}
+
+  void Do(node::LoadImage& load) {
+    const auto loaded = [this, function = load.function](absl::StatusOr<node::ImagePtr> image,
+                                                         std::vector<std::string> sequences) {
+      hear_(node::ImageLoaded{function, std::move(image), std::move(sequences)});
+    };
+    if (load.with_sequences)
+      return store_.LoadWithSequences(self_, load.function, std::move(load.specs), loaded);
+    store_.Load(self_, load.function, std::move(load.specs),
+                [loaded](absl::StatusOr<node::ImagePtr> image) { loaded(std::move(image), {}); });
+  }
+  void Do(node::SaveImage& save) {
+    store_.Save(self_, std::move(save.image),
+                [this, batch = save.batch](absl::StatusOr<node::ImagePtr> image) {
+                  hear_(node::ImageSaved{batch, std::move(image)});
+                });
+  }
+  void Do(node::KeepImage& keep) { store_.Keep(std::move(keep.image)); }
+  void Do(node::RestoreImage& restore) { store_.Restore(self_, restore.function); }
+  void Do(node::UnloadImage& unload) { store_.Unload(unload.function); }
+  void Do(node::ForgetImage& forget) { store_.Forget(self_, forget.function); }
+  void Do(node::ReadImage& read) {
+    store_.Read(self_, read.wish,
+                [this, ask = read.ask](proto::FetchReply part) { answer_(ask, std::move(part)); });
+  }
+  void Do(node::PullImages& pull) {
+    pulls_.Pull(self_, cache_, std::move(pull),
+                [this](const std::string& digest, const absl::Status& status) {
+                  hear_(node::ImagesPulled{digest, status});
+                });
+  }
+
+  void Resume(const proto::Continue& message) { store_.Resume(message); }
+  // At the actor's end.
+  void Clear() { store_.Clear(); }
+
+ private:
+  Self* const self_;
+  const CacheActor& cache_;
+  StateStore store_;
+  StatePulls pulls_;
+  const Hear hear_;
+  const Answer answer_;
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,28 @@
+// IMAGE PULLER: brings the files of states from the node that gave them up, for the cache of the node that takes them over
+// (PullImage). A file comes in parts of 64 KiB, as tensors of that size travel: inside the messages. What a part's
+// reader checks is its length; the file carries a digest of its own, which the state store checks.
+// UNAVAILABLE: the node cannot be reached; RESOURCE_EXHAUSTED: the file is larger than it may be.
+#pragma once
+
+#include <caf/actor_system.hpp>
+
+#include "actors/interfaces/interface.hpp"
+#include "actors/seams/peer_directory.hpp"
+#include "base/units.hpp"
+#include "proto/local.pb.h"
+
+namespace troupe::actors {
+
+using ImagePullerActor = Interface<Asks<proto::PullImage, proto::PulledImage>>;
+
+struct ImagePullTerms {
+  Duration reach_timeout = std::chrono::seconds(2);  // until a node is connected
+  Duration part_timeout = std::chrono::seconds(10);  // of one part
+  Duration keep = std::chrono::seconds(5);           // a connection that no file needs
+  std::size_t window = 8;                            // parts of one file that are on their way
+};
+
+// `directory` outlives the actor.
+ImagePullerActor SpawnImagePuller(caf::actor_system& system, ImagePullTerms terms, PeerDirectory& directory);
+
+}  // namespace troupe::actors

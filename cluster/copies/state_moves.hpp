@@ -1,0 +1,79 @@
+// STATE MOVES: the states of a model's functions, and of their sequences, on their way from a node that drains to another.
+//
+//   given up     the old node ends its runs and writes everything back; from then on it begins none
+//   taken over   the new node has each image on its disk
+//   stored       the manager's store names the new home: from this moment the states are there
+//   forgotten    the old node drops its images
+//
+// Whatever fails before the store was asked ends the move: the old node has the states as they were, and another try
+// begins after a while. A node that joins anew has begun no run of such a function before it is asked to, so a move
+// that it was part of ends, too. Once the store was asked, it may have the new home whatever it answers, so it is asked
+// again until it has. No state is at two nodes: the old one has given it up before the new one may begin.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
+
+namespace troupe::cluster {
+
+struct Parts;
+
+class StateMoves {
+ public:
+  // Of moves at a time; others begin when one of these has ended.
+  static constexpr std::size_t kMost = 4;
+
+  explicit StateMoves(Parts& parts) : parts_(parts) {}
+
+  // Before copies are placed: a state that moves has no place meanwhile.
+  void Pulse();
+  void On(const StatesGivenUp& event);
+  void On(const StatesTakenOver& event);
+  void On(const HomeMoved& stored, const absl::Status& status);
+  // In a heartbeat.
+  void Heard(const std::string& node);
+  // The life of it that took part in moves is over.
+  void NodeJoined(const std::string& node);
+
+ private:
+  enum class Stage { kGivingUp, kTakingOver, kStoring, kNotStored };
+  struct Place {
+    std::string node{};
+    std::uint64_t epoch = 0;
+  };
+  struct Move {
+    std::uint64_t number = 0;
+    Place from{};
+    Place to{};
+    Stage stage = Stage::kGivingUp;
+    Time again{};  // when the store is asked once more
+  };
+  struct Failed {
+    Time until{};        // no other try before
+    std::string node{};  // that could not take it
+  };
+  // By model digest.
+  using Moves = std::map<std::string, Move>;
+
+  void Begin(const std::string& digest, const std::string& node);
+  // The move that the answer is for; the end: it has ended, or goes on with other nodes.
+  [[nodiscard]] Moves::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
+  [[nodiscard]] bool Lives(const Place& place) const;
+  void Store(Moves::iterator move);
+  void End(Moves::iterator move, const absl::Status& why);
+  void Close(Moves::iterator move);
+
+  Parts& parts_;
+  Moves moves_;
+  std::map<std::string, Failed> failed_;
+  std::map<std::string, std::set<std::string>> stale_;  // nodes with images that are not theirs; models
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace troupe::cluster

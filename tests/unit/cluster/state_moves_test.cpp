@@ -1,0 +1,262 @@
+// States that move from a node that drains to another one: what the manager decides, whatever fails in between. Each test is a
+// table of events and what the cluster does about them.
+#include "cluster/function_state.hpp"
+#include "tests/unit/cluster/cluster_fixture.hpp"
+
+namespace troupe::cluster::moves_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
+
+class StateMoves : public ClusterTest {
+ protected:
+  // Function "f" keeps its state on node "n1"; "n2" is there, too.
+  StateMoves() {
+    Begin();
+    Stored();
+    JoinNode("n1");
+    Stored();
+    Deploy("f", 2, State::kKept);
+    Stored();
+    EXPECT_THAT(Stored(), ElementsAre("adopt f at n1"));
+    Adopted();
+    JoinNode("n2");
+    Stored();
+    Pulse();
+    key_ = StateKey(written_.at("f"));
+  }
+  std::string Digest() { return FunctionOf("f").model_digest(); }
+  Lines SetDrain(const std::string& node, bool drain) {
+    AdminAsked asked{.ask = 5};
+    asked.request.mutable_drain()->set_name(node);
+    asked.request.mutable_drain()->set_drain(drain);
+    return On(asked);
+  }
+  // Time passes until something happens; members are heard.
+  Lines Later(Duration most = seconds(10)) {
+    for (Duration passed{}; passed < most; passed += milliseconds(50)) {
+      for (const auto& [node, epoch] : heard_) Hears(node, epoch);
+      auto lines = Pulse();
+      if (!lines.empty()) return lines;
+    }
+    return {};
+  }
+  // What happens when something that begins so happens; `seen_`: what did before.
+  Lines Await(const std::string& begin) {
+    for (int i = 0; i < 200; ++i) {
+      auto lines = Later(milliseconds(50));
+      for (const auto& line : lines)
+        if (line.starts_with(begin)) return {line};
+      seen_.insert(seen_.end(), lines.begin(), lines.end());
+    }
+    return {};
+  }
+  // The node is asked to give up the state.
+  void Begun() {
+    EXPECT_THAT(SetDrain("n1", true),
+                ElementsAre("n1: member-draining", "tell members", "give up " + key_ + " at n1",
+                            "disown at n1", "store drained/n1"));
+    EXPECT_THAT(Stored(), ElementsAre("drain n1"));
+  }
+  // The node has given up a state and a sequence, which "n2" is asked to take over.
+  void Given() {
+    Begun();
+    EXPECT_THAT(GivenUp({key_, key_ + "#chat"}),
+                ElementsAre("take over " + key_ + " " + key_ + "#chat at n2 from n1"));
+  }
+  CatalogueRecords Restored(const std::string& home) {
+    CatalogueRecords records;
+    records.cluster = "c";
+    records.last_epoch = 2;
+    records.functions.push_back(written_.at("f"));
+    proto::PlacementRecord placed;
+    placed.set_model_digest(Digest());
+    placed.add_nodes(home);
+    records.homes.push_back(placed);
+    return records;
+  }
+
+  std::string key_;
+  Lines seen_;
+  std::map<std::string, std::uint64_t> heard_{{"n1", 1}, {"n2", 2}};
+};
+
+TEST_F(StateMoves, ADrainMovesThemAndTheStoreSaysWhen) {
+  Given();
+  EXPECT_THAT(TakenOver(), ElementsAre("store state-home/" + Digest()));
+  EXPECT_THAT(Later(seconds(1)), IsEmpty()) << "no node has the state before the store has the new home";
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-moved", "adopt f at n2"));
+  EXPECT_THAT(Hears("n1", 1), ElementsAre("forget at n1", "heard"));
+  EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted"));
+  EXPECT_THAT(Later(), IsEmpty());
+}
+
+TEST_F(StateMoves, NothingMovesWhereThereIsNoOtherNode) {
+  On(MemberLost{"n2"});
+  heard_.erase("n2");
+  EXPECT_THAT(SetDrain("n1", true), Contains("manager: state-unreachable"));
+  Stored();
+  EXPECT_THAT(Later(), IsEmpty());
+  JoinNode("n2", 7);
+  EXPECT_THAT(Stored(), Contains("give up " + key_ + " at n1")) << "now there is one";
+}
+
+TEST_F(StateMoves, ANodeThatIsAskedToAdoptGivesUpNothing) {
+  Deploy("g", 3, State::kKept);
+  Stored();
+  Stored();
+  const auto asked = adoption_;
+  const auto home = asked->node;
+  SetDrain(home, true);
+  Stored();
+  EXPECT_THAT(Later(seconds(1)), Not(Contains(HasSubstr("g/1")))) << "the adoption would undo it";
+  On(AdoptionAnswered{asked->digest, asked->node, asked->epoch, "g", absl::OkStatus()});
+  Lines lines;
+  for (int i = 0; i < 100; ++i)
+    for (auto& line : Later(milliseconds(50))) lines.push_back(std::move(line));
+  EXPECT_THAT(lines, Contains(HasSubstr("give up g/1")));
+}
+
+// --- what fails before the store is asked: the state stays where it is ---
+
+TEST_F(StateMoves, WhatTheNodeCannotGiveUpStaysAndIsTriedAgain) {
+  Begun();
+  EXPECT_THAT(GivenUp(absl::DataLossError("damaged")), ElementsAre("manager: state-not-moved"));
+  EXPECT_THAT(Later(milliseconds(1900)), ElementsAre("manager: state-unreachable"));
+  EXPECT_THAT(Later(), ElementsAre("give up " + key_ + " at n1"));
+  EXPECT_THAT(GivenUp(absl::DataLossError("damaged")), IsEmpty()) << "it is told once";
+}
+
+TEST_F(StateMoves, ANodeThatServesAgainKeepsWhatDidNotMove) {
+  Given();
+  SetDrain("n1", false);
+  Stored();
+  EXPECT_THAT(Later(seconds(1)), IsEmpty())
+      << "n1 has given it up, so it must not begin a run of its own accord";
+  EXPECT_THAT(TakenOver(absl::UnavailableError("cut off")), ElementsAre("manager: state-not-moved"));
+  EXPECT_THAT(Pulse(), ElementsAre("adopt f at n1"));
+  EXPECT_THAT(Hears("n2", 2), ElementsAre("forget at n2", "heard"));
+}
+
+TEST_F(StateMoves, ANodeThatCannotTakeItIsNotTheNextOneToBeAsked) {
+  JoinNode("n3", 7);
+  Stored();
+  heard_["n3"] = 3;
+  SetDrain("n1", true);
+  Stored();
+  GivenUp({key_});
+  const auto first = take_over_->node;
+  EXPECT_THAT(TakenOver(absl::ResourceExhaustedError("full")), ElementsAre("manager: state-not-moved"));
+  const auto lines = Await("give up");
+  GivenUp({key_});
+  EXPECT_NE(take_over_->node, first);
+}
+
+TEST_F(StateMoves, ANodeThatJoinsAnewWhileItGivesUpIsAskedAgain) {
+  Begun();
+  EXPECT_THAT(JoinNode("n1", 7), Contains("manager: state-not-moved"));
+  EXPECT_THAT(GivenUp({key_}), IsEmpty()) << "what its life before said is not believed";
+  Stored();
+  heard_["n1"] = 3;
+  const auto lines = Await("give up");
+  EXPECT_THAT(GivenUp({key_}), ElementsAre("take over " + key_ + " at n2 from n1"));
+}
+
+TEST_F(StateMoves, ANodeThatJoinsAnewWhileAnotherTakesOverKeepsItsState) {
+  Given();
+  EXPECT_THAT(JoinNode("n1", 7), Contains("manager: state-not-moved"));
+  EXPECT_THAT(TakenOver(), IsEmpty()) << "n1 may have begun to serve it again";
+}
+
+TEST_F(StateMoves, ANodeThatJoinsAnewWhileItTakesOverIsAskedAgain) {
+  Given();
+  EXPECT_THAT(JoinNode("n2", 7), Contains("manager: state-not-moved"));
+  EXPECT_THAT(TakenOver(), IsEmpty());
+}
+
+TEST_F(StateMoves, WhatTheOtherNodeHasIsEnoughWhenTheFirstOneIsLost) {
+  Given();
+  On(MemberLost{"n1"});
+  EXPECT_THAT(TakenOver(), ElementsAre("store state-home/" + Digest()));
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-moved", "adopt f at n2"));
+  EXPECT_THAT(Later(seconds(1)), IsEmpty());
+  JoinNode("n1", 7);
+  Stored();
+  EXPECT_THAT(Hears("n1", 3), Contains("forget at n1")) << "it is told when it is back";
+}
+
+TEST_F(StateMoves, ANodeThatIsLostBeforeItIsAskedIsAskedNothing) {
+  Begun();
+  On(MemberLost{"n2"});
+  EXPECT_THAT(GivenUp({key_}), ElementsAre("manager: state-not-moved"));
+}
+
+TEST_F(StateMoves, AFunctionThatIsRemovedMeanwhileMovesNowhere) {
+  Given();
+  RemoveFunction("f", 6);
+  Stored();
+  Pulse();
+  EXPECT_THAT(TakenOver(), Not(Contains(HasSubstr("store"))));
+}
+
+// --- the store ---
+
+TEST_F(StateMoves, AHomeThatMayBeStoredIsStoredAgainAndNeverGivenBack) {
+  Given();
+  TakenOver();
+  EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("manager: state-not-moved"));
+  SetDrain("n1", false);
+  Stored();
+  JoinNode("n1", 7);
+  Stored();
+  heard_["n1"] = 3;
+  const auto lines = Await("store");
+  EXPECT_THAT(seen_, Not(Contains(HasSubstr("adopt")))) << "the store may have the new home";
+  EXPECT_THAT(lines, ElementsAre("store state-home/" + Digest()));
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-moved", "adopt f at n2"));
+}
+
+TEST_F(StateMoves, ANodeThatJoinsAnewWhileTheHomeIsStoredHasItAllTheSame) {
+  Given();
+  TakenOver();
+  JoinNode("n2", 7);
+  EXPECT_THAT(Stored(), Contains("manager: state-moved"));
+  Stored();
+  EXPECT_THAT(adoption_->node, "n2");
+}
+
+// --- the manager is started again ---
+
+TEST_F(StateMoves, AManagerThatEndedBeforeTheStoreHadItBeginsAnew) {
+  Given();
+  TakenOver();
+  auto records = Restored("n1");
+  records.drained.push_back("n1");
+  Begin(std::move(records));
+  Stored();
+  JoinNode("n1", 7);
+  Stored();
+  JoinNode("n2", 8);
+  EXPECT_THAT(Stored(), Contains("give up " + key_ + " at n1"));
+}
+
+TEST_F(StateMoves, AManagerThatEndedAfterTheStoreHadItAsksTheNewHome) {
+  Given();
+  TakenOver();
+  Begin(Restored("n2"));
+  Stored();
+  JoinNode("n1", 7);
+  EXPECT_THAT(Stored(), Not(Contains(HasSubstr("adopt"))));
+  JoinNode("n2", 8);
+  EXPECT_THAT(Stored(), Contains("adopt f at n2"));
+}
+
+}  // namespace
+}  // namespace troupe::cluster::moves_test
