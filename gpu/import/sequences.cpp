@@ -77,11 +77,17 @@ class Resolver {
     return sequence == sequences_.end() ? nullptr : &sequence->second;
   }
 
-  absl::Status Count(const proto::Step& step, std::size_t elements) {
-    elements_ += elements;
-    if (elements_ <= kMostElements) return absl::OkStatus();
+  // Whether the model may have so many elements more.
+  [[nodiscard]] absl::Status Fits(const proto::Step& step, std::size_t elements) const {
+    if (elements <= kMostElements - elements_) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
         StepLabel(step), ": the model's sequences have more than ", kMostElements, " elements in all"));
+  }
+
+  absl::Status Count(const proto::Step& step, std::size_t elements) {
+    TROUPE_RETURN_IF_ERROR(Fits(step, elements));
+    elements_ += elements;
+    return absl::OkStatus();
   }
 
   // The step makes a sequence, and stays until it is known that no other step reads it.
@@ -130,7 +136,7 @@ class Resolver {
       WriteIdentity(before[static_cast<std::size_t>(position)], step.outputs(0));
       return true;
     }
-    TROUPE_RETURN_IF_ERROR(Count(step, before.size()));
+    TROUPE_RETURN_IF_ERROR(Fits(step, before.size()));
     Names after = before;
     if (inserts)
       after.insert(after.begin() + position, step.inputs(1));
@@ -166,7 +172,7 @@ class Resolver {
     if (step.inputs_size() < 1) return context.Error("has no input");
     TROUPE_ASSIGN_OR_RETURN(const std::optional<std::vector<std::int64_t>> sizes, SizesOf(step));
     if (!sizes) return false;
-    TROUPE_RETURN_IF_ERROR(Count(step, sizes->size()));
+    TROUPE_RETURN_IF_ERROR(Fits(step, sizes->size()));
     const std::string& sequence = step.outputs(0);
     const std::int64_t axis = context.Int("axis", 0);
     const bool given = step.inputs_size() > 1 && !step.inputs(1).empty();
@@ -225,7 +231,7 @@ class Resolver {
     const std::int64_t size = shape[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
     if (size < 0 || value->second.bounded) return std::nullopt;
     const std::int64_t parts = size / each + (size % each > 0 ? 1 : 0);
-    TROUPE_RETURN_IF_ERROR(Count(step, static_cast<std::size_t>(parts)));
+    TROUPE_RETURN_IF_ERROR(Fits(step, static_cast<std::size_t>(parts)));
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), each);
     if (size % each > 0) sizes.back() = size % each;
     return sizes;

@@ -198,15 +198,24 @@ TEST(Sequences, BadOnesAreRefusedByName) {
   EXPECT_THAT(refusal("SequenceConstruct", {"x", "y"}), Not(HasSubstr("accepted")));  // as an output
 }
 
-TEST(Sequences, LongOnesAreRefusedBeforeTheyAreWritten) {
+OnnxBuilder SplitOf(std::int64_t elements) {
   OnnxBuilder b;
-  b.Input("x", {1 << 20});
+  b.Input("x", {elements});
   b.Ints("zero", {0}).clear_dims();
   b.Node("SplitToSequence", {"x"}, {"list"}, "split");
   b.Node("SequenceAt", {"list", "zero"}, {"out"});
   b.Output("out", {1});
-  EXPECT_THAT(Refusal(b),
+  return b;
+}
+
+TEST(Sequences, LongOnesAreRefusedBeforeTheyAreWritten) {
+  EXPECT_THAT(Refusal(SplitOf(1 << 20)),
               HasSubstr("SplitToSequence 'split': the model's sequences have more than 65536 elements"));
+}
+
+TEST(Sequences, EachElementCountsOnce) {
+  const auto imported = Import(SplitOf(40'000));
+  EXPECT_TRUE(imported.ok()) << imported.status();
 }
 
 TEST(Sequences, NamesThatAreTakenAreRefused) {
