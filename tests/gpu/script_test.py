@@ -36,6 +36,13 @@ FIGURES = [
 GOALS = ["host to device", "swap and run", "a further function", "a function starts", "a neighbour"]
 
 
+def what_failed(done):
+    """The output of each step that the script calls failed, and the end of all of it."""
+    steps = "".join(done.stdout[done.stdout.index(f"== {name}\n"):done.stdout.index(f"== {name}: ")][-4000:]
+                    for name in re.findall(r"^failed: (.*)$", done.stdout, re.M) if f"== {name}: " in done.stdout)
+    return steps + done.stdout[-2000:] + done.stderr[-3000:]
+
+
 class FakeLibrary:
     """Stands for NVIDIA's management library on a machine that has only GPU 1; it does not know the occupancy."""
     def nvmlInit_v2(self):
@@ -122,7 +129,7 @@ class Script(unittest.TestCase):
     def test_parts_run_alone_and_are_added_to_one_file(self):
         out = self.home / "parts"
         done = self.run_script("--small", "--parts", "probe,raw", "--out", str(out))
-        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-3000:])
+        self.assertEqual(done.returncode, 0, what_failed(done))
         self.assertEqual(re.findall(r"^== ([\w ]+)$", done.stdout, re.M), ["probe", "memory and link"])
         (probe,) = out.glob("probe-*.json")
         self.assertRegex(probe.name, r"^probe-Fake-GPU-\d{4}-\d\d-\d\d\.json$", "one of each kind and day")
@@ -135,7 +142,7 @@ class Script(unittest.TestCase):
         raw = {figure["name"] for figure in json.loads(file.read_text())["figures"]}
         self.assertIn("plain_pinned_copy", raw)
         done = self.run_script("--small", "--parts", "faults", "--out", str(out))
-        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-3000:])
+        self.assertEqual(done.returncode, 0, what_failed(done))
         names = [figure["name"] for figure in json.loads(file.read_text())["figures"]]
         self.assertTrue(raw < set(names), "the figures of the part before stay")
         self.assertEqual(len(names), len(set(names)))
@@ -163,7 +170,7 @@ class Script(unittest.TestCase):
 
     def test_it_measures_everything_and_the_page_shows_it(self):
         done = self.run_script("--small", "--out", str(self.home / "results"))
-        self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
+        self.assertEqual(done.returncode, 0, what_failed(done))
         (file,) = (self.home / "results").glob("Fake-GPU-*.json")
         self.assertRegex(file.name, r"^Fake-GPU-\d{4}-\d\d-\d\d\.json$")
         result = json.loads(file.read_text())
