@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/status.hpp"
 
@@ -32,6 +33,11 @@ void SetStatus(const absl::Status& status, Reply& reply) {
 template <class Reply>
 [[nodiscard]] absl::Status StatusIn(const Reply& reply) {
   return FromWire(reply.code(), reply.message());
+}
+// Of a reply that may not have come: then why it has not.
+template <class Reply>
+[[nodiscard]] absl::Status StatusIn(const absl::StatusOr<Reply>& reply) {
+  return reply.ok() ? StatusIn(*reply) : reply.status();
 }
 
 }  // namespace troupe

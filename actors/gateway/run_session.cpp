@@ -55,7 +55,7 @@ void RunSession::Started(const absl::StatusOr<proto::RunReply>& reply, std::uint
   registration_.under_way = false;
   if (!reply.ok()) return Unregistered();
   const auto on_registered = registration_.then;  // which may register anew
-  if (reply->code() != 0) return on_registered(StatusOf(reply));
+  if (reply->code() != 0) return on_registered(StatusIn(reply));
   registration_.done = registration_.before = true;
   registration_.claim = reply->run().claim();
   on_registered(reply->run());

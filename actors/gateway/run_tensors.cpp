@@ -65,7 +65,7 @@ void RunTensors::FetchKept(const RunValue& value, Done<RunValue> done) {
   Call<proto::ExportedTensors>(
       self_, calls_, router_, limits_.timeout, std::move(wish),
       [this, value, done = std::move(done)](const absl::StatusOr<proto::ExportedTensors>& reply) {
-        auto status = LostOr(StatusOf(reply));
+        auto status = LostOr(StatusIn(reply));
         if (status.ok() && reply->places_size() != 1)
           status = absl::InternalError("no place of a kept tensor came");
         if (!status.ok()) return done(status);
@@ -111,7 +111,7 @@ void RunTensors::StoreBlob(const RunValue& value, Done<std::string> done) {
       self_, calls_, manager_, limits_.timeout, std::move(blob),
       [this, place = *ref, done = std::move(done)](const absl::StatusOr<proto::StoreBlobReply>& reply) {
         static_cast<void>(channel_.Release(place));
-        const auto status = StatusOf(reply);
+        const auto status = StatusIn(reply);
         done(status.ok() ? absl::StatusOr<std::string>(reply->digest()) : status);
       });
 }
@@ -152,7 +152,7 @@ void RunTensors::LoadBlob(const std::string& digest, std::shared_ptr<std::string
   Call<proto::FetchReply>(
       self_, calls_, manager_, limits_.timeout, std::move(part),
       [this, digest, bytes, done = std::move(done)](const absl::StatusOr<proto::FetchReply>& reply) {
-        if (const auto status = StatusOf(reply); !status.ok()) return done(status);
+        if (const auto status = StatusIn(reply); !status.ok()) return done(status);
         Read(reply->data(), [this, digest, bytes, done, total = reply->total(),
                              release = reply->release()](absl::StatusOr<std::string> got) {
           if (release != 0 && manager_) {

@@ -77,11 +77,4 @@ class RunTensors {
   Continuations continuations_;
 };
 
-// What a reply of the manager comes to.
-template <class Reply>
-absl::Status StatusOf(const absl::StatusOr<Reply>& reply) {
-  if (!reply.ok()) return reply.status();
-  return StatusIn(*reply);
-}
-
 }  // namespace troupe::actors

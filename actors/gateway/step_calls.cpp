@@ -125,7 +125,7 @@ void StepCalls::Invoke(const CallPtr& call) {
                    is_run = static_cast<bool>(run)](const absl::StatusOr<proto::InferReply>& reply) {
     open_.erase(number);
     for (const auto& place : places) static_cast<void>(channel_.Release(place));
-    const auto status = StatusOf(reply);
+    const auto status = StatusIn(reply);
     if (status.ok()) return Collect(call, *reply, life);
     if (life != life_) return;
     // A router that is gone without an answer cannot say how far the call had come; a run is found again by its key.

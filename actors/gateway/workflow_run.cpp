@@ -322,7 +322,7 @@ void WorkflowRun::StoreEnd() {
   if (end_.finish == nullptr) return;
   session_.Tell(*end_.finish, [this, life = ownership_.life](const absl::StatusOr<proto::RunReply>& reply) {
     if (life != ownership_.life) return;
-    const auto status = StatusOf(reply);
+    const auto status = StatusIn(reply);
     if (absl::IsAborted(status)) return Yield();
     if (!status.ok()) return EndNotStored(status);
     EndStored(reply->run());

@@ -171,7 +171,7 @@ void WorkflowRun::CommitEnd(const std::string& step, proto::StepEnd end, const a
   session_.Tell(command, [this, step, outcome = cluster::OutcomeOf(command),
                           life = ownership_.life](const absl::StatusOr<proto::RunReply>& reply) {
     if (life != ownership_.life) return;
-    const auto told = StatusOf(reply);
+    const auto told = StatusIn(reply);
     if (absl::IsAborted(told)) return Yield();
     if (!told.ok()) return Failed(progress_.Step(step), told);
     progress_.End(step, outcome);
@@ -214,7 +214,7 @@ void WorkflowRun::CommitStep(const proto::WorkflowStep& step, const Values& outp
           session_.Tell(std::move(command), [this, step, goes_on, outputs = committed,
                                              life](const absl::StatusOr<proto::RunReply>& reply) {
             if (life != ownership_.life) return;
-            const auto status = StatusOf(reply);
+            const auto status = StatusIn(reply);
             if (!status.ok()) return NotCommitted(step, status);
             if (!goes_on) Committed(step, outputs);
           });

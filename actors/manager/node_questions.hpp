@@ -29,7 +29,7 @@ class NodeQuestions {
     Call<proto::AdoptModelReply>(
         self_, calls_, links_.Node(ask.node), options_.adopt_timeout, std::move(adopt),
         [this, answered = std::move(answered)](const absl::StatusOr<proto::AdoptModelReply>& reply) mutable {
-          answered.status = reply.ok() ? StatusIn(*reply) : reply.status();
+          answered.status = StatusIn(reply);
           hear_(std::move(answered));
         });
   }
@@ -50,7 +50,7 @@ class NodeQuestions {
     Call<proto::TakenOverStates>(
         self_, calls_, links_.Node(ask.node), options_.adopt_timeout, std::move(ask.wish),
         [this, digest = ask.digest, move = ask.move](const absl::StatusOr<proto::TakenOverStates>& reply) {
-          hear_(cluster::StatesTakenOver{digest, move, reply.ok() ? StatusIn(*reply) : reply.status()});
+          hear_(cluster::StatesTakenOver{digest, move, StatusIn(reply)});
         });
   }
   void Do(cluster::TellForget& tell) {

@@ -123,7 +123,7 @@ class Cache : public CacheSelf::base {
   void Pull(const std::string& model, const std::vector<std::string>& missing,
             const absl::StatusOr<proto::ModelPlaces>& places) {
     auto& moving = fetches_.at(model);
-    moving.status = places.ok() ? StatusIn(*places) : places.status();
+    moving.status = StatusIn(places);
     if (!moving.status.ok()) return Fetched(model);
     moving.open = missing.size();
     for (const auto& object : missing)

@@ -57,7 +57,7 @@ void ModelPulls::Pull(Self* self, const std::string& model, const std::string& o
 void ModelPulls::Measured(Self* self, std::uint64_t id, const absl::StatusOr<proto::RangeDigest>& reply) {
   auto* pull = Find(id);
   if (pull == nullptr) return;
-  const auto status = reply.ok() ? StatusIn(*reply) : reply.status();
+  const auto status = StatusIn(reply);
   if (!status.ok()) return End(id, status);
   pull->plan.emplace(reply->total(), pull->places.size(), terms_.limits);
   if (!pull->places.empty()) pull->digests[0] = reply->sha256();
@@ -152,7 +152,7 @@ void ModelPulls::AskDigest(Self* self, std::uint64_t id, std::uint64_t offset, s
                            [this, self, id, offset](const absl::StatusOr<proto::RangeDigest>& reply) {
                              auto* pull = Find(id);
                              if (pull == nullptr) return;
-                             const auto status = reply.ok() ? StatusIn(*reply) : reply.status();
+                             const auto status = StatusIn(reply);
                              if (!status.ok()) return End(id, status);
                              pull->digests[offset] = reply->sha256();
                              const auto [begin, end] = pull->unchecked.equal_range(offset);
@@ -165,7 +165,7 @@ void ModelPulls::AskDigest(Self* self, std::uint64_t id, std::uint64_t offset, s
 
 void ModelPulls::Answered(Self* self, std::uint64_t id, const Question& question,
                           const ObjectSourceActor& source, absl::StatusOr<proto::FetchReply> reply) {
-  const auto came = reply.ok() ? StatusIn(*reply) : reply.status();
+  const auto came = StatusIn(reply);
   if (!came.ok()) return Failed(self, id, question, came);
   auto* pull = Find(id);
   if (pull == nullptr || !pull->plan->Wants(question.ticket))

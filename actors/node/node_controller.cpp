@@ -40,10 +40,6 @@ NodeOptions Complete(NodeOptions options) {
   return options;
 }
 
-absl::Status StatusOf(const absl::StatusOr<proto::HostModel>& host) {
-  return host.ok() ? StatusIn(*host) : host.status();
-}
-
 std::optional<proto::FaultOrder::Kind> OrderOf(proto::InjectFault::Kind kind) {
   switch (kind) {
     case proto::InjectFault::KILL_WORKER:
@@ -255,7 +251,7 @@ class NodeController : public ControllerSelf::base {
   void Do(node::FetchCopy& fetch) {
     Call<proto::HostModel>(this, calls_, cache_, options_.adopt_timeout, std::move(fetch.fetch),
                            [this, copy = fetch.copy](const absl::StatusOr<proto::HostModel>& host) {
-                             node::CopyFetched event{copy, StatusOf(host), {}};
+                             node::CopyFetched event{copy, StatusIn(host), {}};
                              if (host.ok()) event.wrong = {host->wrong().begin(), host->wrong().end()};
                              On(std::move(event));
                            });
@@ -264,7 +260,7 @@ class NodeController : public ControllerSelf::base {
     const auto placed = [this, copy = place.copy,
                          began = Now(this)](const absl::StatusOr<proto::HostModel>& host) {
       node::CopyPlaced event{.copy = copy, .took = Now(this) - began};
-      const auto status = StatusOf(host);
+      const auto status = StatusIn(host);
       status.ok() ? event.host = host->copy() : event.host = status;
       On(std::move(event));
     };

@@ -58,7 +58,7 @@ class StatePulls {
     Call<proto::PulledImage>(
         self, calls_, cache, kTimeout, std::move(pull),
         [this, self, cache, all, at](absl::StatusOr<proto::PulledImage> pulled) {
-          const auto status = pulled.ok() ? StatusIn(*pulled) : pulled.status();
+          const auto status = StatusIn(pulled);
           if (!status.ok()) return Ended(self, cache, all, status);
           auto& image = all->wish.images[at];
           store_.Import(
