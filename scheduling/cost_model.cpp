@@ -211,6 +211,11 @@ bool CostModel::Measured(const std::string& model) const {
   return entry != nullptr && entry->costs.Measured();
 }
 
+bool CostModel::MeasuredOn(const std::string& model, KindId kind) const {
+  const Entry* entry = Find(model);
+  return entry != nullptr && entry->costs.MeasuredOn(kind);
+}
+
 std::vector<ModelCost> CostModel::Known() const {
   std::vector<ModelCost> known;
   known.reserve(seen_);

@@ -114,6 +114,7 @@ class CostModel {
   [[nodiscard]] SwapCosts CostsOf(Id model, Bytes weights, KindId kind = 0) const;
   // Whether both were measured on one kind: a resident run and a swapped one.
   [[nodiscard]] bool Measured(const std::string& model) const;
+  [[nodiscard]] bool MeasuredOn(const std::string& model, KindId kind) const;
 
   // The same of models by name, held or not.
   void ObserveRun(const std::string& model, Duration took, KindId kind = 0);

@@ -75,8 +75,13 @@ bool KindCosts::Ran() const {
 
 bool KindCosts::Measured() const {
   for (KindId kind = 0; kind < kinds_.size(); ++kind)
-    if (kinds_.Find(kind)->run.known() && kinds_.Find(kind)->swapped.known()) return true;
+    if (MeasuredOn(kind)) return true;
   return false;
+}
+
+bool KindCosts::MeasuredOn(KindId kind) const {
+  const Learned* const own = Find(kind);
+  return own != nullptr && own->run.known() && own->swapped.known();
 }
 
 void KindCosts::Forget() {

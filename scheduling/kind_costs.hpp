@@ -68,6 +68,7 @@ class KindCosts {
   [[nodiscard]] bool Ran() const;
   // On some kind both were measured: a run that found its weights, and a swapped one.
   [[nodiscard]] bool Measured() const;
+  [[nodiscard]] bool MeasuredOn(KindId kind) const;
   // All but what profiles say.
   void Forget();
 

@@ -20,36 +20,59 @@ constexpr std::size_t kMostInput = std::size_t{16} << 20;
 }  // namespace
 
 void Trials::Await(const ModelNumber& copy) {
-  if (parts_.settings.measure == MeasureRule::kRequests ||
-      parts_.scheduler.costs().Measured(copy->digest.text()))
-    return;
+  if (parts_.settings.measure == MeasureRule::kRequests) return;
   // A trial runs on zeros, which must not become a run of a state.
   if (!parts_.models.Find(copy)->function.state().empty()) return;
-  queue_.Push(copy);
+  for (const auto& trial : TrialsOf(copy))
+    if (!Measured(trial)) queue_.Push(trial);
+}
+
+std::vector<TrialQueue::Trial> Trials::TrialsOf(const ModelNumber& copy) const {
+  const KindId kinds = parts_.scheduler.kinds();
+  if (kinds < 2 || !copy->key.empty()) return {{copy, std::nullopt}};
+  std::vector<TrialQueue::Trial> trials;
+  for (KindId kind = 0; kind < kinds; ++kind) trials.push_back({copy, kind});
+  return trials;
+}
+
+bool Trials::Measured(const TrialQueue::Trial& trial) const {
+  const CostModel& costs = parts_.scheduler.costs();
+  const std::string& model = trial.copy->digest.text();
+  return trial.kind ? costs.MeasuredOn(model, *trial.kind) : costs.Measured(model);
+}
+
+std::optional<std::uint32_t> Trials::DeviceFor(const TrialQueue::Trial& trial) const {
+  const auto& gpus = parts_.scheduler.gpus().gpus();
+  // No runtime is assigned for a trial, nor taken from another key: it comes when one is, for a request.
+  if (!trial.kind) return Served(gpus, trial.copy->key, std::nullopt) ? std::optional(kNoGpu) : std::nullopt;
+  for (const auto& [index, gpu] : gpus)
+    if (gpu.kind == *trial.kind && gpu.worker == WorkerState::kReady) return gpu.device;
+  return std::nullopt;
 }
 
 void Trials::Begin() {
   if (!parts_.scheduler.idle() || parts_.scheduler.draining() || queue_.busy()) return;
-  while (const auto copy = queue_.Begin()) {
-    const auto* model = parts_.models.Find(copy);
-    // No runtime is assigned for a trial, nor taken from another key: it comes when one is, for a request.
-    const bool served = Served(parts_.scheduler.gpus().gpus(), copy->key, std::nullopt);
-    const bool wanted = model != nullptr && model->adopted && served && parts_.copies.Usable(copy) &&
-                        !parts_.scheduler.costs().Measured(copy->digest.text());
-    if (wanted && Run(copy, model->function, false)) return;
+  while (const auto trial = queue_.Begin()) {
+    const auto* model = parts_.models.Find(trial->copy);
+    const auto device = DeviceFor(*trial);
+    const bool wanted = model != nullptr && model->adopted && device && parts_.copies.Usable(trial->copy) &&
+                        !Measured(*trial);
+    current_ = *trial;
+    if (wanted && Run(trial->copy, model->function, *device, false)) return;
     queue_.End();
-    queue_.Remove(copy);
+    queue_.Remove(*trial);
   }
 }
 
 bool Trials::BeginRefill(const ModelNumber& copy, const proto::FunctionRecord& function) {
   queue_.Occupy();
-  if (Run(copy, function, true)) return true;
+  if (Run(copy, function, kNoGpu, true)) return true;
   queue_.End();
   return false;
 }
 
-bool Trials::Run(const ModelNumber& copy, const proto::FunctionRecord& function, bool refill) {
+bool Trials::Run(const ModelNumber& copy, const proto::FunctionRecord& function, std::uint32_t device,
+                 bool refill) {
   proto::SubmitRequest message;
   const RequestId id{kNoRouter, parts_.requests.NextSerial()};
   message.mutable_id()->set_sequence(id.sequence);
@@ -69,7 +92,8 @@ bool Trials::Run(const ModelNumber& copy, const proto::FunctionRecord& function,
                             .model = copy,
                             .priority = kLeastUrgent,
                             .expiry = held.expiry,
-                            .trial = true};
+                            .trial = true,
+                            .named = device};
   in_arena ? parts_.requests.AwaitZeros(request) : parts_.requests.Schedule(request);
   return true;
 }
@@ -95,9 +119,8 @@ void Trials::Ended(const Finished& finished, const HeldRequest& held) {
     if (stopped && parts_.scheduler.HolderCount(copy) == 0) parts_.refill.Again(copy);
     return;
   }
-  // A model that fails on zeros fails again.
-  if (finished.kind == FinishKind::kFailed || parts_.scheduler.costs().Measured(copy->digest.text()))
-    queue_.Remove(copy);
+  if (finished.kind == FinishKind::kFailed) return queue_.Remove(copy);  // on zeros it fails again
+  if (Measured(current_)) queue_.Remove(current_);
 }
 
 }  // namespace troupe::node

@@ -351,5 +351,65 @@ TEST_F(MixedNode, EachGpuHasTheProfileOfItsKind) {
   EXPECT_EQ(Slack(1), milliseconds(1000 - 30));
 }
 
+// A node of two kinds that measures what it adopts.
+class MeasuringNode : public NodeTest {
+ protected:
+  static NodeSettings Measuring() {
+    NodeSettings settings = Settings(3);
+    for (const std::size_t gpu : {0, 1}) settings.gpus[gpu].kind = "fast";
+    settings.gpus[2].kind = "slow";
+    settings.measure = MeasureRule::kAdoption;
+    return settings;
+  }
+  MeasuringNode() : NodeTest(Measuring()) {}
+  void Prepared(const std::vector<GpuIndex>& gpus) {
+    for (const GpuIndex gpu : gpus) Answered(gpu, "prepare");
+  }
+  [[nodiscard]] bool Tries(GpuIndex gpu) { return OrderOf(gpu, "run").has_run(); }
+  // A trial on this GPU, which swaps the model in, or finds it there.
+  Lines Tried(GpuIndex gpu, bool swaps) {
+    proto::WorkerOutcome outcome;
+    outcome.set_begin_ns(1'000'000);
+    outcome.set_end_ns(3'000'000);
+    if (swaps) {
+      Answered(gpu, "swap-in", outcome);
+      outcome.mutable_run()->set_last_group_ns(4'000'000);  // it began before all of its weights were there
+    }
+    outcome.set_begin_ns(3'000'000);
+    outcome.set_end_ns(9'000'000);
+    outcome.mutable_run()->set_compute_ns(5'000'000);
+    now += milliseconds(10);
+    return Answered(gpu, "run", outcome);
+  }
+};
+
+TEST_F(MeasuringNode, EachKindIsMeasuredOnOneOfItsGpus) {
+  for (GpuIndex gpu = 0; gpu < 3; ++gpu) Up(gpu);
+  Adopt("f");
+  Prepared({0, 1, 2});
+  EXPECT_TRUE(Tries(0) && !Tries(1) && !Tries(2)) << "one at a time";
+  EXPECT_THAT(Tried(0, true), ElementsAre("order 0 run packed-f")) << "a resident run behind the swapped one";
+  EXPECT_THAT(Tried(0, false), ElementsAre("order 2 swap-in packed-f", "order 2 run packed-f"));
+  EXPECT_THAT(Tried(2, true), ElementsAre("order 2 run packed-f"));
+  EXPECT_THAT(Tried(2, false), ElementsAre()) << "both kinds are known";
+}
+
+TEST_F(MeasuringNode, AKindWithoutAWorkerIsLeftOut) {
+  for (const GpuIndex gpu : {0, 1}) Up(gpu);
+  Adopt("f");
+  Prepared({0, 1});
+  EXPECT_TRUE(Tries(0));
+  EXPECT_THAT(Tried(0, true), ElementsAre("order 0 run packed-f"));
+  EXPECT_THAT(Tried(0, false), ElementsAre());
+}
+
+TEST_F(MeasuringNode, AModelThatFailsOnZerosIsTriedOnNoOtherKind) {
+  for (GpuIndex gpu = 0; gpu < 3; ++gpu) Up(gpu);
+  Adopt("f");
+  Prepared({0, 1, 2});
+  Answered(0, "swap-in");
+  EXPECT_THAT(Answered(0, "run", Failed(absl::StatusCode::kInvalidArgument)), ElementsAre());
+}
+
 }  // namespace
 }  // namespace troupe::node::gpu_kinds_test
