@@ -25,7 +25,7 @@ struct PolicyNames {
   std::string sharing = "fast";               // gpu/sharing/sharing_policy.hpp
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string batching = "off";               // node/scheduling/policies/batching_policy.hpp
-  std::string replicas = "demand";            // cluster/copies/replica_policy.hpp
+  std::string replicas = "forecast";          // cluster/copies/replica_policy.hpp
   std::string scaling = "troupe";             // cluster/autoscaling/scaling_policy.hpp
   std::string forecast = "holt";              // cluster/autoscaling/demand_forecast.hpp
   std::string owning = "by-cost";             // cluster/autoscaling/owning_choice.hpp

@@ -33,7 +33,7 @@ struct ScalingSettings {
 struct ClusterSettings {
   MembershipLimits membership;
   std::uint32_t replicas = 2;  // host copies of each model, at least
-  ReplicaPolicy replica_policy = ReplicaPolicy::kDemand;
+  ReplicaPolicy replica_policy = ReplicaPolicy::kForecast;
   Duration tick = std::chrono::milliseconds(50);
   Duration member_lease{};  // a member that has not heard for so long takes nothing new; zero: it goes on
   Duration placement_retry = std::chrono::seconds(2);  // after an adoption that failed

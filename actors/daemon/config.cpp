@@ -190,8 +190,8 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "GPU is busy)",
        false, Policy(&PolicyNames::batching, node::FindBatchingPolicy)},
       {OptionGroup::kAdvanced, "replica-policy",
-       "how many nodes have a host copy of a model: demand (more than --replicas, where its load needs them) "
-       "or fixed",
+       "how many nodes have a host copy of a model: forecast (more than --replicas, where its load needs them or "
+       "soon will), demand (where it needs them now) or fixed",
        false, Policy(&PolicyNames::replicas, cluster::FindReplicaPolicy)},
       {OptionGroup::kAdvanced, "scaling",
        "how functions whose quota_request is auto follow their load: troupe (instances grow first, then more are "

@@ -20,12 +20,24 @@ void DemandedCopies::Foreseen(const std::string& digest, std::uint32_t nodes) {
   ran_.insert(digest);
 }
 
-std::uint32_t DemandedCopies::Needed(const std::string& digest, double gpus, Time now) const {
+double DemandedCopies::LoadOf(const std::string& digest, Time now) const {
   // What fades by half in each half-life adds up to this many times what comes in a second.
   const double seconds = ToSeconds(kHalfLife) / std::numbers::ln2;
-  const double load = busy_.Of(digest, now) / 1e6 / seconds;
-  const double nodes = std::ceil(load / (kUse * std::max(gpus, 1.0)));
-  return static_cast<std::uint32_t>(std::clamp(nodes, 1.0, 1e6));
+  return busy_.Of(digest, now) / 1e6 / seconds;
+}
+
+double DemandedCopies::Expected(const std::string& digest, double load, double of_a_node, Time now) {
+  if (policy_ != ReplicaPolicy::kForecast) return load;
+  if (load < kWatched * of_a_node) {
+    watched_.erase(digest);
+    return load;
+  }
+  Watch& watch = watched_[digest];
+  if (now - watch.observed >= kLook) {
+    watch.forecast.Observe(load, now);
+    watch.observed = now;
+  }
+  return std::max(load, watch.forecast.Expected(kAhead));
 }
 
 bool DemandedCopies::Follow(Copies& copies, std::uint32_t needed, Time now) {
@@ -51,13 +63,16 @@ const std::vector<std::string>& DemandedCopies::Update(double gpus, Time now) {
   if (now - looked_ >= kLook) {
     looked_ = now;
     for (const auto& [digest, copies] : more_) look.insert(digest);
+    for (const auto& [digest, watch] : watched_) look.insert(digest);
   }
   changed_.clear();
   const auto foreseen = std::exchange(foreseen_, {});
+  const double of_a_node = kUse * std::max(gpus, 1.0);
   for (const auto& digest : look) {
     const auto ahead = foreseen.find(digest);
-    const std::uint32_t needed =
-        std::max(Needed(digest, gpus, now), ahead == foreseen.end() ? 1 : ahead->second);
+    const double nodes = std::ceil(Expected(digest, LoadOf(digest, now), of_a_node, now) / of_a_node);
+    const std::uint32_t needed = std::max(static_cast<std::uint32_t>(std::clamp(nodes, 1.0, 1e6)),
+                                          ahead == foreseen.end() ? 1 : ahead->second);
     const auto known = more_.find(digest);
     if (known == more_.end() && needed == 1) continue;
     Copies& copies = known == more_.end() ? more_[digest] : known->second;

@@ -2,7 +2,7 @@
 // requests, so that copies bound what the model can be served with.
 //
 // Load is GPU time by part of the SMs: runs that had half of the SMs for a second come to half a second. The
-// number rises at once, and falls when the load has needed less for a while. Pure.
+// number rises at once, with `forecast` before the load does, and falls when the load has needed less for a while. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cluster/autoscaling/demand_forecast.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/demand_table.hpp"
 
@@ -25,6 +26,10 @@ class DemandedCopies {
   static constexpr double kUse = 0.7;
   static constexpr Duration kHalfLife = std::chrono::seconds(5);  // of the load that counts
   static constexpr Duration kHold = std::chrono::seconds(60);     // copies stay for so long without need
+  // How far ahead a load is foreseen: by the time in which what it was lately shows it, and a copy comes to a node.
+  static constexpr Duration kAhead = std::chrono::seconds(10);
+  // Part of what one node may have of the load from which on it is watched: a smaller one cannot need more nodes so soon.
+  static constexpr double kWatched = 0.25;
 
   explicit DemandedCopies(ReplicaPolicy policy) : policy_(policy) {}
   // Runs of the model had a GPU for so long since the last time.
@@ -46,7 +51,10 @@ class DemandedCopies {
     std::uint32_t since_below = 1;  // the most that were needed since `below` began
     Time below{};                   // since when fewer are needed; zero: they are not
   };
-  [[nodiscard]] std::uint32_t Needed(const std::string& digest, double gpus, Time now) const;
+  // GPUs that the model's runs had on average, lately.
+  [[nodiscard]] double LoadOf(const std::string& digest, Time now) const;
+  // The load that counts: with `forecast` the one that is to be expected, if that is more.
+  [[nodiscard]] double Expected(const std::string& digest, double load, double of_a_node, Time now);
   // True when the number has changed.
   static bool Follow(Copies& copies, std::uint32_t needed, Time now);
 
@@ -55,6 +63,11 @@ class DemandedCopies {
   std::set<std::string> ran_;                      // or were foreseen, since the last update
   std::map<std::string, std::uint32_t> foreseen_;  // nodes, since the last update
   std::map<std::string, Copies> more_;             // models that need several, or did lately
+  struct Watch {
+    DemandForecast forecast{};
+    Time observed{};
+  };
+  std::map<std::string, Watch> watched_;
   std::vector<std::string> changed_;
   Time looked_{};
 };

@@ -30,7 +30,7 @@ class PlacementTable {
 
   // `exclusive_lease`: how long a node that is not heard of may still run the functions whose state it has.
   PlacementTable(std::uint32_t replicas, Duration retry, Duration exclusive_lease = {},
-                 ReplicaPolicy policy = ReplicaPolicy::kDemand)
+                 ReplicaPolicy policy = ReplicaPolicy::kForecast)
       : replicas_(replicas), copies_(retry), homes_(exclusive_lease), demanded_(policy) {}
 
   // A node joined and says what it holds.

@@ -8,9 +8,10 @@
 
 namespace troupe::cluster {
 
-// `demand` (default): more than every model has, where the model's load needs them.
+// `forecast` (default): more than every model has, where the model's load needs them, or soon will if it goes on to grow.
+// `demand`: where its load needs them now.
 // `fixed`: as many as every model has.
-enum class ReplicaPolicy { kDemand, kFixed };
+enum class ReplicaPolicy { kForecast, kDemand, kFixed };
 
 [[nodiscard]] std::span<const PolicyEntry<ReplicaPolicy>> ReplicaPolicies();
 [[nodiscard]] absl::StatusOr<ReplicaPolicy> FindReplicaPolicy(std::string_view name);

@@ -48,7 +48,7 @@ class Simulate(unittest.TestCase):
 
     def test_a_policy_that_does_not_exist_is_named_with_those_that_do(self):
         for slot, message in (
-            ("--replica-policy", "no replicas policy is called 'best'; choose one of: demand, fixed"),
+            ("--replica-policy", "no replicas policy is called 'best'; choose one of: forecast, demand, fixed"),
             ("--memory-policy", "policy is called 'best'; choose one of: "),
             ("--routing", "no routing policy is called 'best'; choose one of: "),
             ("--gpu", "no gpu policy is called 'best'; choose one of: resident-first, "),

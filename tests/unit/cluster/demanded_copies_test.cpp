@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace troupe::cluster::demanded_copies_test {
 namespace {
 
@@ -29,6 +33,58 @@ class DemandedCopiesTest : public ::testing::Test {
   double gpus_ = 1;
   DemandedCopies copies_{ReplicaPolicy::kDemand};
 };
+
+// Loads that both policies see at the same time, told every 100 ms.
+class ForecastCopiesTest : public ::testing::Test {
+ protected:
+  void Load(double busy, Duration length, double growth_per_second = 0) {
+    for (const Time end = now_ + length; now_ < end; busy += growth_per_second / 10) {
+      now_ += milliseconds(100);
+      for (auto* copies : {&forecast_, &demand_}) {
+        copies->Ran("m", FromSeconds(busy / 10), now_);
+        copies->Update(1, now_);
+      }
+      Count(busy);
+    }
+  }
+  // Seconds in which the load was more than the nodes had GPUs, of which each copy serves from 5 s after it was ordered.
+  void Count(double busy) {
+    ordered_.push_back({forecast_.Of("m"), demand_.Of("m")});
+    const auto& serving = ordered_[ordered_.size() < 50 ? 0 : ordered_.size() - 50];
+    forecast_short_ += busy > serving.first ? 0.1 : 0;
+    demand_short_ += busy > serving.second ? 0.1 : 0;
+    most_ = std::max(most_, forecast_.Of("m"));
+  }
+
+  Time now_{seconds(1000)};
+  DemandedCopies forecast_{ReplicaPolicy::kForecast};
+  DemandedCopies demand_{ReplicaPolicy::kDemand};
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ordered_;
+  double forecast_short_ = 0;
+  double demand_short_ = 0;
+  std::uint32_t most_ = 1;
+};
+
+TEST_F(ForecastCopiesTest, CopiesComeBeforeALoadThatGrows) {
+  Load(0.5, seconds(60));
+  Load(0.5, seconds(60), 0.2);  // to 12.5 GPUs
+  EXPECT_LT(forecast_short_, demand_short_ / 3);
+  EXPECT_GT(demand_short_, 20) << "the load outruns what it was lately";
+}
+
+TEST_F(ForecastCopiesTest, ALoadThatStaysHasAsManyAsItNeeds) {
+  Load(2, seconds(200));
+  EXPECT_EQ(forecast_.Of("m"), demand_.Of("m"));
+  EXPECT_EQ(forecast_.Of("m"), 3U);
+}
+
+TEST_F(ForecastCopiesTest, AfterAStepThereAreNotMuchMoreThanItNeeds) {
+  Load(2, seconds(60));
+  Load(20, seconds(60));
+  EXPECT_LE(most_, 29U * 3 / 2) << "29 are needed";
+  Load(0.1, seconds(300));
+  EXPECT_EQ(forecast_.Of("m"), 1U);
+}
 
 TEST_F(DemandedCopiesTest, AModelThatOneNodeCanServeNeedsOneCopy) {
   EXPECT_EQ(copies_.Of("m"), 1U);

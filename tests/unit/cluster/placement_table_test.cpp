@@ -171,6 +171,7 @@ TEST_F(PlacementTableTest, TheModelWithMostRequestsMovesFirstBehindThoseWithoutA
 }
 
 TEST_F(PlacementTableTest, AModelWhoseLoadNeedsMoreCopiesGetsThemAndLosesThemLater) {
+  placement_.emplace(2, seconds(2), Duration(), ReplicaPolicy::kDemand);
   AddFunction("f");
   AddFunction("other");
   for (const char* node : {"n1", "n2", "n3", "n4"}) Join(node);
