@@ -84,14 +84,15 @@ std::uint32_t ShareGate::LargestFreeWith(std::uint32_t begin, std::uint32_t unit
 bool ShareGate::Barred(const SmShare& share) const {
   const bool others_share = others_.units != 0 || others_.whole;
   if (share.sms == 0)
-    return with_share_ > 0 || others_share || without_share_ + others_.without_share >= concurrency_;
+    return with_share_ > 0 || others_share ||
+           without_share_ + others_.without_share + RunsOf(share) > concurrency_;
   return without_share_ + others_.without_share > 0 || whole_ || others_.whole ||
          (share.everywhere() && (with_share_ > 0 || others_share));
 }
 
 void ShareGate::Mark(const SmShare& share) {
   if (share.sms == 0) {
-    ++without_share_;
+    without_share_ += RunsOf(share);
     return;
   }
   ++with_share_;
@@ -118,6 +119,13 @@ std::optional<SmShare> ShareGate::Take(std::uint32_t percent) {
   return share;
 }
 
+std::optional<SmShare> ShareGate::TakeAlone() {
+  const SmShare share{.alone = true};
+  if (Barred(share)) return std::nullopt;
+  Mark(share);
+  return share;
+}
+
 bool ShareGate::TakeAgain(const SmShare& share) {
   if (Barred(share)) return false;
   if (share.sms > 0 && !share.everywhere() && !Free(share.begin, share.units)) return false;
@@ -127,8 +135,8 @@ bool ShareGate::TakeAgain(const SmShare& share) {
 
 void ShareGate::Give(const SmShare& share) {
   if (share.sms == 0) {
-    TROUPE_CHECK(without_share_ > 0, "what was not taken is not given back");
-    --without_share_;
+    TROUPE_CHECK(without_share_ >= RunsOf(share), "what was not taken is not given back");
+    without_share_ -= RunsOf(share);
     return;
   }
   TROUPE_CHECK(with_share_ > 0, "what was not taken is not given back");

@@ -19,6 +19,7 @@ struct SmShare {
   std::uint32_t units = 0;
   std::uint32_t sms = 0;
   std::uint32_t of = 0;  // the GPU's
+  bool alone = false;    // of no SMs, and beside no other run
   [[nodiscard]] bool everywhere() const { return sms == of; }
   // Of all SMs; 1 when how many there are is not known.
   [[nodiscard]] double part() const { return everywhere() ? 1 : static_cast<double>(sms) / of; }
@@ -70,7 +71,7 @@ struct SharesTaken {
 
 // SHARE GATE: runs with a share compute beside each other on SMs of their own, up to the whole GPU (FaST-
 // GShare, section 3). A run without a share has the whole GPU: it computes beside `concurrency` - 1 others
-// without a share, and never beside a run that has one. The scheduler that starts the runs owns it.
+// without a share, or alone, and never beside a run that has a share. The scheduler that starts the runs owns it.
 class ShareGate {
  public:
   ShareGate(ShareLadder ladder, std::uint32_t concurrency)
@@ -78,6 +79,8 @@ class ShareGate {
   // Nothing: the run has to wait until others end. A caller that lets no later run pass this one starves
   // none.
   [[nodiscard]] std::optional<SmShare> Take(std::uint32_t percent);
+  // For a run without a share that is to have the GPU for itself.
+  [[nodiscard]] std::optional<SmShare> TakeAlone();
   // Gives back what Take gave; called once for each Take.
   void Give(const SmShare& share);
   // The very share that was given back; false while some of it is taken.
@@ -93,6 +96,8 @@ class ShareGate {
   [[nodiscard]] bool Free(std::uint32_t begin, std::uint32_t units) const;
   [[nodiscard]] std::uint32_t LargestFreeWith(std::uint32_t begin, std::uint32_t units) const;
 
+  // How many of the runs without a share that compute at a time it stands for.
+  [[nodiscard]] std::uint32_t RunsOf(const SmShare& share) const { return share.alone ? concurrency_ : 1; }
   // Whether a run with a share of so many units, or of no SMs, would find no room whatever its place.
   [[nodiscard]] bool Barred(const SmShare& share) const;
   void Mark(const SmShare& share);
@@ -103,10 +108,10 @@ class ShareGate {
   ShareLadder ladder_;
   std::uint32_t concurrency_;
   SharesTaken others_;
-  std::vector<bool> taken_;       // units
-  std::uint32_t with_share_ = 0;  // runs
-  std::uint32_t without_share_ = 0;
-  bool whole_ = false;  // some run has all of it as its share
+  std::vector<bool> taken_;          // units
+  std::uint32_t with_share_ = 0;     // runs
+  std::uint32_t without_share_ = 0;  // an alone one counts as `concurrency`
+  bool whole_ = false;               // some run has all of it as its share
 };
 
 }  // namespace troupe

@@ -117,13 +117,15 @@ def networks(shared):
 class OneGpu(Site):
     """One daemon with one GPU and a policy; gone at the end of the `with` block."""
 
-    def __init__(self, arguments, policy):
+    def __init__(self, arguments, policy, **settings):
+        """`settings`: advanced options of the daemon, with _ for each -."""
         super().__init__(arguments.build, [])
-        self.arguments, self.policy = arguments, policy
+        self.arguments, self.settings = arguments, {"batching": policy, **settings}
 
     def __enter__(self):
         name = self._daemon("one", "--role", "all", "--manager", "127.0.0.1:0", "--http", "127.0.0.1:0", "--gpu-memory", "1GiB",
-                            "--host-region", "1GiB", "--compute", "real", "--set", f"batching={self.policy}")
+                            "--host-region", "1GiB", "--compute", "real",
+                            *(word for key, value in self.settings.items() for word in ("--set", f"{key.replace('_', '-')}={value}")))
         self.url = self._wait(name, r"gateway at (http://[0-9.:]+)", seconds=60)
         self._wait(name, "worker-ready", "log", seconds=60)
         return self
@@ -137,7 +139,7 @@ class OneGpu(Site):
         head = json.dumps({"inputs": [{"name": input_name, "datatype": "FP32", "shape": list(shape),
                                        "parameters": {"binary_data_size": size}}],
                            "parameters": {"binary_data_output": True}}).encode()
-        body = self.home / "body"
+        body = self.home / f"body-{name}"
         body.write_bytes(head + np.random.default_rng(1).random(size // 4, np.float32).tobytes())
         command = [self.arguments.build / "bin" / "http_load", f"{self.url}/v2/models/{name}/infer", "--body", body,
                    "--content-type", "application/octet-stream", "--header",

@@ -19,7 +19,8 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
   concurrency_requests_per_second/RUN/N, concurrency_p98_ms/RUN/N
                                  requests/s of two functions without shares that are never without a request, and the p98 at 60 % of
                                  what one run at a time serves, with N runs of RUN ms (all SMs) at a time on the GPU; RUN `1+80`:
-                                 a function of 1 ms beside one of 80 ms, and the p98 is that of the short one
+                                 a function of 1 ms beside one of 80 ms, and the p98 is that of the short one; RUN `real`: the digits
+                                 and the small BERT of batching.py, computed by the processor, four connections each
   concurrency_choice             by the rule in `choice`: what the default of `concurrency` should be
   gate_us_per_launch             what the worker's gate adds to a launch, a hundred functions with quotas being there
   gate_throughput_loss/RUN       of the runs a second of a worker with runs of RUN ms of a hundred functions with quotas, against
@@ -28,6 +29,7 @@ faster. Both are inputs; what is measured is how much of that the daemon makes r
                                  that waits for it
 """
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import math
@@ -235,6 +237,27 @@ def choice(rates, p98):
     return chosen
 
 
+def real_runs(arguments):
+    """Requests a second and p98 (ms) of two networks that the processor computes, by name and by runs at a time."""
+    parser = argparse.ArgumentParser()
+    batching.add_arguments(parser)
+    chosen = parser.parse_args(["--build", str(arguments.build), "--seconds", str(arguments.seconds)])
+    networks = {name: network for name, network in batching.networks(chosen.shared).items() if name in ("digits", "bert_tiny")}
+    rates, p98 = ({name: {n: [] for n in CONCURRENCY} for name in networks} for _ in range(2))
+    for _ in range(arguments.rounds):
+        for n in CONCURRENCY:
+            with batching.OneGpu(chosen, "off", concurrency=n) as site:
+                for name, network in networks.items():
+                    site.deploy(name, network[0], 1000)
+                    site.load(name, *network[1:], seconds=1)
+                with concurrent.futures.ThreadPoolExecutor(len(networks)) as pool:
+                    loads = {name: pool.submit(site.load, name, *network[1:], connections=4) for name, network in networks.items()}
+                for name, load in loads.items():
+                    rates[name][n].append(load.result()["requests_per_second"])
+                    p98[name][n].append(load.result()["latency_us"]["p98"] / 1000)
+    return rates, p98
+
+
 def concurrency(report, arguments):
     """How many runs without shares a GPU is to have at a time: they share it evenly."""
     rates, p98 = {}, {}
@@ -259,6 +282,12 @@ def concurrency(report, arguments):
         for n in CONCURRENCY:
             report.add(f"concurrency_requests_per_second/{name}/{n}", rates[name][n], "1/s", baseline="one at a time", baseline_values=rates[name][1])
             report.add(f"concurrency_p98_ms/{name}/{n}", p98[name][n], "ms", baseline="one at a time", baseline_values=p98[name][1])
+    of_real, of_real_p98 = real_runs(arguments)
+    for name in of_real:
+        rates[f"real/{name}"], p98[f"real/{name}"] = of_real[name], of_real_p98[name]
+        for n in CONCURRENCY:
+            report.add(f"concurrency_requests_per_second/real/{name}/{n}", of_real[name][n], "1/s", baseline="one at a time", baseline_values=of_real[name][1])
+            report.add(f"concurrency_p98_ms/real/{name}/{n}", of_real_p98[name][n], "ms", baseline="one at a time", baseline_values=of_real_p98[name][1])
     report.add("concurrency_choice", [choice(rates, p98)], "runs")
 
 

@@ -142,11 +142,12 @@ struct DaemonConfig {
                              .link_sharing = std::string(gpu::kDefaultLinkSharing),
                              .intermediates = std::string(gpu::kDefaultIntermediates),
                              .quota_window = std::chrono::seconds(1)};
-  node::NodeTuning node{.isolation = {.runtimes = 0},  // 0: one when all functions share it, else three
-                        .scheduler = {.swap_ahead = node::kDefaultSwapAhead},
-                        .measure = node::MeasureRule::kAdoption,
-                        .refill = node::RefillRule::kHotFirst,
-                        .keep_weights = node::KeepWeights::kOn};
+  node::NodeTuning node{
+      .isolation = {.runtimes = 0},  // 0: one when all functions share it, else three
+      .scheduler = {.concurrency = node::kDefaultConcurrency, .swap_ahead = node::kDefaultSwapAhead},
+      .measure = node::MeasureRule::kAdoption,
+      .refill = node::RefillRule::kHotFirst,
+      .keep_weights = node::KeepWeights::kOn};
   PolicyConfig policies{};
   FunctionConfig functions{};
   ImportConfig imports{};

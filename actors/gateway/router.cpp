@@ -193,7 +193,7 @@ class Router : public RouterSelf::base, public RouterClient {
     auto& served = *reply->mutable_served();
     const absl::Status status = StatusIn(served);
     const bool unread = served.release() != 0;
-    const Duration run(served.hit() ? served.times().compute_ns() : 0);
+    const Duration run(served.hit() ? served.times().compute_ns() - served.times().others_ns() : 0);
     const auto it = requests_.find(send.sequence);
     if (it != requests_.end() && it->second.ticket == send.ticket) {
       served.mutable_times()->set_router_queue_ns(send.queued.count());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,7 +58,7 @@ class FakeTurns {
     quotas_->seen.push_back(
         {life_, function, sharing.quota_limit() * proto::InstancesOf(sharing, 1), begin, now});
     if (!quotas_->never_charges) tokens_.Charge(function, now - begin, now);
-    tokens_.End(function, SmShare());
+    tokens_.End(function, begun_.extract(order.sequence()).mapped());
     const Duration pause = tokens_.HasTime(function, now) ? Duration(0) : tokens_.NextWindow(now) - now;
     tokens_.Leave(function, now);
     calls_.in_time(now, [this, now] { ComputeSome(now); });  // when the run was answered
@@ -69,8 +70,11 @@ class FakeTurns {
     for (auto order = held_.begin(); order != held_.end();) {
       const auto here = order++;
       const std::string& function = here->run().function();
-      if (!tokens_.MayBegin(function, now) || !tokens_.Begin(function, 0)) continue;
+      if (!tokens_.MayBegin(function, now)) continue;
+      const auto share = tokens_.Begin(function, 0);
+      if (!share) continue;
       const proto::WorkerOrder begun = std::move(*here);
+      begun_[begun.sequence()] = *share;
       held_.erase(here);
       calls_.compute(begun);
     }
@@ -87,6 +91,7 @@ class FakeTurns {
   const std::uint64_t life_;
   gpu::TokenScheduler tokens_{{.concurrency = 64, .window = kWindow}, ShareLadder()};
   std::list<proto::WorkerOrder> held_;
+  std::map<std::uint64_t, SmShare> begun_;  // by the order's sequence
   bool armed_ = false;
 };
 

@@ -82,11 +82,17 @@ bool TokenScheduler::HasTime(const std::string& function, Time now) const {
   return !policy_.quotas || window_.HasTime(AccountOf(function), now);
 }
 
+// Its quota is a part of the whole GPU's time, of which another run beside it would have some.
+bool TokenScheduler::IsAlone(const Function& function) const {
+  return policy_.quotas && proto::HasQuota(function.sharing) && function.sharing.sm_partition() == 0;
+}
+
 std::optional<SmShare> TokenScheduler::Begin(const std::string& function, std::uint32_t sm_partition) {
   Function& entry = functions_.at(function);
   std::optional<SmShare> share = SmShare();
   if (policy_.space != SharingPolicy::Space::kEverywhere)
-    share = shares_.Take(policy_.space == SharingPolicy::Space::kOne ? 0 : sm_partition);
+    share = IsAlone(entry) ? shares_.TakeAlone()
+                           : shares_.Take(policy_.space == SharingPolicy::Space::kOne ? 0 : sm_partition);
   if (!share) return std::nullopt;
   ++entry.computing;
   if (policy_.one_function) owner_ = function;

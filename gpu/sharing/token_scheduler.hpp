@@ -19,7 +19,7 @@ namespace troupe::gpu {
 struct SharingOptions {
   std::string name = std::string(kDefaultSharing);
   SharingPolicy policy{};
-  std::uint32_t concurrency = 1;  // runs without a share that compute at a time
+  std::uint32_t concurrency = 1;  // runs with neither a share nor a quota that compute at a time
   Duration window = std::chrono::seconds(1);
 };
 
@@ -46,7 +46,7 @@ class TokenScheduler {
   // It has time left in this window, and fewer runs that compute than instances.
   [[nodiscard]] bool MayBegin(const std::string& function, Time now) const;
   // The SMs that a run of the function computes on, which is to have so many percent of them (0: all, beside
-  // others without a share); nothing while there is no room for it.
+  // others without a share, or alone when the function has a quota); nothing while there is no room for it.
   [[nodiscard]] std::optional<SmShare> Begin(const std::string& function, std::uint32_t sm_partition);
   // Its launch had the GPU for so long since it began, or was charged last. False when it has to pause before
   // its next group: its window's time is used up.
@@ -77,6 +77,7 @@ class TokenScheduler {
     std::uint32_t computing = 0;  // that have begun, paused ones too
   };
   [[nodiscard]] std::uint32_t MostOf(const Function& function) const;
+  [[nodiscard]] bool IsAlone(const Function& function) const;
   // Whose time is counted: the function's own, or that of all without a quota together.
   [[nodiscard]] const std::string& AccountOf(const std::string& function) const;
 

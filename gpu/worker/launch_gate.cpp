@@ -59,6 +59,7 @@ bool LaunchGate::TakeRoom(const Take& take, const Undo& undo) {
     const SharesTaken others = page_->Others();
     barred = others.any();
     tokens_.SetOthers(others);
+    time_.SetOthers(others.without_share, SteadyNow());
     if (!take()) continue;
     if (page_->Set(tokens_.taken(), options_.concurrency)) return true;
     undo();
@@ -72,6 +73,14 @@ void LaunchGate::Freed() {
   if (page_ != nullptr) page_->Reduce(tokens_.taken());
 }
 
+void LaunchGate::Computes(Turns& turns) {
+  if (turns.share.sms == 0) time_.Begin(turns.time, SteadyNow());
+}
+
+void LaunchGate::Stops(Turns& turns) {
+  time_.End(turns.time, SteadyNow());
+}
+
 bool LaunchGate::Begin(Run& run) {
   const std::string& function = run.request.order.function();
   const std::lock_guard lock(mutex_);
@@ -83,6 +92,7 @@ bool LaunchGate::Begin(Run& run) {
   if (!TakeRoom(take, [&] { tokens_.End(function, share); })) return false;
   run.arguments.share = *share;
   run.turns = std::make_shared<Turns>(Turns{.function = function, .share = *share});
+  Computes(*run.turns);
   if (!tokens_.Metered(function)) return true;
   run.arguments.group = options_.window / kGroupsOfWindow;
   run.arguments.turn = [this, turns = run.turns](Duration used) { return Ask(turns, used); };
@@ -101,6 +111,7 @@ EventPtr LaunchGate::Ask(const std::shared_ptr<Turns>& turns, Duration used) {
     }
     turns->next = next;
     tokens_.Pause(turns->share);
+    Stops(*turns);
     Freed();
     paused_.push_back(turns);
   }
@@ -124,6 +135,7 @@ bool LaunchGate::Resume(Time now) {
                                                 [&] { tokens_.Pause(turns->share); });
       room = room && (goes_on || !has_time);
       if (goes_on) {
+        Computes(*turns);
         begun.push_back(turns->next);
       } else {
         still.push_back(std::move(turns));
@@ -135,15 +147,18 @@ bool LaunchGate::Resume(Time now) {
   return room;
 }
 
-void LaunchGate::Ended(Run& run, Duration computed) {
+Duration LaunchGate::Ended(Run& run, Duration computed) {
   const std::lock_guard lock(mutex_);
-  const Turns& turns = *run.turns;
+  Turns& turns = *run.turns;
+  Stops(turns);
+  const Duration had = turns.time.Of(computed);
   // A launch that failed while it paused has no SMs.
   const bool paused = std::erase(paused_, run.turns) > 0;
-  tokens_.Charge(turns.function, std::max(computed - turns.charged, Duration(0)), SteadyNow());
+  tokens_.Charge(turns.function, std::max(had - turns.charged, Duration(0)), SteadyNow());
   tokens_.End(turns.function, paused ? std::nullopt : std::optional(turns.share));
   Freed();
   run.turns = nullptr;
+  return had;
 }
 
 Duration LaunchGate::PauseAfter(const Run& run, Time now) const {

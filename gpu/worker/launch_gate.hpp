@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "gpu/device/device.hpp"
 #include "gpu/sharing/gate_page.hpp"
+#include "gpu/sharing/gpu_time.hpp"
 #include "gpu/sharing/token_scheduler.hpp"
 #include "gpu/worker/run.hpp"
 #include "gpu/worker/task_queue.hpp"
@@ -36,8 +37,9 @@ class LaunchGate {
   // Lets paused launches go on, those first whose functions lack most. False while one that has time finds no
   // room: no run may begin before it.
   bool Resume(Time now);
-  // The launch has ended, or was not put on its stream after all: its SMs are free.
-  void Ended(Run& run, Duration computed);
+  // The launch has ended, after it computed for so long, or was not put on its stream after all: its SMs are free. How
+  // much of the GPU's time it had (GpuTime), which its function is charged.
+  [[nodiscard]] Duration Ended(Run& run, Duration computed);
   // How long no run of the same function may begin, since its window is used up; zero: one may.
   [[nodiscard]] Duration PauseAfter(const Run& run, Time now) const;
   // What a run takes of the SMs, in percent, as far as others can compute beside it on as many streams.
@@ -57,6 +59,9 @@ class LaunchGate {
   template <typename Take, typename Undo>
   bool TakeRoom(const Take& take, const Undo& undo);
   void Freed();
+  // Runs with a share divide their SMs with no other run.
+  void Computes(Turns& turns);
+  void Stops(Turns& turns);
   EventPtr Ask(const std::shared_ptr<Turns>& turns, Duration used);
 
   // A launch asks after this part of a window.
@@ -73,6 +78,7 @@ class LaunchGate {
   // mutex_ guards these.
   std::shared_ptr<GatePage> page_;
   TokenScheduler tokens_;
+  GpuTime time_;
   std::vector<std::shared_ptr<Turns>> paused_;
   bool closed_ = false;
 };

@@ -10,6 +10,7 @@
 #include "gpu/device/device.hpp"
 #include "gpu/device/virtual_event.hpp"
 #include "gpu/memory/run_pool.hpp"
+#include "gpu/sharing/gpu_time.hpp"
 #include "gpu/swap/model_load.hpp"
 #include "gpu/worker/host_model.hpp"
 #include "gpu/worker/layer_load.hpp"
@@ -30,6 +31,7 @@ using RunId = std::uint64_t;
 struct Turns {
   std::string function;
   SmShare share;
+  GpuTime::Part time{};
   Duration charged{};
   std::shared_ptr<VirtualEvent> next{};  // when it has paused: its next turn
 };
@@ -101,6 +103,7 @@ struct Run {
   Time copy_in_begin;
   Duration copy_in{};
   Duration compute{};
+  Duration gpu_time{};   // of that, without what runs beside it had
   Duration cut_after{};  // as in Completion
   Time first_step;
   Time last_group;  // Time() when nothing arrived while it ran

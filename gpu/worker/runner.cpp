@@ -221,7 +221,7 @@ void Runner::LaunchSome() {
       continue;
     }
     if (const absl::Status taken = memory_.TakeActivations(run); !taken.ok()) {
-      gate_.Ended(run, Duration::zero());
+      (void)gate_.Ended(run, Duration::zero());
       // In order: what it waits for comes back when those end that compute or leave, and others would take
       // it.
       if (memory_.SomeCompute()) break;
@@ -250,7 +250,7 @@ void Runner::Computed(RunId id, const Completion& completion, const std::vector<
   Run& run = *runs_.Find(id);
   slots_.Leave(run);
   run.compute = completion.end - completion.begin - completion.paused;
-  gate_.Ended(run, run.compute);
+  run.gpu_time = gate_.Ended(run, run.compute);
   run.cut_after = completion.cut_after;
   run.outputs = outputs;
   run.stage = Run::Stage::kLeaving;
@@ -297,6 +297,8 @@ void Runner::Left(RunId id, const absl::Status& status) {
   if (pause > Duration::zero()) outcome.mutable_run()->set_next_turn_in_ns(pause.count());
   // Tells a run that was cut from a run that never began.
   if (run->cut_after > Duration::zero()) outcome.mutable_run()->set_compute_ns(run->cut_after.count());
+  if (outcome.run().compute_ns() > 0)
+    outcome.mutable_run()->set_others_ns((run->compute - run->gpu_time).count());
   Answer(std::move(run), status, std::move(outcome));
   Advance();  // a run may wait for the memory
 }

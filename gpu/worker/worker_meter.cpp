@@ -21,10 +21,12 @@ void WorkerMeter::CountMoved(const std::string& key, Bytes moved) const {
 
 void WorkerMeter::Count(const Payer& payer, const proto::WorkerOutcome& outcome) const {
   if (page_ == nullptr || payer.key.empty()) return;
-  const auto computed = static_cast<std::uint64_t>(std::max<std::int64_t>(0, outcome.run().compute_ns()));
+  const auto& run = outcome.run();
+  const auto computed =
+      static_cast<std::uint64_t>(std::max<std::int64_t>(0, run.compute_ns() - run.others_ns()));
   const auto weighted = payer.share.sms == 0 ? computed : computed * payer.share.sms / payer.share.of;
-  page_->Count(payer.key, Duration(static_cast<Duration::rep>(weighted)), computed > 0 ? payer.runs : 0,
-               Bytes(outcome.bytes()));
+  page_->Count(payer.key, Duration(static_cast<Duration::rep>(weighted)),
+               run.compute_ns() > 0 ? payer.runs : 0, Bytes(outcome.bytes()));
 }
 
 }  // namespace troupe::gpu

@@ -26,7 +26,7 @@ class WorkerMeter {
   [[nodiscard]] Payer PayerOf(const proto::WorkerOrder& order, const ShareLadder& ladder) const;
   // Bytes that passed beside an order's own.
   void CountMoved(const std::string& key, Bytes moved) const;
-  // A run pays for the time that it computed, also when it was cut; one that failed otherwise pays nothing.
+  // A run pays for the GPU's time that it had while it computed, also when it was cut; one that failed otherwise pays nothing.
   // A transfer pays for the bytes that passed.
   void Count(const Payer& payer, const proto::WorkerOutcome& outcome) const;
 

@@ -19,6 +19,11 @@ Duration Took(const proto::WorkerOutcome& outcome) {
   return Duration(outcome.end_ns() - outcome.begin_ns());
 }
 
+// What runs beside it had of the GPU's time while it computed.
+Duration OthersOf(const proto::RunOutcome& run) {
+  return Duration(std::clamp<std::int64_t>(run.others_ns(), 0, std::max<std::int64_t>(run.compute_ns(), 0)));
+}
+
 void Fill(const Finished& finished, const absl::Status& status, proto::InferReply& reply) {
   SetStatus(status, reply);
   reply.set_attempts(finished.attempts);
@@ -143,17 +148,21 @@ bool IsNoFit(const proto::WorkerOutcome& outcome) {
   return outcome.has_no_fit();
 }
 
+Duration GpuTimeOf(const proto::RunOutcome& run) {
+  return Duration(std::max<std::int64_t>(run.compute_ns(), 0)) - OthersOf(run);
+}
+
 RunDone RunDoneFor(const Dispatch& dispatch, const proto::WorkerOutcome& swap,
                    const proto::WorkerOutcome& run) {
   RunDone done;
   done.gpu = dispatch.gpu;
   done.request = dispatch.request;
   done.status = StatusOf(run);
-  done.took = Took(run);
+  done.took = Took(run) - OthersOf(run.run());
   done.brought_state = dispatch.bring_state && swap.code() == 0 && swap.end_ns() != 0;
   done.pause = std::clamp(Duration(run.run().next_turn_in_ns()), Duration::zero(), kLongestPause);
   done.waited_for_weights = run.run().last_group_ns() != 0;
-  if (!done.waited_for_weights) done.computed = Duration(run.run().compute_ns());
+  if (!done.waited_for_weights) done.computed = GpuTimeOf(run.run());
   // A run that did not begin in time has not computed.
   done.cut = absl::IsDeadlineExceeded(done.status) && run.run().compute_ns() > 0;
   if (swap.code() == 0 && swap.end_ns() != 0) done.since_swap = Duration(run.end_ns() - swap.begin_ns());
@@ -196,6 +205,7 @@ proto::SubmitReply ReplyFor(const Finished& finished, const proto::SubmitRequest
   times.set_node_queue_ns(finished.queued.count());
   times.set_swap_ns(Took(swap).count());
   times.set_compute_ns(run.run().compute_ns());
+  times.set_others_ns(run.run().others_ns());
   times.set_copy_ns(run.run().copy_in_ns() + run.run().copy_out_ns());
   return out;
 }

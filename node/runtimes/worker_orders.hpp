@@ -33,6 +33,9 @@ namespace troupe::node {
 [[nodiscard]] proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function,
                                                  const proto::HostCopy& copy, std::uint32_t rows = 1);
 
+// What a run had of its GPU's time while it computed: without what runs beside it had. Between zero and the time that it
+// computed, whatever the worker says.
+[[nodiscard]] Duration GpuTimeOf(const proto::RunOutcome& run);
 // How the swap-in and the run of one dispatch went, together.
 [[nodiscard]] RunDone RunDoneFor(const Dispatch& dispatch, const proto::WorkerOutcome& swap,
                                  const proto::WorkerOutcome& run);

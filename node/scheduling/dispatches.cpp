@@ -187,7 +187,7 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
   auto done = RunDoneFor(dispatch, held.swap, held.run);
   done.spoiled_state = held.spoiled_state;
   if (done.cut) {
-    done.status = RunCut(held.message.function().name(), done.computed, held.limit);
+    done.status = RunCut(held.message.function().name(), Duration(held.run.run().compute_ns()), held.limit);
     parts_.out.Note("run-cut",
                     absl::StrCat(parts_.settings.Label(dispatch.gpu), ": ", done.status.message()));
   }
@@ -199,8 +199,7 @@ void Dispatches::End(const Dispatch& dispatch, HeldRequest& held, proto::WorkerO
 void Dispatches::CountDemand(const Dispatch& dispatch, const HeldRequest& held,
                              const proto::WorkerOutcome& outcome) {
   if (held.sm_percent == 0) return;
-  const Duration computed(outcome.run().compute_ns());
-  const Duration gpu_time = computed * held.sm_percent / 100;
+  const Duration gpu_time = GpuTimeOf(outcome.run()) * held.sm_percent / 100;
   parts_.requests.demand().Ran(dispatch.model->digest, gpu_time);
   const auto answered = outcome.code() == 0 ? 1 + dispatch.members.size() : 0;
   if (held.scaled) parts_.requests.scaled_runs().Ran(held.message.function(), answered, gpu_time);

@@ -22,6 +22,9 @@ namespace troupe::node {
 // Of the daemon and of our presets under virtual time. With less, and loads that take about as long as runs,
 // a run often ends before the model of any other one has come.
 inline constexpr std::uint32_t kDefaultSwapAhead = 4;
+// Of the daemon: a short run waits for no long one, and the GPU has something to do while the worker chooses the next run. Of
+// 1, 2 and 4 what `make bench-sharing` chooses (docs/measurements.md#sharing).
+inline constexpr std::uint32_t kDefaultConcurrency = 2;
 
 // What happens to a model that only its request waits for, while the models on the GPU are used more.
 enum class ByLayer {
@@ -30,7 +33,8 @@ enum class ByLayer {
 };
 
 struct SchedulerLimits {
-  std::uint32_t concurrency = 1;  // runs that compute on one GPU at a time (as streams of its worker)
+  std::uint32_t concurrency =
+      1;  // runs without a share that compute on one GPU at a time (streams of its worker)
   std::uint32_t swap_ahead = 2;  // 2: while one request runs, the next one's model is on its way; 3: and that
                                  // of the one behind it; 1: nothing is swapped ahead
   std::uint32_t max_attempts = 3;  // workers that a request may lose

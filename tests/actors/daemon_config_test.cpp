@@ -185,7 +185,7 @@ TEST_F(DaemonConfigTest, AFileAndAFlagSetTheSame) {
        [](C c) { return c.node.state_write_back == node::StateWriteBack::kEvict; }},
       {"state-memory", "5MiB", [](C c) { return c.node.state_memory == MiB(5); }},
       {"swap-ahead", "3", [](C c) { return c.node.scheduler.swap_ahead == 3; }},
-      {"concurrency", "2", [](C c) { return c.node.scheduler.concurrency == 2; }},
+      {"concurrency", "3", [](C c) { return c.node.scheduler.concurrency == 3; }},
       {"by-layer", "idle", [](C c) { return c.node.scheduler.by_layer == node::ByLayer::kIdle; }},
       {"broadcast", "burst", [](C c) { return c.node.scheduler.broadcast == node::BroadcastRule::kBurst; }},
       {"topology", "switch:0-1", [](C c) { return c.gpus.topology == "switch:0-1"; }},

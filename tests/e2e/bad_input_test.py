@@ -157,7 +157,7 @@ class Impatience(E2eTest):
 
     def setUp(self):
         super().setUp()
-        self.daemon = self.start("one", "all", hang="10m", swap_ahead=2, measure="requests").wait_serving()
+        self.daemon = self.start("one", "all", hang="10m", swap_ahead=2, concurrency=1, measure="requests").wait_serving()
         self.http = self.daemon.http
         self.http.deploy("double", scale(2)).good()
         self.http.infer("double", X)

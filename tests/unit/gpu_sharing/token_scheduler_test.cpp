@@ -76,6 +76,23 @@ TEST(TokenScheduler, WithoutAShareAsManyComputeAsTheGpuIsConfiguredFor) {
   EXPECT_EQ(BeginAll(tokens, "g", 0, At(0)).size(), 0u);
 }
 
+TEST(TokenScheduler, AFunctionWithAQuotaAndNoShareHasTheGpuForItself) {
+  TokenScheduler tokens = Make("fast", 2);
+  JoinMany(tokens, "q", Sharing(0, 50, 80), 1);
+  JoinMany(tokens, "f", {}, 3);
+  const auto alone = tokens.Begin("q", 0);
+  ASSERT_TRUE(alone.has_value());
+  EXPECT_FALSE(tokens.Begin("f", 0).has_value());
+  tokens.Pause(*alone);
+  const auto other = tokens.Begin("f", 0);
+  ASSERT_TRUE(other.has_value());
+  EXPECT_FALSE(tokens.Resume(*alone)) << "one other run is one too many";
+  tokens.End("f", other);
+  EXPECT_TRUE(tokens.Resume(*alone));
+  tokens.End("q", alone);
+  EXPECT_EQ(BeginAll(tokens, "f", 0, At(0)).size(), 2u);
+}
+
 TEST(TokenScheduler, AQuotaMakesOneInstanceUnlessMoreAreAskedFor) {
   TokenScheduler tokens = Make("fast");
   JoinMany(tokens, "f", Sharing(12, 30, 80), 8);

@@ -98,6 +98,23 @@ TEST_F(ConcurrencyTest, TwoFunctionsComputeAtATime) {
   ExpectAllFree();
 }
 
+TEST_F(ConcurrencyTest, RunsThatComputeBesideEachOtherDivideTheTimeOfTheGpu) {
+  Bring("a");
+  Bring("b", 10);
+  HoldTwo();
+  Open("a");
+  Open("b");
+  for (const std::uint64_t id : {1, 2}) {
+    EXPECT_EQ(Code(id), 0);
+    const proto::RunOutcome& run = outcomes_[id].run();
+    EXPECT_GT(run.others_ns(), 0) << "run " << id;
+    EXPECT_LT(run.others_ns(), run.compute_ns()) << "run " << id;
+  }
+  Run(3, "a");
+  EXPECT_EQ(Code(3), 0);
+  EXPECT_EQ(outcomes_[3].run().others_ns(), 0);
+}
+
 TEST_F(ConcurrencyTest, RunsOfOneFunctionComputeBesideEachOtherAndEachHasItsOwnResults) {
   Bring("a");
   Close("a");

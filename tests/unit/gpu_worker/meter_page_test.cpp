@@ -138,6 +138,21 @@ TEST_F(MeterPageTest, ARunPaysForItsShareOfTheMultiprocessors) {
               ElementsAre(absl::StrCat("t/f: ", payer.share.sms * 1000, " ns, 1 runs, 7 bytes")));
 }
 
+TEST_F(MeterPageTest, ARunDoesNotPayForWhatRunsBesideItHadOfTheGpu) {
+  const std::shared_ptr<MeterWriter> writer = Make();
+  const WorkerMeter meter(writer);
+  proto::WorkerOrder order;
+  order.mutable_run()->set_meter("t/f");
+  const auto payer = meter.PayerOf(order, ShareLadder());
+  proto::WorkerOutcome outcome;
+  outcome.mutable_run()->set_compute_ns(1000);
+  outcome.mutable_run()->set_others_ns(400);
+  meter.Count(payer, outcome);
+  outcome.mutable_run()->set_others_ns(1000);  // it counts as a run, however small its part was
+  meter.Count(payer, outcome);
+  EXPECT_THAT(Lines(Read()), ElementsAre("t/f: 600 ns, 2 runs, 0 bytes"));
+}
+
 TEST_F(MeterPageTest, CopiesOfATensorArePaidByItsFunction) {
   const std::shared_ptr<MeterWriter> writer = Make();
   const WorkerMeter meter(writer);

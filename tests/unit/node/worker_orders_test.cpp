@@ -78,6 +78,22 @@ TEST(Orders, ARunByLayerSaysSo) {
   EXPECT_EQ(done.end, RunEnd::kNotResident) << "the node loads the model whole";
 }
 
+TEST(Orders, ARunIsLearnedAsIfItHadBeenAloneOnItsGpu) {
+  const Dispatch dispatch;
+  auto run = Outcome(absl::StatusCode::kOk, 1000, 2000);
+  run.mutable_run()->set_compute_ns(600);
+  for (const auto& [others, had] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 600}, {250, 350}, {600, 0}, {900, 0}, {-5, 600}}) {  // no worker is believed beyond its run
+    run.mutable_run()->set_others_ns(others);
+    const auto done = RunDoneFor(dispatch, {}, run);
+    EXPECT_EQ(done.computed, Duration(had)) << others;
+    EXPECT_EQ(done.took, Duration(1000 - (600 - had))) << others;
+  }
+  run.mutable_run()->set_compute_ns(-7);
+  EXPECT_EQ(RunDoneFor(dispatch, {}, run).computed, Duration::zero());
+  EXPECT_EQ(RunDoneFor(dispatch, {}, run).took, Duration(1000));
+}
+
 TEST(Orders, WhatARunTeaches) {
   Dispatch dispatch;
   auto run = Outcome(absl::StatusCode::kOk, 50, 90);
