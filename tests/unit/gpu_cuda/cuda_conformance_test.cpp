@@ -7,7 +7,6 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -37,16 +36,15 @@ struct Tally {
 // Each declared case passes, or is refused by name.
 Tally RunAll(const std::vector<conformance::OnnxCase>& cases) {
   Tally tally;
-  // Each case has a stream of its own, and cuBLAS a workspace for each stream, as long as its device lives.
-  std::optional<FakeMachine> machine;
-  if (!RealDriver()) machine.emplace("memory=17179869184");
   const CudaOpened opened = cuda::Open(SmallOptions());
   EXPECT_NE(opened.device, nullptr) << opened.why;
   if (opened.device == nullptr) return tally;
-  const conformance::RunOptions options{
-      .make = [&](const proto::Model& model, std::span<const std::byte> weights,
-                  std::span<const proto::TensorSpec> inputs,
-                  int) { return GpuPlan::Make(*opened.device, model, weights, inputs); }};
+  const std::shared_ptr<Stream> stream = opened.device->MakeStream();
+  const conformance::RunOptions options{.make = [&](const proto::Model& model,
+                                                    std::span<const std::byte> weights,
+                                                    std::span<const proto::TensorSpec> inputs, int) {
+    return GpuPlan::Make(*opened.device, model, weights, inputs, proto::PRECISION_FP32, stream);
+  }};
   std::map<std::string, std::size_t> refused;
   for (const conformance::OnnxCase& test : cases) {
     if (!conformance::WhyNotDeclared(test).empty()) continue;

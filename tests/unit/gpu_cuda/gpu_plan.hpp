@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -14,16 +15,19 @@ namespace troupe::gpu::test {
 
 class GpuPlan final : public Plan {
  public:
+  // `stream`: on which it runs; null: one of its own. A device keeps the workspace that cuBLAS had on a stream.
   static absl::StatusOr<std::unique_ptr<Plan>> Make(Device& device, const proto::Model& model,
                                                     std::span<const std::byte> weights,
                                                     std::span<const proto::TensorSpec> inputs,
-                                                    proto::Precision precision = proto::PRECISION_FP32) {
-    auto made = std::make_unique<GpuPlan>(device);
+                                                    proto::Precision precision = proto::PRECISION_FP32,
+                                                    std::shared_ptr<Stream> stream = nullptr) {
+    auto made =
+        std::make_unique<GpuPlan>(device, stream != nullptr ? std::move(stream) : device.MakeStream());
     TROUPE_ASSIGN_OR_RETURN(made->plan_, device.Prepare(model, weights, inputs, precision));
     made->outputs_.assign(made->plan_->outputs().begin(), made->plan_->outputs().end());
     return made;
   }
-  explicit GpuPlan(Device& device) : device_(device), stream_(device.MakeStream()) {}
+  GpuPlan(Device& device, std::shared_ptr<Stream> stream) : device_(device), stream_(std::move(stream)) {}
 
   // No value of the run is kept on the host.
   [[nodiscard]] Bytes activation_bytes() const override { return Bytes(0); }
@@ -88,7 +92,7 @@ class GpuPlan final : public Plan {
     }
   };
   Device& device_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Stream> stream_;
   std::shared_ptr<DevicePlan> plan_;
   std::vector<proto::TensorSpec> outputs_;
   StepWeights none_;
