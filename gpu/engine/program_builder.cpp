@@ -260,6 +260,7 @@ absl::Status ProgramBuilder::AddStep(const proto::Step& step) {
   } else {
     TROUPE_RETURN_IF_ERROR(InferOutputs(work));
     status = Foldable(work) ? Fold(work) : Emit(work);
+    if (status.ok()) NoteLargest(work);
   }
   return status.ok() ? status : Named(status, work.label);
 }
@@ -286,7 +287,7 @@ absl::Status ProgramBuilder::InferOutputs(Work& work) {
   const proto::Step& step = work.context.step;
   work.entry = FindOperator(step.op(), model_.opset());
   if (work.entry == nullptr) return work.context.Error("this operator is not supported");
-  auto outputs = gpu::InferStep(*work.entry, work.context, work.infos);
+  auto outputs = InferShapes(work);
   if (!outputs.ok()) return Named(outputs.status(), work.label);
   work.outputs = *std::move(outputs);
   if (work.outputs.size() < static_cast<std::size_t>(step.outputs_size())) {
@@ -300,6 +301,23 @@ absl::Status ProgramBuilder::InferOutputs(Work& work) {
     output.constant = nullptr;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ValueInfo>> ProgramBuilder::InferShapes(const Work& work) const {
+  if (const auto known = largest_.ForShapes(work.context, work.inputs, work.infos)) {
+    auto outputs = gpu::InferStep(*work.entry, work.context, *known);
+    for (std::size_t i = 0; outputs.ok() && i < outputs->size(); ++i) (*outputs)[i].bounded = true;
+    if (outputs.ok()) return outputs;
+  }
+  return gpu::InferStep(*work.entry, work.context, work.infos);
+}
+
+void ProgramBuilder::NoteLargest(const Work& work) {
+  if (work.context.step.outputs_size() != 1) return;
+  const auto made = names_.find(work.context.step.outputs(0));
+  if (made == names_.end()) return;
+  const ValueInfo info = program_.values[static_cast<std::size_t>(made->second)].info;
+  largest_.Note(*work.entry, work.context, work.inputs, work.infos, info, made->second);
 }
 
 bool ProgramBuilder::Foldable(const Work& work) const {

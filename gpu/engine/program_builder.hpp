@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu/engine/largest_values.hpp"
 #include "gpu/engine/program.hpp"
 
 namespace troupe::gpu {
@@ -82,6 +83,8 @@ class ProgramBuilder {
   [[nodiscard]] bool IsPacked(int id) const;
   absl::Status ReadInputs(Work& work);
   absl::Status InferOutputs(Work& work);
+  [[nodiscard]] absl::StatusOr<std::vector<ValueInfo>> InferShapes(const Work& work) const;
+  void NoteLargest(const Work& work);
   [[nodiscard]] bool Foldable(const Work& work) const;
   absl::Status Fold(const Work& work);
   absl::Status Emit(Work& work);
@@ -101,6 +104,7 @@ class ProgramBuilder {
   bool infers_only_ = false;
   Program program_;
   std::map<std::string, int, std::less<>> names_;
+  LargestValues largest_;
   std::map<std::pair<int, std::string>, int> reordered_;  // value, layout -> its copy in that layout
   std::shared_ptr<Budget> budget_;
   std::vector<std::string> input_weights_;  // of a subgraph: WeightOf each input

@@ -46,7 +46,6 @@ absl::Status CheckTypes(const StepContext& ctx, std::span<const ValueInfo> in) {
       return ctx.Error(absl::StrCat("input ", i, " has type ", proto::DataType_Name(in[i].type),
                                     ", not supported here; all inputs must be FP32, FP16 or BF16 alike"));
     }
-    if (in[i].bounded) return ctx.Error(absl::StrCat("input ", i, " has a shape that depends on data"));
     TROUPE_RETURN_IF_ERROR(CountElements(in[i].shape).status());
   }
   return absl::OkStatus();

@@ -43,7 +43,6 @@ absl::Status CheckParameter(const StepContext& ctx, Infos in, std::size_t index)
 Inferred InferBatchNorm(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 5, 5, kTypes));
   if (in[0].shape.size() < 2) return ctx.Error("the input needs a batch and a channel dimension");
-  if (in[0].bounded) return ctx.Error("the input has a shape that depends on data");
   for (std::size_t i = 1; i < 5; ++i) TROUPE_RETURN_IF_ERROR(CheckParameter(ctx, in, i));
   if (ctx.Int("spatial", 1) == 0) return ctx.Error("spatial=0 (statistics per element) is not supported");
   if (ctx.Int("training_mode", 0) != 0) return ctx.Error("training_mode=1 is not supported");
@@ -92,7 +91,6 @@ Inferred InferLrn(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 1, 1, kTypes));
   if (in[0].shape.size() < 3 || in[0].shape.size() > 5)
     return ctx.Error("the input must have 3 to 5 dimensions");
-  if (in[0].bounded) return ctx.Error("the input has a shape that depends on data");
   const std::int64_t size = ctx.Int("size", 0);
   if (size < 1 || size > (1 << 20)) return ctx.Error(absl::StrCat("size ", size, " is outside [1,2^20]"));
   return OneValue(ctx, in[0].type, in[0].shape);
@@ -187,7 +185,6 @@ Made MakeSoftmax(const StepContext& ctx, Infos in, Infos) {
 Inferred InferInstanceNorm(const StepContext& ctx, Infos in) {
   TROUPE_RETURN_IF_ERROR(CheckInputs(ctx, in, 3, 3, kTypes));
   if (in[0].shape.size() < 3) return ctx.Error("the input needs a batch, a channel and a spatial dimension");
-  if (in[0].bounded) return ctx.Error("the input has a shape that depends on data");
   for (std::size_t i = 1; i < 3; ++i) TROUPE_RETURN_IF_ERROR(CheckParameter(ctx, in, i));
   return OneValue(ctx, in[0].type, in[0].shape);
 }

@@ -38,7 +38,6 @@ absl::StatusOr<Pooling> Read(const StepContext& ctx, Infos in) {
   if (x.size() < 3 || x.size() > 5) {
     return ctx.Error(absl::StrCat("input ", FormatShape(x), " must have 3 to 5 dimensions"));
   }
-  if (in[0].bounded) return ctx.Error("the input has a shape that depends on data");
   Pooling pooling;
   pooling.kind = KindOf(ctx);
   pooling.source = x;

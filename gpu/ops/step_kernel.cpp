@@ -4,6 +4,8 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.hpp"
+#include "gpu/ops/layout.hpp"
 #include "gpu/ops/op_support.hpp"
 #include "gpu/ops/texts.hpp"
 
@@ -13,6 +15,28 @@ namespace {
 struct AlignedFree {
   void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
 };
+
+using AlignedMemory = std::unique_ptr<std::byte[], AlignedFree>;
+
+AlignedMemory Allocate(std::size_t bytes) {
+  return AlignedMemory(new (std::align_val_t{64}) std::byte[std::max<std::size_t>(bytes, 1)]);
+}
+
+// Moves a tensor of FP32 to memory of another layout.
+absl::Status Reorder(const TensorView& from, const std::string& layout, std::byte* to,
+                     const std::string& wanted) {
+  TROUPE_ASSIGN_OR_RETURN(const auto kernel, MakeReorder(from.shape, layout, wanted));
+  const AlignedMemory scratch = Allocate(kernel->scratch().count());
+  const TensorView in[] = {from};
+  TensorView out[] = {{from.type, from.shape, to}};
+  return kernel->Run(in, out, scratch.get());
+}
+
+// Room for a tensor in a layout of the kernel's own.
+absl::StatusOr<AlignedMemory> RoomFor(const std::string& layout) {
+  TROUPE_ASSIGN_OR_RETURN(const Bytes bytes, LayoutBytes(layout));
+  return Allocate(bytes.count());
+}
 
 class RuntimeKernel final : public Kernel {
  public:
@@ -47,14 +71,44 @@ class RuntimeKernel final : public Kernel {
       out[i].shape = results[i].shape;
     }
     TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, entry_.make(ctx, infos, results));
-    std::unique_ptr<std::byte[], AlignedFree> scratch;
-    if (const std::size_t bytes = kernel->scratch().count(); bytes != 0) {
-      scratch.reset(new (std::align_val_t{64}) std::byte[bytes]);
-    }
-    return kernel->Run(in, out, scratch.get());
+    const AlignedMemory scratch = Allocate(kernel->scratch().count());
+    return entry_.any_layout ? RunInLayouts(*kernel, in, out, scratch.get())
+                             : kernel->Run(in, out, scratch.get());
   }
 
+  // Inputs stay in the layouts that they had when this was made: row-major, or that of a packed weight.
+  [[nodiscard]] std::string input_layout(std::size_t i) const override { return layouts_[i]; }
+
  private:
+  // A kernel that was made just now wants layouts that no plan could foresee.
+  absl::Status RunInLayouts(const Kernel& kernel, In in, Out out, std::byte* scratch) const {
+    std::vector<AlignedMemory> rooms;
+    std::vector<TensorView> inputs(in.begin(), in.end());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::string wanted = kernel.input_layout(i);
+      if (in[i].data == nullptr || wanted == layouts_[i]) continue;
+      const std::size_t bytes = BytesOf(in[i]);
+      TROUPE_ASSIGN_OR_RETURN(AlignedMemory room, wanted.empty() ? Allocate(bytes) : RoomFor(wanted));
+      TROUPE_RETURN_IF_ERROR(Reorder(in[i], layouts_[i], room.get(), wanted));
+      inputs[i].data = room.get();
+      rooms.push_back(std::move(room));
+    }
+    std::vector<TensorView> outputs(out.begin(), out.end());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::string made = kernel.output_layout(i);
+      if (out[i].data == nullptr || made.empty()) continue;
+      TROUPE_ASSIGN_OR_RETURN(AlignedMemory room, RoomFor(made));
+      outputs[i].data = room.get();
+      rooms.push_back(std::move(room));
+    }
+    TROUPE_RETURN_IF_ERROR(kernel.Run(inputs, outputs, scratch));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (outputs[i].data != out[i].data)
+        TROUPE_RETURN_IF_ERROR(Reorder(outputs[i], kernel.output_layout(i), out[i].data, {}));
+    }
+    return absl::OkStatus();
+  }
+
   const Operator& entry_;
   proto::Step step_;
   int opset_;

@@ -154,10 +154,12 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "first\ninput (of the output, where there is none); FP16, BF16 and short integers are computed in a wider type and rounded at the end.\n\n"
       "Inputs that decide a shape (Reshape's shape, Slice's bounds, axes, k) may be constants, may be "
       "computed from\n"
-      "shapes, or may come at run time where the result has an upper bound. Without a bound (Expand, Tile, "
-      "Pad, Range,\n"
-      "ConstantOfShape, OneHot, Resize, axes of Squeeze and Unsqueeze) they must be known when the plan is "
-      "made; the\n"
+      "shapes, or may come at run time where the result has an upper bound. A size that grows with a shape which "
+      "only the run\n"
+      "knows (how many boxes NonZero found) has that shape's bound in Expand, Tile, Range, ConstantOfShape, OneHot "
+      "and Resize.\n"
+      "Without a bound, sizes there, pads, and axes of Squeeze and Unsqueeze must be known when the plan is made; "
+      "the\n"
       "conformance run gives them as constants there.\n\n"
       "## Operators\n\n",
       OperatorTable(), "\n", TextTensors(), "\n", ControlFlow(), "\n", Sequences(), "\n", NewerOpsets(cases),
