@@ -79,7 +79,7 @@ std::filesystem::path OwnCases() {
 }  // namespace
 
 std::vector<OnnxCase> LoadOpsetCases() {
-  static constexpr const char* kGroups[] = {"opsets",         "networks", "fused",
+  static constexpr const char* kGroups[] = {"opsets",         "networks", "fused", "exports",
                                             "fused_networks", "control",  "texts"};
   return LoadCases(OwnCases(), kGroups);
 }
@@ -90,7 +90,8 @@ std::vector<OnnxCase> LoadClassicCases() {
 }
 
 bool IsNetwork(const OnnxCase& test) {
-  return test.name.starts_with("networks/") || test.name.starts_with("fused_networks/");
+  return test.name.starts_with("networks/") || test.name.starts_with("fused_networks/") ||
+         test.name.starts_with("exports/");
 }
 
 bool IsFused(const OnnxCase& test) {

@@ -11,7 +11,7 @@
 namespace troupe::gpu::conformance {
 namespace {
 
-constexpr std::size_t kLeastCases = 1097;
+constexpr std::size_t kLeastCases = 1129;
 constexpr std::size_t kLeastClassicCases = 197;
 
 class OpsetCase : public testing::Test {

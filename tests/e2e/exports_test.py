@@ -16,9 +16,14 @@ from harness.shell import Shell
 X = {"x": np.ones((1, 4), np.float32)}
 
 
+# The importer plans a model with one size for all of its open dimensions. Here one of them is the sum of two others, so that no
+# size fits; the engine computes it for the sizes of a request (onnx_opsets_test).
+NO_SIZE_FITS = {"rotary_decoder_dynamo_20"}
+
+
 def networks():
     control = {name: case for name, case in archived("control").items() if name.startswith("network_")}
-    return archived("networks") | archived("fused_networks") | control
+    return archived("networks") | archived("fused_networks") | archived("exports") | control
 
 
 def model_of(nodes, opset, inputs=None, outputs=None, weights=(), domains=()):
@@ -31,10 +36,14 @@ def model_of(nodes, opset, inputs=None, outputs=None, weights=(), domains=()):
 class Exports(ServedModels):
     def test_networks_of_each_opset_give_what_onnxruntime_gives(self):
         tried = networks()
-        self.assertGreaterEqual(len(tried), 34)
+        self.assertGreaterEqual(len(tried), 66)
         for name, (model, inputs, expected) in tried.items():
             with self.subTest(name):
-                self.http.deploy(name, model).good()
+                answer = self.http.deploy(name, model)
+                if name in NO_SIZE_FITS:
+                    self.assertIn("does not hold the elements", answer.error)
+                    continue
+                answer.good()
                 self.check(name, inputs, expected)
 
     def test_weights_in_files_beside_the_model_are_sent_along(self):

@@ -10,6 +10,9 @@ import attention_cases
 import classic_cases
 import control_cases
 import elementwise_cases
+import export_mixed
+import export_speech_text
+import export_vision
 import fused_cases
 import fused_networks
 import movement_cases
@@ -40,6 +43,9 @@ def main():
         write_archive(HERE / "fused_networks.tar.gz", "fused_networks", fused_networks.all_networks())
     if only in (None, "texts"):
         write_archive(HERE / "texts.tar.gz", "texts", text_cases.all_cases())
+    if only in (None, "exports"):
+        exports = [case for family in (export_speech_text, export_vision, export_mixed) for case in family.all_exports()]
+        write_archive(HERE / "exports.tar.gz", "exports", exports)
     if only in (None, "control"):
         write_archive(HERE / "control.tar.gz", "control", control_cases.all_cases())
 
