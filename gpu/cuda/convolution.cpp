@@ -186,15 +186,6 @@ absl::StatusOr<Convolution> Read(const GpuStep& step) {
   const Shape& w = step.in[1].shape;
   const std::span spatial = std::span(x).subspan(2);
   TROUPE_ASSIGN_OR_RETURN(const Window window, ReadWindow(step.ctx, spatial, Shape(w.begin() + 2, w.end())));
-  for (std::size_t d = 0; d < spatial.size(); ++d) {
-    // What cuDNN makes of the same padding on both sides; more after the end than a window reaches is none.
-    const std::int64_t reach = (window.kernel[d] - 1) * window.dilations[d] + 1;
-    const std::int64_t room = spatial[d] + 2 * window.begin[d] - reach;
-    if (room < 0 || room / window.strides[d] + 1 != window.out[d])
-      return NotCovered(step, "padding that differs between begin and end");
-  }
-  const auto large = [](std::int64_t dim) { return dim > INT32_MAX; };
-  if (std::ranges::any_of(x, large) || std::ranges::any_of(w, large)) return NotCovered(step, "its size");
   Convolution conv;
   conv.source = Widened(x, 2, 1);
   conv.weights = Widened(w, 2, 1);
@@ -210,14 +201,13 @@ absl::StatusOr<Convolution> Read(const GpuStep& step) {
 }  // namespace
 
 Made MakeConvolution(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   if (step.out[0].elements() == 0)
     return MakeGpu([](const KernelLaunch&, In, Out, std::byte*) { return absl::OkStatus(); });
   TROUPE_ASSIGN_OR_RETURN(const Convolution conv, Read(step));
-  TROUPE_ASSIGN_OR_RETURN(const Function after, FusedFunction(step));
+  const Function after = FusedFunction(step);
   const auto made = Descriptors::Make(step.tools, conv);
   if (!made.ok()) {
-    return absl::IsUnimplemented(made.status()) ? NotCovered(step, "a convolution of this form")
+    return absl::IsUnimplemented(made.status()) ? NoneInLibrary(step, "a convolution of this form")
                                                 : made.status();
   }
   const std::int64_t channels = step.out[0].shape[1];

@@ -66,10 +66,11 @@ struct GpuStep {
 };
 using MakeGpuKernel = Made (*)(const GpuStep& step);
 
-// Null when no kernel here covers the operator. A kernel may still refuse a type or a form of it.
-[[nodiscard]] MakeGpuKernel FindGpuKernel(std::string_view op);
-// "Conv 'c1': no kernel of the GPU covers <what>".
-[[nodiscard]] absl::Status NotCovered(const GpuStep& step, std::string_view what);
+// By the operator's name. A maker is asked for steps that are covered (gpu/coverage), and for no others.
+using KernelTable = std::map<std::string_view, MakeGpuKernel>;
+[[nodiscard]] const KernelTable& GpuKernels();
+// Where a library of the GPU has no kernel: "Conv 'c1': no kernel of the GPU covers <what>".
+[[nodiscard]] absl::Status NoneInLibrary(const GpuStep& step, std::string_view what);
 
 // A kernel whose Enqueue is a function object.
 template <class F>
@@ -102,17 +103,16 @@ template <class F>
 Made MakeMovement(const GpuStep& step);
 
 // The activation that was fused into the step.
-absl::StatusOr<Function> FusedFunction(const GpuStep& step);
+[[nodiscard]] Function FusedFunction(const GpuStep& step);
 // A function by its ONNX name; kNone when there is none.
 [[nodiscard]] UnaryOp FindUnary(std::string_view op);
-[[nodiscard]] bool IsFp32(Infos infos);
-// The output's box, and where an input that broadcasts to it lies. InvalidArgument beyond kMaxRank.
-absl::StatusOr<Box> BoxOf(const GpuStep& step, const Shape& shape);
+// The box of a shape of at most kMaxRank dimensions, and where an input that broadcasts to it lies.
+[[nodiscard]] Box BoxOf(const Shape& shape);
 [[nodiscard]] Strides BroadcastStrides(const Shape& in, const Shape& out);
-[[nodiscard]] std::optional<Element> ElementOf(proto::DataType type);
+// Of numbers and truth values.
+[[nodiscard]] Element ElementOf(proto::DataType type);
 
 // Families, one source each.
-using KernelTable = std::map<std::string_view, MakeGpuKernel>;
 void AddElementKernels(KernelTable& table);
 void AddMovementKernels(KernelTable& table);
 void AddIndexKernels(KernelTable& table);

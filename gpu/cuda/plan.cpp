@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "base/status.hpp"
+#include "gpu/coverage/coverage.hpp"
 #include "gpu/cuda/launch_groups.hpp"
 #include "gpu/cuda/stream.hpp"
 #include "gpu/device/tensor_bytes.hpp"
@@ -359,13 +360,10 @@ absl::Status ProgramPlan::Submit(Submission& submission, const LaunchArguments& 
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeStep(const GpuStep& step) {
-  for (const Infos infos : {step.in, step.out}) {
-    for (const ValueInfo& info : infos) {
-      if (info.bounded) return NotCovered(step, "shapes that depend on data");
-    }
-  }
-  const MakeGpuKernel make = FindGpuKernel(step.ctx.step.op());
-  return make == nullptr ? NotCovered(step, "this operator") : make(step);
+  TROUPE_RETURN_IF_ERROR(CheckCudaCovers({step.ctx, step.in, step.out}));
+  const auto make = GpuKernels().find(step.ctx.step.op());
+  TROUPE_CHECK(make != GpuKernels().end(), "an operator was judged to have a kernel");
+  return make->second(step);
 }
 
 }  // namespace

@@ -123,6 +123,8 @@ std::string ToJson(const ImportReport& report) {
   if (!report.operators.empty()) {
     json::object& operators = object["operators"].emplace_object();
     for (const auto& [name, count] : report.operators) operators[name] = count;
+    object["cuda_refused"] = json::array(report.cuda_refused.begin(), report.cuda_refused.end());
+    if (!report.cuda_unknown.empty()) object["cuda_unknown"] = report.cuda_unknown;
   }
   return json::serialize(object);
 }

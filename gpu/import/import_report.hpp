@@ -34,7 +34,10 @@ struct ImportReport {
   std::string packed_digest;  // of the packed model beside it; empty without --pack
   // What it was packed for: the size of the inputs' dynamic dimensions, but of the first, which was 1; 0 without --pack.
   std::uint32_t likely_size = 0;
-  std::map<std::string, std::uint64_t> operators;  // how many steps have each; of a file that was only judged
+  // Of a file that was only judged:
+  std::map<std::string, std::uint64_t> operators;  // how many steps have each
+  std::vector<std::string> cuda_refused;           // what a CUDA GPU would refuse, a line for each reason
+  std::string cuda_unknown;                        // why that is not known; empty when it is
 };
 
 // What an import does where the kernel lacks a part of the jail: refuse, or go on with what there is.

@@ -23,9 +23,11 @@
 #include "base/status.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/canonical_files.hpp"
+#include "gpu/import/cuda_check.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/import_report.hpp"
 #include "gpu/import/model_archive.hpp"
+#include "gpu/import/small_weights.hpp"
 #include "gpu/jail/jail.hpp"
 
 namespace {
@@ -128,44 +130,57 @@ absl::StatusOr<std::string> PackFor(const ImportedModel& imported,
   return WriteModelFile(files, packed.model);
 }
 
-// Packs for the shapes that are likely: every dynamic dimension 1, or, where the model's windows do not fit into that,
-// the smallest size that they fit into. Other shapes stay correct.
-absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& files, ImportReport& report) {
+// Does something for the shapes that are likely: every dynamic dimension 1, or, where the model's windows do not fit into
+// that, the smallest size that they fit into; `work` gets the inputs, and the size.
+template <class Work>
+absl::Status ForLikelyShapes(const proto::Model& model, Work work) {
   absl::Status first;
   for (const std::uint32_t dynamic : {1, 2, 3, 4, 8, 16, 32, 64, 128, 224, 256, 512}) {
-    auto packed = PackFor(imported, InputsOf(imported.model, dynamic), files);
-    first.Update(packed.status());
-    if (absl::IsInvalidArgument(packed.status())) continue;
-    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, std::move(packed));
-    report.likely_size = dynamic;
-    return absl::OkStatus();
+    const absl::Status status = work(InputsOf(model, dynamic), dynamic);
+    first.Update(status);
+    if (!absl::IsInvalidArgument(status)) return status;
   }
   return first;
 }
 
-// A model that is only judged is read once.
-class NoOutput final : public WeightsOutput {
- public:
-  absl::Status Append(std::span<const std::byte>) override { return absl::OkStatus(); }
-  absl::StatusOr<std::span<const std::byte>> Read() override { return std::span<const std::byte>(); }
-};
+// Other shapes than those that it was packed for stay correct.
+absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& files, ImportReport& report) {
+  return ForLikelyShapes(
+      imported.model,
+      [&](const std::vector<proto::TensorSpec>& inputs, std::uint32_t dynamic) -> absl::Status {
+        TROUPE_ASSIGN_OR_RETURN(report.packed_digest, PackFor(imported, inputs, files));
+        report.likely_size = dynamic;
+        return absl::OkStatus();
+      });
+}
+
+// What only a judged file's report has.
+void Judge(const ImportedModel& imported, ImportReport& report) {
+  for (const proto::Step& step : imported.model.steps()) ++report.operators[step.op()];
+  const absl::Status judged = ForLikelyShapes(
+      imported.model, [&](const std::vector<proto::TensorSpec>& inputs, std::uint32_t) -> absl::Status {
+        TROUPE_ASSIGN_OR_RETURN(report.cuda_refused, CudaRefusals(imported.model, imported.blob(), inputs));
+        return absl::OkStatus();
+      });
+  report.cuda_unknown = std::string(judged.message());
+}
 
 absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) {
   TROUPE_ASSIGN_OR_RETURN(const ModelArchive archive, OpenModelArchive(files.onnx));
   ImportOptions import;
   if (archive.files.empty()) import.folder = FolderOf(options);
   import.opened = archive.files.empty() ? files.beside : archive.files;
-  NoOutput nothing;
+  SmallWeights small;
   WeightsFile output(files.output.weights);
   import.weights = &output;
-  if (options.check) import.weights = &nothing;
+  if (options.check) import.weights = &small;
   import.max_nodes = options.limit_nodes;
   import.on_folding = TellFolding;
   Tell(ImportProgress::Stage::kChecking, 0, 0);
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(archive.onnx, import));
   ImportReport report;
   if (options.check) {
-    for (const proto::Step& step : imported.model.steps()) ++report.operators[step.op()];
+    Judge(imported, report);
   } else {
     TROUPE_ASSIGN_OR_RETURN(report.digest, WriteModelFile(files.output, imported.model));
   }

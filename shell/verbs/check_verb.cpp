@@ -41,14 +41,31 @@ std::string Operators(const json::value& operators) {
   });
 }
 
+// What CUDA GPUs would refuse although the file can be deployed. An importer of another release does not say it.
+std::string CudaLines(const json::object& report) {
+  if (const json::value* unknown = report.if_contains("cuda_unknown"))
+    return Cat("CUDA GPUs  it is not known whether they run it: ",
+               Printable(std::string(unknown->as_string())), "\n");
+  const json::value* refused = report.if_contains("cuda_refused");
+  if (refused == nullptr) return {};
+  if (refused->as_array().empty()) return "CUDA GPUs  every step has a kernel\n";
+  std::string out;
+  for (const auto& line : refused->as_array())
+    Append(&out, out.empty() ? "CUDA GPUs  would refuse it: " : "           ",
+           Printable(std::string(line.as_string())), "\n");
+  Append(&out,
+         "           serve it on virtual GPUs, which run all of it, or export it without these steps\n");
+  return out;
+}
+
 std::string ReportText(const std::string& file, const json::value& report) {
   const json::value* operators = report.as_object().if_contains("operators");
   const auto steps = report.at("steps").to_number<std::uint64_t>();
-  return Cat(Printable(file), " can be deployed: ", steps, steps == 1 ? " step" : " steps",
-             " after simplification, ",
-             FormatBytes(Bytes(report.at("weights_bytes").to_number<std::uint64_t>())), " of weights\n",
-             Specs("inputs     ", report.at("inputs")), Specs("outputs    ", report.at("outputs")),
-             "operators  ", operators == nullptr ? "-" : Operators(*operators), "\n");
+  return Cat(
+      Printable(file), " can be deployed: ", steps, steps == 1 ? " step" : " steps",
+      " after simplification, ", FormatBytes(Bytes(report.at("weights_bytes").to_number<std::uint64_t>())),
+      " of weights\n", Specs("inputs     ", report.at("inputs")), Specs("outputs    ", report.at("outputs")),
+      "operators  ", operators == nullptr ? "-" : Operators(*operators), "\n", CudaLines(report.as_object()));
 }
 
 absl::Status FunctionCheck(Session& session, const Arguments& arguments) {

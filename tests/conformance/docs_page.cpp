@@ -160,7 +160,8 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "and Resize.\n"
       "Without a bound, sizes there, pads, and axes of Squeeze and Unsqueeze must be known when the plan is made; "
       "the\n"
-      "conformance run gives them as constants there.\n\n"
+      "conformance run gives them as constants there. What a CUDA GPU would refuse of a file, `troupe function check` "
+      "says.\n\n"
       "## Operators\n\n",
       OperatorTable(), "\n", TextTensors(), "\n", ControlFlow(), "\n", Sequences(), "\n", NewerOpsets(cases),
       "\n", FusedOperators(cases), "\n", ClassicModels(LoadClassicCases()),

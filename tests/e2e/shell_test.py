@@ -137,7 +137,15 @@ class Functions(ShellTest):
         text = self.shell.run(*away, good).stdout
         for words in ("can be deployed: 1 step", "inputs     x  FP32 [-1,4]", "outputs    y  FP32 [-1,4]", "operators  Mul 1"):
             self.assertIn(words, text)
+        self.assertIn("CUDA GPUs  every step has a kernel", text)
         self.assertEqual(self.shell.json(*away, good)["operators"], {"Mul": 1})
+        self.assertEqual(self.shell.json(*away, good)["cuda_refused"], [])
+        # What only a CUDA GPU refuses is told, and is no error: virtual GPUs run it.
+        hard = self.file("hard.onnx", serialize([helper.make_node("Hardmax", ["x"], ["y"], "last")], [value("x", 1, 4)], [value("y", 1, 4)]))
+        text = self.shell.run(*away, hard).stdout
+        for words in ("can be deployed: 1 step", "CUDA GPUs  would refuse it: Hardmax 'last': no kernel of the GPU covers this operator",
+                      "serve it on virtual GPUs"):
+            self.assertIn(words, text)
         unknown = self.file("unknown.onnx", serialize([helper.make_node("Nonsense", ["x"], ["y"], "here")], [value("x", 1)], [value("y", 1)]))
         for file, why in ((self.file("not.onnx", b"this is not a model"), "not a valid ONNX file"), ("absent.onnx", "cannot read"),
                           (unknown, "Nonsense (1 node, 'here')")):

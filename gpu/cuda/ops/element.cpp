@@ -1,8 +1,9 @@
 // Element-wise steps: functions of one input, arithmetic and comparisons with broadcasting, Where, Cast.
+#include <algorithm>
 #include <array>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
+#include "base/check.hpp"
 #include "gpu/cuda/gpu_kernel.hpp"
 #include "gpu/cuda/ops/boxes.hpp"
 
@@ -67,9 +68,6 @@ Made MakeFunction(const Function& function) {
 }
 
 Made MakeUnary(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  if (step.ctx.step.op() == "Gelu" && step.ctx.Text("approximate", "none") != "none")
-    return NotCovered(step, "its approximation by tanh");
   for (const UnaryEntry& entry : kUnary) {
     if (entry.name != step.ctx.step.op()) continue;
     Function function{entry.op};
@@ -77,14 +75,13 @@ Made MakeUnary(const GpuStep& step) {
     if (*entry.b != 0) function.b = step.ctx.Float(entry.b, entry.b_default);
     return MakeFunction(function);
   }
-  return NotCovered(step, "it");
+  return step.ctx.Error("has no function here, although it was judged to have one");
 }
 
 // A bound of Clip: an attribute to opset 10, an input that must be known from then on.
-absl::StatusOr<float> Bound(const GpuStep& step, const char* attribute, std::size_t index, float none) {
+float Bound(const GpuStep& step, const char* attribute, std::size_t index, float none) {
   if (step.ctx.opset < 11) return step.ctx.Float(attribute, none);
   if (!Present(step.in, index)) return none;
-  if (step.in[index].constant == nullptr) return NotCovered(step, "bounds that the run computes");
   return *reinterpret_cast<const float*>(step.in[index].constant);
 }
 
@@ -115,30 +112,14 @@ constexpr BinaryEntry kBinary[] = {
     {"Xor", BinaryOp::kXor},
 };
 
-// Whether numbers of this kind have the operation.
-bool Covers(Element type, BinaryOp op) {
-  if (type == Element::kBool) return op >= BinaryOp::kEqual;
-  const bool of_integers = op == BinaryOp::kMod || op == BinaryOp::kShiftLeft || op == BinaryOp::kShiftRight;
-  const bool real =
-      type == Element::kFp32 || type == Element::kFp64 || type == Element::kFp16 || type == Element::kBf16;
-  return !real || !of_integers;
-}
-
-// What two inputs need; NotCovered for other types. Only a power's exponent may be of another than its base.
-absl::StatusOr<BinaryArguments> ReadBinary(const GpuStep& step, BinaryOp op) {
+// What two inputs need. Only a power's exponent may be of another type than its base.
+BinaryArguments ReadBinary(const GpuStep& step, BinaryOp op) {
   BinaryArguments arguments;
   arguments.op = op;
-  const std::optional<Element> type = ElementOf(step.in[0].type);
-  if (!type || !Covers(*type, op)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  arguments.type = arguments.other = *type;
-  for (const ValueInfo& info : step.in) {
-    if (info.absent()) continue;
-    const std::optional<Element> other = ElementOf(info.type);
-    if (!other || (info.type != step.in[0].type && op != BinaryOp::kPow))
-      return NotCovered(step, "inputs of different types");
-    arguments.other = *other;
-  }
-  TROUPE_ASSIGN_OR_RETURN(arguments.box, BoxOf(step, step.out[0].shape));
+  arguments.type = arguments.other = ElementOf(step.in[0].type);
+  for (const ValueInfo& info : step.in)
+    if (!info.absent()) arguments.other = ElementOf(info.type);
+  arguments.box = BoxOf(step.out[0].shape);
   return arguments;
 }
 
@@ -156,10 +137,8 @@ BinaryOp BinaryOf(const GpuStep& step) {
 
 // Two inputs or more: the first two into the output, then each further one onto it.
 Made MakeBinary(const GpuStep& step) {
-  TROUPE_ASSIGN_OR_RETURN(const BinaryArguments arguments, ReadBinary(step, BinaryOf(step)));
-  TROUPE_ASSIGN_OR_RETURN(Function after, FusedFunction(step));
-  if (after.op != UnaryOp::kNone && arguments.type != Element::kFp32)
-    return NotCovered(step, "a function fused to another type than FP32");
+  const BinaryArguments arguments = ReadBinary(step, BinaryOf(step));
+  Function after = FusedFunction(step);
   const double scale = step.ctx.step.op() == "Mean" ? 1.0 / static_cast<double>(step.in.size()) : 1.0;
   if (scale != 1.0) after = {UnaryOp::kScale, static_cast<float>(scale)};
   if (step.in.size() == 1) {
@@ -199,8 +178,7 @@ Made MakeBinary(const GpuStep& step) {
 // Bounds that the run computes, or of other types than FP32: the larger of x and the lower one, then the
 // smaller of that and the upper one.
 Made MakeClipBetween(const GpuStep& step) {
-  if (step.ctx.opset < 11) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  TROUPE_ASSIGN_OR_RETURN(BinaryArguments arguments, ReadBinary(step, BinaryOp::kMax));
+  BinaryArguments arguments = ReadBinary(step, BinaryOp::kMax);
   arguments.in_a = BroadcastStrides(step.in[0].shape, step.in[0].shape);
   Simplify(arguments.box, {&arguments.in_a, &arguments.in_b});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) -> absl::Status {
@@ -219,20 +197,24 @@ Made MakeClipBetween(const GpuStep& step) {
   });
 }
 
+bool IsFp32(Infos infos) {
+  return std::ranges::all_of(infos,
+                             [](const ValueInfo& info) { return info.absent() || info.type == proto::FP32; });
+}
+
 Made MakeClip(const GpuStep& step) {
   const auto computed = [&](std::size_t i) { return Present(step.in, i) && step.in[i].constant == nullptr; };
   if (!IsFp32(step.in) || (step.ctx.opset >= 11 && (computed(1) || computed(2))))
     return MakeClipBetween(step);
   constexpr float kAll = std::numeric_limits<float>::infinity();
   Function function{UnaryOp::kClip};
-  TROUPE_ASSIGN_OR_RETURN(function.a, Bound(step, "min", 1, -kAll));
-  TROUPE_ASSIGN_OR_RETURN(function.b, Bound(step, "max", 2, kAll));
+  function.a = Bound(step, "min", 1, -kAll);
+  function.b = Bound(step, "max", 2, kAll);
   return MakeFunction(function);
 }
 
 // IsNaN, IsInf.
 Made MakeTest(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   TestArguments arguments;
   arguments.nan = step.ctx.step.op() == "IsNaN";
   arguments.positive = !arguments.nan && step.ctx.Int("detect_positive", 1) != 0;
@@ -247,7 +229,7 @@ Made MakeTest(const GpuStep& step) {
 }
 
 Made MakeNot(const GpuStep& step) {
-  TROUPE_ASSIGN_OR_RETURN(BinaryArguments arguments, ReadBinary(step, BinaryOp::kNor));
+  BinaryArguments arguments = ReadBinary(step, BinaryOp::kNor);
   arguments.in_a = arguments.in_b = BroadcastStrides(step.in[0].shape, step.out[0].shape);
   Simplify(arguments.box, {&arguments.in_a, &arguments.in_b});
   return MakeGpu([arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
@@ -263,7 +245,7 @@ Made MakeWhere(const GpuStep& step) {
   WhereArguments arguments;
   arguments.element_size = static_cast<std::int32_t>(ElementSize(step.out[0].type));
   const Shape& shape = step.out[0].shape;
-  TROUPE_ASSIGN_OR_RETURN(arguments.box, BoxOf(step, shape));
+  arguments.box = BoxOf(shape);
   arguments.in_condition = BroadcastStrides(step.in[0].shape, shape);
   arguments.in_a = BroadcastStrides(step.in[1].shape, shape);
   arguments.in_b = BroadcastStrides(step.in[2].shape, shape);
@@ -280,13 +262,9 @@ Made MakeWhere(const GpuStep& step) {
 }
 
 Made MakeCast(const GpuStep& step) {
-  const std::optional<Element> from = ElementOf(step.in[0].type);
-  const std::optional<Element> to = ElementOf(step.out[0].type);
-  if (!from || !to) {
-    return NotCovered(step, absl::StrCat(proto::DataType_Name(step.in[0].type), " to ",
-                                         proto::DataType_Name(step.out[0].type)));
-  }
-  return MakeGpu([from = *from, to = *to](const KernelLaunch& launch, In in, Out out, std::byte*) {
+  const Element from = ElementOf(step.in[0].type);
+  const Element to = ElementOf(step.out[0].type);
+  return MakeGpu([from, to](const KernelLaunch& launch, In in, Out out, std::byte*) {
     return launch.Put(CastArguments{Elements(out[0]), from, to, in[0].data, out[0].data});
   });
 }
@@ -301,12 +279,12 @@ UnaryOp FindUnary(std::string_view op) {
   return UnaryOp::kNone;
 }
 
-absl::StatusOr<Function> FusedFunction(const GpuStep& step) {
+Function FusedFunction(const GpuStep& step) {
   const proto::Step& fused = step.ctx.step;
-  if (fused.activation().empty()) return Function{};
+  if (fused.activation().empty()) return {};
   const UnaryOp op = FindUnary(fused.activation());
-  if (op == UnaryOp::kNone) return NotCovered(step, absl::StrCat("the fused ", fused.activation()));
-  return Function{op, fused.activation_alpha(), fused.activation_beta()};
+  TROUPE_CHECK(op != UnaryOp::kNone, "an activation was judged to have a function here");
+  return {op, fused.activation_alpha(), fused.activation_beta()};
 }
 
 void AddElementKernels(KernelTable& table) {

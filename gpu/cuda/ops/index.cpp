@@ -13,18 +13,12 @@ std::int32_t SizeOf(const ValueInfo& info) {
   return static_cast<std::int32_t>(ElementSize(info.type));
 }
 
-absl::StatusOr<Element> IndexType(const GpuStep& step, std::size_t index) {
-  const std::optional<Element> type = ElementOf(step.in[index].type);
-  if (!type) return NotCovered(step, "indices of that type");
-  return *type;
-}
-
 Made MakeGather(const GpuStep& step) {
   const Shape& shape = step.in[0].shape;
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(step.ctx, step.ctx.Int("axis", 0), shape.size()));
   GatherArguments arguments;
-  TROUPE_ASSIGN_OR_RETURN(arguments.index_type, IndexType(step, 1));
+  arguments.index_type = ElementOf(step.in[1].type);
   arguments.element_size = SizeOf(step.in[0]);
   arguments.dim = shape[static_cast<std::size_t>(axis)];
   arguments.block = Product(std::span(shape).subspan(static_cast<std::size_t>(axis) + 1));
@@ -58,10 +52,8 @@ Made MakeMove(const Arguments& arguments) {
       arguments.scatters ? 0 : -1);
 }
 
-absl::StatusOr<bool> Scatters(const GpuStep& step) {
-  if (!step.ctx.step.op().starts_with("Scatter")) return false;
-  if (step.ctx.Text("reduction", "none") != "none") return NotCovered(step, "scatters that combine");
-  return true;
+bool Scatters(const GpuStep& step) {
+  return step.ctx.step.op().starts_with("Scatter");
 }
 
 // GatherElements, ScatterElements.
@@ -70,9 +62,9 @@ Made MakeIndexMove(const GpuStep& step) {
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(step.ctx, step.ctx.Int("axis", 0), data.size()));
   IndexMoveArguments arguments;
-  TROUPE_ASSIGN_OR_RETURN(arguments.scatters, Scatters(step));
-  TROUPE_ASSIGN_OR_RETURN(arguments.index_type, IndexType(step, 1));
-  TROUPE_ASSIGN_OR_RETURN(arguments.box, BoxOf(step, step.in[1].shape));
+  arguments.scatters = Scatters(step);
+  arguments.index_type = ElementOf(step.in[1].type);
+  arguments.box = BoxOf(step.in[1].shape);
   arguments.element_size = SizeOf(step.in[0]);
   const Shape own = RowMajorStrides(data);
   std::ranges::copy(own, arguments.elsewhere.by);
@@ -90,9 +82,8 @@ Made MakeTupleMove(const GpuStep& step) {
   const auto batch = static_cast<std::size_t>(step.ctx.Int("batch_dims", 0));
   const auto depth = static_cast<std::size_t>(indices.back());
   TupleMoveArguments arguments;
-  TROUPE_ASSIGN_OR_RETURN(arguments.scatters, Scatters(step));
-  TROUPE_ASSIGN_OR_RETURN(arguments.index_type, IndexType(step, 1));
-  TROUPE_RETURN_IF_ERROR(BoxOf(step, data).status());
+  arguments.scatters = Scatters(step);
+  arguments.index_type = ElementOf(step.in[1].type);
   arguments.element_size = SizeOf(step.in[0]);
   arguments.depth = static_cast<std::int32_t>(depth);
   std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(batch), depth, arguments.dim);
@@ -107,7 +98,7 @@ Made MakeTupleMove(const GpuStep& step) {
 
 Made MakeOneHot(const GpuStep& step) {
   OneHotArguments arguments;
-  TROUPE_ASSIGN_OR_RETURN(arguments.index_type, IndexType(step, 0));
+  arguments.index_type = ElementOf(step.in[0].type);
   const Shape& shape = step.out[0].shape;
   TROUPE_ASSIGN_OR_RETURN(const std::int64_t axis,
                           NormalizeAxis(step.ctx, step.ctx.Int("axis", -1), shape.size()));
@@ -145,9 +136,9 @@ Made MakeTrilu(const GpuStep& step) {
 
 Made MakeRunningSum(const GpuStep& step) {
   RunningSumArguments arguments;
-  TROUPE_ASSIGN_OR_RETURN(arguments.type, IndexType(step, 0));
-  TROUPE_ASSIGN_OR_RETURN(arguments.axis_type, IndexType(step, 1));
-  TROUPE_ASSIGN_OR_RETURN(arguments.box, BoxOf(step, step.in[0].shape));
+  arguments.type = ElementOf(step.in[0].type);
+  arguments.axis_type = ElementOf(step.in[1].type);
+  arguments.box = BoxOf(step.in[0].shape);
   arguments.element_size = SizeOf(step.in[0]);
   arguments.exclusive = step.ctx.Int("exclusive", 0) != 0;
   arguments.reverse = step.ctx.Int("reverse", 0) != 0;

@@ -41,7 +41,6 @@ absl::StatusOr<Pass> MakePass(const GpuStep& step, const Shape& shape, std::size
 
 Made MakeResize(const GpuStep& step) {
   if (step.ctx.Text("mode", "nearest") == "nearest") return MakeMovement(step);
-  if (step.in[0].type != proto::FP32) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   TROUPE_ASSIGN_OR_RETURN(const std::vector<ResizeTaps> taps, ReadResizeTaps(step.ctx, step.in));
   std::vector<Pass> passes;
   Shape shape = step.in[0].shape;

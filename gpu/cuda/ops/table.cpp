@@ -1,12 +1,14 @@
-// Which steps the GPU's kernels cover, and what the families share.
+// The kernels of the operators by their names, and what the families share. Which steps they cover is said by gpu/coverage.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.hpp"
+#include "gpu/coverage/coverage.hpp"
 #include "gpu/cuda/gpu_kernel.hpp"
 
 namespace troupe::gpu::cuda {
 
-MakeGpuKernel FindGpuKernel(std::string_view op) {
+const KernelTable& GpuKernels() {
   static const KernelTable& table = *[] {
     auto* const made = new KernelTable;
     AddElementKernels(*made);
@@ -19,11 +21,10 @@ MakeGpuKernel FindGpuKernel(std::string_view op) {
     AddMatrixKernels(*made);
     return made;
   }();
-  const auto found = table.find(op);
-  return found == table.end() ? nullptr : found->second;
+  return table;
 }
 
-absl::Status NotCovered(const GpuStep& step, std::string_view what) {
+absl::Status NoneInLibrary(const GpuStep& step, std::string_view what) {
   const absl::Status named = step.ctx.Error(absl::StrCat("no kernel of the GPU covers ", std::string(what)));
   return absl::UnimplementedError(named.message());
 }
@@ -38,12 +39,7 @@ absl::Status CopyWhole(const KernelLaunch& launch, In in, Out out) {
       "copying within the GPU");
 }
 
-bool IsFp32(Infos infos) {
-  return std::ranges::all_of(infos,
-                             [](const ValueInfo& info) { return info.absent() || info.type == proto::FP32; });
-}
-
-std::optional<Element> ElementOf(proto::DataType type) {
+Element ElementOf(proto::DataType type) {
   switch (type) {
     case proto::BOOL:
       return Element::kBool;
@@ -72,13 +68,13 @@ std::optional<Element> ElementOf(proto::DataType type) {
     case proto::BF16:
       return Element::kBf16;
     default:
-      return std::nullopt;
+      TROUPE_CHECK(false, "a type was judged to be a number's or a truth value's");
   }
 }
 
-absl::StatusOr<Box> BoxOf(const GpuStep& step, const Shape& shape) {
-  if (shape.size() > static_cast<std::size_t>(kMaxRank))
-    return NotCovered(step, absl::StrCat(shape.size(), " dimensions"));
+Box BoxOf(const Shape& shape) {
+  static_assert(kCudaDimensions == kMaxRank);
+  TROUPE_CHECK(shape.size() <= kCudaDimensions, "a shape was judged to have few dimensions");
   Box box;
   box.rank = static_cast<std::int32_t>(shape.size());
   std::ranges::copy(shape, box.size);

@@ -26,8 +26,6 @@ void SetWindow(std::span<const std::int64_t> spatial, const Window& window, Argu
 }
 
 Made MakePool(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
-  if (step.out.size() > 1 && !step.out[1].absent()) return NotCovered(step, "the indices of its maxima");
   const std::span spatial = std::span(step.in[0].shape).subspan(2);
   TROUPE_ASSIGN_OR_RETURN(const Window window, ReadWindow(step.ctx, spatial, step.ctx.Ints("kernel_shape")));
   PoolArguments arguments;
@@ -45,14 +43,13 @@ Made MakePool(const GpuStep& step) {
 
 // By a kernel of our own, which knows every padding: most networks have few of them, with small windows.
 Made MakeConvTranspose(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   const Shape& x = step.in[0].shape;
   const Shape& w = step.in[1].shape;
   const std::span spatial = std::span(x).subspan(2);
   TROUPE_ASSIGN_OR_RETURN(const Window window,
                           ReadTransposedWindow(step.ctx, spatial, Shape(w.begin() + 2, w.end())));
   ConvTransposeArguments arguments;
-  TROUPE_ASSIGN_OR_RETURN(arguments.after, FusedFunction(step));
+  arguments.after = FusedFunction(step);
   arguments.groups = step.ctx.Int("group", 1);
   arguments.in_per_group = x[1] / arguments.groups;
   arguments.out_per_group = w[1];
@@ -69,12 +66,11 @@ Made MakeConvTranspose(const GpuStep& step) {
 }
 
 Made MakeBatchNorm(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   BatchNormArguments arguments;
   arguments.channels = step.in[0].shape[1];
   arguments.plane = Product(std::span(step.in[0].shape).subspan(2));
   arguments.epsilon = step.ctx.Float("epsilon", 1e-5F);
-  TROUPE_ASSIGN_OR_RETURN(arguments.after, FusedFunction(step));
+  arguments.after = FusedFunction(step);
   return MakeGpu(
       [arguments](const KernelLaunch& launch, In in, Out out, std::byte*) {
         BatchNormArguments now = arguments;
@@ -91,7 +87,6 @@ Made MakeBatchNorm(const GpuStep& step) {
 }
 
 Made MakeLrn(const GpuStep& step) {
-  if (!IsFp32(step.in)) return NotCovered(step, proto::DataType_Name(step.in[0].type));
   LrnArguments arguments;
   arguments.channels = step.in[0].shape[1];
   arguments.plane = Product(std::span(step.in[0].shape).subspan(2));

@@ -52,7 +52,7 @@ std::vector<std::string> Read(const OnnxBuilder& b) {
 }
 
 // The steps that a deployment runs.
-std::vector<std::string> Import(const OnnxBuilder& b) {
+std::vector<std::string> Deployed(const OnnxBuilder& b) {
   const std::string file = b.File();
   const auto model = ImportOnnx(AsBytes(file), {});
   EXPECT_TRUE(model.ok()) << model.status();
@@ -99,7 +99,7 @@ TEST(FusedNodes, PartsFuseAgainWithTheirNeighbours) {
   Fused(b, "SkipLayerNormalization", {"product", "z", "b", "b", "b"}, {"h"});
   SetText(Fused(b, "FusedGemm", {"h", "w", "b"}, {"y"}), "activation", "Relu");
   // The bias is in the product, and the activation in the Gemm.
-  EXPECT_THAT(Import(b), ElementsAre("MatMul", "Add", "LayerNormalization", "Gemm+Relu"));
+  EXPECT_THAT(Deployed(b), ElementsAre("MatMul", "Add", "LayerNormalization", "Gemm+Relu"));
 }
 
 TEST(FusedNodes, AConvolutionTakesItsSumAndItsActivationBack) {
@@ -112,7 +112,7 @@ TEST(FusedNodes, AConvolutionTakesItsSumAndItsActivationBack) {
   SetText(conv, "activation", "Clip");
   SetFloats(conv, "activation_params", {0, 6});
   EXPECT_THAT(Read(b), ElementsAre("Conv", "Add", "Clip"));
-  EXPECT_THAT(Import(b), ElementsAre("Conv+Clip"));
+  EXPECT_THAT(Deployed(b), ElementsAre("Conv+Clip"));
 }
 
 TEST(FusedNodes, StandInBranchesToo) {
@@ -126,7 +126,7 @@ TEST(FusedNodes, StandInBranchesToo) {
   yes.set_data_type(onnx::TensorProto::BOOL);
   yes.set_raw_data(std::string(1, '\1'));
   AddBranches(b.Node("If", {"yes"}, {"y"}), then, otherwise);
-  EXPECT_THAT(Import(b), ElementsAre("Add", "Gelu"));
+  EXPECT_THAT(Deployed(b), ElementsAre("Add", "Gelu"));
 }
 
 void ExpectRefused(OnnxBuilder b, const std::string& part) {
