@@ -72,8 +72,7 @@ class Bench {
   [[nodiscard]] std::size_t Owners() const {
     std::size_t owners = 0;
     const auto& table = cluster_.catalogue().functions().table();
-    for (const auto& version : table.scaled())
-      owners += table.functions().at(version.first).at(version.second).places_size() > 0 ? 1 : 0;
+    for (const auto& version : table.scaled()) owners += table.At(version).places_size() > 0 ? 1 : 0;
     return owners;
   }
 

@@ -111,6 +111,8 @@ Cluster::~Cluster() = default;
 Effects Cluster::On(Event event, Time now, std::int64_t unix_now) {
   parts_->out.Begin(now, unix_now);
   std::visit(Router{*parts_}, event);
+  // Between two events no part uses a record that it has found.
+  parts_->catalogue.FoldCold();
   return parts_->out.Take();
 }
 

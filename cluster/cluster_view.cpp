@@ -9,7 +9,7 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   change.applied = Follows(update);
   if (!change.applied || (!update.snapshot() && update.revision() < revision_)) return change;
   FunctionTable before;
-  if (update.snapshot()) before = std::exchange(functions_, {});
+  if (update.snapshot()) before = std::exchange(functions_, FunctionTable());
   for (const proto::FunctionRecord& record : update.functions()) {
     functions_.Put(record);
     (record.loaded() ? change.deployed : change.removed).push_back(record.key());
@@ -17,11 +17,9 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   for (const proto::FunctionKey& key : update.removed()) {
     if (functions_.Remove(key)) change.removed.push_back(key);
   }
-  for (const auto& [name, versions] : before.functions()) {
-    for (const auto& [number, record] : versions) {
-      if (functions_.Find(record.key()) == nullptr) change.removed.push_back(record.key());
-    }
-  }
+  before.ForEach([&](const proto::FunctionRecord& record) {
+    if (functions_.Find(record.key()) == nullptr) change.removed.push_back(record.key());
+  });
   // Members come whole, when anything has changed in them.
   if (update.members_size() > 0 || update.snapshot()) {
     members_.clear();

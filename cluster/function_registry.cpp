@@ -1,6 +1,7 @@
 #include "cluster/function_registry.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -280,9 +281,7 @@ proto::ClusterUpdate FunctionRegistry::ChangesSince(Revision since) const {
   if (since == 0 || since < forgotten_ || since > revision_) {
     update.set_since(0);
     update.set_snapshot(true);
-    for (const auto& [name, versions] : table_.functions()) {
-      for (const auto& [number, record] : versions) *update.add_functions() = record;
-    }
+    table_.AddTo(update, "", std::numeric_limits<std::size_t>::max());
     return update;
   }
   const auto first = std::partition_point(changes_.begin(), changes_.end(),

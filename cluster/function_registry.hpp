@@ -24,6 +24,7 @@ inline constexpr double kDefaultPercentile = 98;
 struct RegistryLimits {
   std::size_t max_functions = 100000;
   std::size_t max_changes = 4096;  // kept for deltas; who is further behind gets a snapshot
+  std::size_t max_open = 16'384;   // functions whose records stay open (cluster/function_records.hpp)
 };
 
 // InvalidArgument with what was found and what is expected. Workflows have names of the same form.
@@ -38,7 +39,7 @@ void SetIn(proto::FunctionRecord& record, const proto::SetFunctionPlaces& comman
 
 class FunctionRegistry {
  public:
-  explicit FunctionRegistry(RegistryLimits limits = {}) : limits_(limits) {}
+  explicit FunctionRegistry(RegistryLimits limits = {}) : limits_(limits), table_(limits.max_open) {}
 
   // The record as it would be stored: version filled in ("" becomes the next), percentile defaulted. Errors:
   // InvalidArgument (name, version, SLO, digests, tensors), AlreadyExists, ResourceExhausted.
@@ -66,6 +67,9 @@ class FunctionRegistry {
 
   // The model of a function cannot be brought to nodes: not a change, and not kept. Before members join.
   void NoteProblem(const proto::FunctionKey& key, std::string problem);
+
+  // Folds the functions that nothing has happened to for longest. No record that was found before may be used after it.
+  void FoldCold() { table_.FoldCold(); }
 
   // The registry was read from the store: what happened up to `revision` is not known one by one.
   void BeginAt(Revision revision);

@@ -1,5 +1,6 @@
 #include "cluster/function_table.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <tuple>
 
@@ -16,6 +17,11 @@ std::string Describe(const proto::FunctionKey& key) {
 
 namespace {
 constexpr std::size_t kVersionDigits = 18;  // of any such number there is a next one
+
+void Insert(std::vector<FunctionVersion>& sorted, const FunctionVersion& version) {
+  const auto at = std::ranges::lower_bound(sorted, version);
+  if (at == sorted.end() || *at != version) sorted.insert(at, version);
+}
 }  // namespace
 
 std::uint64_t VersionNumber(const std::string& version) {
@@ -44,7 +50,7 @@ FunctionVersion VersionOf(const proto::FunctionKey& key) {
 
 void FunctionTable::Count(const proto::FunctionRecord& record) {
   ModelUse& use = models_[record.model_digest()];
-  use.functions.insert(VersionOf(record.key()));
+  Insert(use.functions, VersionOf(record.key()));
   const bool scaled = proto::IsScaled(record.sharing());
   if (scaled) scaled_.insert(VersionOf(record.key()));
   if (scaled && record.sharing().min_instances() > 0) with_minimum_.insert(VersionOf(record.key()));
@@ -71,7 +77,7 @@ void FunctionTable::Uncount(const proto::FunctionRecord& record) {
   owners_.erase(key);
   scaled_.erase(key);
   with_minimum_.erase(key);
-  use.functions.erase(key);
+  std::erase(use.functions, key);
   if (use.functions.empty()) {
     models_.erase(it);
     return;
@@ -83,7 +89,8 @@ void FunctionTable::Uncount(const proto::FunctionRecord& record) {
 }
 
 void FunctionTable::Put(const proto::FunctionRecord& record) {
-  const auto [it, added] = functions_[record.key().name()].try_emplace(VersionNumber(record.key().version()));
+  const auto [it, added] =
+      functions_.Of(record.key().name()).try_emplace(VersionNumber(record.key().version()));
   if (!added) Uncount(it->second);
   it->second = record;
   Count(record);
@@ -91,26 +98,15 @@ void FunctionTable::Put(const proto::FunctionRecord& record) {
 }
 
 bool FunctionTable::Remove(const proto::FunctionKey& key) {
-  const auto it = functions_.find(key.name());
-  if (it == functions_.end()) return false;
-  const auto version = it->second.find(VersionNumber(key.version()));
-  if (version == it->second.end()) return false;
+  if (functions_.Find(key.name()) == nullptr) return false;
+  auto& versions = functions_.Of(key.name());
+  const auto version = versions.find(VersionNumber(key.version()));
+  if (version == versions.end()) return false;
   Uncount(version->second);
-  it->second.erase(version);
-  if (it->second.empty()) functions_.erase(it);
+  versions.erase(version);
+  if (versions.empty()) functions_.Erase(key.name());
   --size_;
   return true;
-}
-
-void FunctionTable::Clear() {
-  functions_.clear();
-  models_.clear();
-  sharers_.clear();
-  owners_.clear();
-  profile_followers_.clear();
-  scaled_.clear();
-  with_minimum_.clear();
-  size_ = 0;
 }
 
 bool FunctionTable::AreShared(const std::string& name) const {
@@ -130,8 +126,7 @@ const proto::FunctionRecord& FunctionTable::LargestSharer(const Versions& versio
 }
 
 const FunctionTable::Versions* FunctionTable::VersionsOf(const std::string& name) const {
-  const auto it = functions_.find(name);
-  return it == functions_.end() ? nullptr : &it->second;
+  return functions_.Find(name);
 }
 
 std::uint64_t FunctionTable::NewestVersion(const std::string& name) const {
@@ -183,14 +178,24 @@ const proto::FunctionRecord* FunctionTable::UserOf(const std::string& model_dige
   return &At(*it->second.functions.begin());
 }
 
-const proto::FunctionRecord* FunctionTable::LoadedUserOf(const std::string& model_digest) const {
+void FunctionTable::Show(const FunctionVersion& version, See see) const {
+  functions_.ForEachOf(version.first, [&](const proto::FunctionRecord& record) {
+    if (VersionNumber(record.key().version()) == version.second) see(record);
+  });
+}
+
+void FunctionTable::ShowLoadedUserOf(const std::string& model_digest, See see) const {
   const auto it = models_.find(model_digest);
-  if (it == models_.end() || it->second.loaded == 0) return nullptr;
+  if (it == models_.end() || it->second.loaded == 0) return;
+  bool found = false;
   for (const FunctionVersion& version : it->second.functions) {
-    const proto::FunctionRecord& record = At(version);
-    if (record.loaded()) return &record;
+    Show(version, [&](const proto::FunctionRecord& record) {
+      if (!record.loaded()) return;
+      found = true;
+      see(record);
+    });
+    if (found) return;
   }
-  return nullptr;
 }
 
 }  // namespace troupe::cluster

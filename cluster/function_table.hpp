@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/function_records.hpp"
 #include "proto/function.pb.h"
 
 namespace troupe::cluster {
@@ -28,7 +29,7 @@ using FunctionVersion = std::pair<std::string, std::uint64_t>;
 
 // Who uses a model.
 struct ModelUse {
-  std::set<FunctionVersion> functions{};
+  std::vector<FunctionVersion> functions{};  // in order
   std::uint32_t loaded = 0;
   std::uint32_t with_state = 0;  // records that declare state
   std::uint32_t loaded_with_state = 0;
@@ -36,18 +37,23 @@ struct ModelUse {
 
 class FunctionTable {
  public:
-  using Versions = std::map<std::uint64_t, proto::FunctionRecord>;
+  using Versions = FunctionRecords::Versions;
+  using See = FunctionRecords::See;
+
+  // `most_open`: functions beyond it are folded when FoldCold is called (cluster/function_records.hpp).
+  explicit FunctionTable(std::size_t most_open = FunctionRecords::kNoBound) : functions_(most_open) {}
 
   void Put(const proto::FunctionRecord& record);
   bool Remove(const proto::FunctionKey& key);
-  void Clear();
+  // No record that was found before may be used after it.
+  void FoldCold() { functions_.FoldCold(); }
 
   // A key without a version finds the newest loaded version, else the newest one. When versions share the requests
   // that name none, it finds the stable version, else the version with the largest share. Null: the table has none.
   [[nodiscard]] const proto::FunctionRecord* Find(const proto::FunctionKey& key) const;
   // A version that the table has.
   [[nodiscard]] const proto::FunctionRecord& At(const FunctionVersion& version) const {
-    return functions_.at(version.first).at(version.second);
+    return functions_.Find(version.first)->at(version.second);
   }
   // NotFound says what exists; Unavailable for a function that was unloaded.
   [[nodiscard]] absl::StatusOr<const proto::FunctionRecord*> FindServed(const proto::FunctionKey& key) const;
@@ -55,14 +61,20 @@ class FunctionTable {
   // Whether any version of the function has a share.
   [[nodiscard]] bool AreShared(const std::string& name) const;
   [[nodiscard]] std::uint64_t NewestVersion(const std::string& name) const;  // 0: none
-  [[nodiscard]] const std::map<std::string, Versions>& functions() const { return functions_; }
+  // These open no folded function, and what they show is valid during the call only. All records in the order of names and
+  // versions; that of a version, if the table has it; some loaded record of a model, if there is one.
+  void ForEach(See see) const { functions_.ForEach(see); }
+  void Show(const FunctionVersion& version, See see) const;
+  void ShowLoadedUserOf(const std::string& model_digest, See see) const;
+  // As FunctionRecords::AddTo.
+  std::string AddTo(proto::ClusterUpdate& update, const std::string& after, std::size_t bytes) const {
+    return functions_.AddTo(update, after, bytes);
+  }
   [[nodiscard]] std::size_t size() const { return size_; }
   // How many records use a model: its host copies go when none does.
   [[nodiscard]] std::uint32_t UsesOf(const std::string& model_digest) const;
   // Some record of the model; null when there is none.
   [[nodiscard]] const proto::FunctionRecord* UserOf(const std::string& model_digest) const;
-  // Some loaded record of it; null when there is none.
-  [[nodiscard]] const proto::FunctionRecord* LoadedUserOf(const std::string& model_digest) const;
   // By digest.
   [[nodiscard]] const std::map<std::string, ModelUse>& models() const { return models_; }
   // Records that request time on a GPU, or own a part of one.
@@ -79,7 +91,7 @@ class FunctionTable {
   void Uncount(const proto::FunctionRecord& record);
   [[nodiscard]] static const proto::FunctionRecord& LargestSharer(const Versions& versions);
 
-  std::map<std::string, Versions> functions_;
+  FunctionRecords functions_;
   std::map<std::string, ModelUse> models_;
   std::map<std::string, std::uint32_t>
       sharers_;  // by function: how many of its versions have a share; none with 0

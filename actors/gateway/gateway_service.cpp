@@ -177,9 +177,9 @@ bool GatewayService::Ready() {
   if (parts_.servable->settled()) return true;
   const auto view = parts_.view->Get();
   bool all = true;
-  for (const auto& [name, versions] : view->functions().functions())
-    for (const auto& [number, record] : versions)
-      all = all && (!record.loaded() || parts_.servable->Has(record.model_digest()));
+  view->functions().ForEach([&](const proto::FunctionRecord& record) {
+    all = all && (!record.loaded() || parts_.servable->Has(record.model_digest()));
+  });
   return parts_.servable->Settle(all, transport::SteadyNow());
 }
 
@@ -250,9 +250,9 @@ absl::StatusOr<std::shared_ptr<const gateway::FunctionInfo>> GatewayService::Fin
 std::vector<std::shared_ptr<const gateway::FunctionInfo>> GatewayService::List() {
   const auto view = parts_.view->Get();
   std::vector<std::shared_ptr<const gateway::FunctionInfo>> all;
-  for (const auto& [name, versions] : view->functions().functions())
-    for (const auto& [number, record] : versions)
-      all.push_back(Describe(*view, name, record.key().version()));
+  view->functions().ForEach([&](const proto::FunctionRecord& record) {
+    all.push_back(Describe(*view, record.key().name(), record.key().version()));
+  });
   for (const auto& [name, versions] : view->workflows())
     for (const auto& [number, record] : versions)
       all.push_back(Describe(*view, name, record.spec().version()));

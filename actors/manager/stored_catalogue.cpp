@@ -102,9 +102,9 @@ std::vector<cluster::Lacking> FindLacking(
     const std::function<std::vector<std::string>(const proto::FunctionRecord&)>& lacking) {
   std::vector<cluster::Lacking> all;
   if (!lacking) return all;
-  for (const auto& [name, versions] : catalogue.functions().table().functions())
-    for (const auto& [number, record] : versions)
-      if (auto objects = lacking(record); !objects.empty()) all.push_back({record.key(), std::move(objects)});
+  catalogue.functions().table().ForEach([&](const proto::FunctionRecord& record) {
+    if (auto objects = lacking(record); !objects.empty()) all.push_back({record.key(), std::move(objects)});
+  });
   return all;
 }
 

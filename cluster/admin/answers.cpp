@@ -154,15 +154,18 @@ proto::AdminReply AnswerFromState(const proto::AdminRequest& request, const Mana
 }
 
 proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const ManagerState& state) {
-  std::vector<const proto::FunctionRecord*> records;
-  for (const auto& [name, versions] : state.catalogue.functions().table().functions()) {
-    if (!key.name().empty() && key.name() != name) continue;
-    for (const auto& [number, record] : versions)
-      if (key.version().empty() || key.version() == record.key().version()) records.push_back(&record);
+  proto::AdminReply reply;
+  const auto add = [&](const proto::FunctionRecord& record) {
+    if (key.version().empty() || key.version() == record.key().version()) AddFunction(record, state, reply);
+  };
+  const auto& functions = state.catalogue.functions().table();
+  if (key.name().empty()) {
+    functions.ForEach(add);
+  } else if (const auto* versions = functions.VersionsOf(key.name())) {
+    for (const auto& [number, record] : *versions) add(record);
   }
-  if (records.empty() && !key.name().empty())
+  if (reply.functions().empty() && !key.name().empty())
     return Error(absl::NotFoundError(absl::StrCat("there is no ", Describe(key))));
-  auto reply = AnswerFunctions(records, state, absl::OkStatus());
   // A list shows no settings.
   if (key.name().empty()) return reply;
   const auto kinds = KindsOf(state.members);
@@ -176,17 +179,11 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
   return reply;
 }
 
-proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*>& records,
-                                  const ManagerState& state, const absl::Status& remark) {
-  proto::AdminReply reply;
-  if (!remark.ok()) reply.set_message(std::string(remark.message()));
-  for (const auto* record : records) {
-    auto& status = *reply.add_functions();
-    *status.mutable_record() = *record;
-    for (const auto& node : state.placement.copies().HoldersOf(record->model_digest()))
-      status.add_adopted_by(node);
-  }
-  return reply;
+void AddFunction(const proto::FunctionRecord& record, const ManagerState& state, proto::AdminReply& reply) {
+  auto& status = *reply.add_functions();
+  *status.mutable_record() = record;
+  for (const auto& node : state.placement.copies().HoldersOf(record.model_digest()))
+    status.add_adopted_by(node);
 }
 
 void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
@@ -36,9 +35,8 @@ struct ManagerState {
                                                 const ManagerState& state);
 // An empty key: every function; an empty version: every version. NOT_FOUND when there is none.
 [[nodiscard]] proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const ManagerState& state);
-// The given records. With a status that is not OK, its text says what is still to come; the code stays OK.
-[[nodiscard]] proto::AdminReply AnswerFunctions(const std::vector<const proto::FunctionRecord*>& records,
-                                                const ManagerState& state, const absl::Status& remark);
+// Adds the record to the functions of `reply`, with the nodes that hold a copy of its model.
+void AddFunction(const proto::FunctionRecord& record, const ManagerState& state, proto::AdminReply& reply);
 // Adds to each function of `reply` on which GPUs of the node it is resident.
 void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply);
 // Adds the node's GPUs, its host region and the alpha of its order by SLO.

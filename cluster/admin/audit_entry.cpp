@@ -61,8 +61,8 @@ AuditEntry SplitEntry(const proto::SplitFunction& split) {
 std::string SplitOf(const proto::AdminReply& reply) {
   FunctionTable table;
   for (const auto& function : reply.functions()) table.Put(function.record());
-  const auto& [name, versions] = *table.functions().begin();
-  return absl::StrCat(Versioned("function", name, ""), ": ", DescribeShares(versions));
+  const auto& name = reply.functions(0).record().key().name();
+  return absl::StrCat(Versioned("function", name, ""), ": ", DescribeShares(*table.VersionsOf(name)));
 }
 
 bool IsSplit(const AuditEntry& entry) {

@@ -84,7 +84,10 @@ void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) 
   const auto& record = deployed.record;
   if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
       absl::IsResourceExhausted(status)) {
-    auto reply = AnswerFunctions({&record}, parts_.State(), status);
+    proto::AdminReply reply;
+    AddFunction(record, parts_.State(), reply);
+    // The text says what is still to come; the code stays OK.
+    if (!status.ok()) reply.set_message(std::string(status.message()));
     if (const auto unused = VersionChanges::WhyUnused(record, parts_.catalogue); !unused.empty())
       reply.set_message(absl::StrCat(reply.message(), reply.message().empty() ? "" : "; ", unused));
     return parts_.admin.Reply(deployed.ask, std::move(reply));

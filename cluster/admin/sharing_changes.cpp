@@ -66,14 +66,15 @@ absl::Status SharingChanges::Validate(FollowingProfiles& change) const {
   const auto& functions = parts_.catalogue.functions().table();
   for (const FunctionVersion& version : functions.profile_followers()) {
     if (change.commands.size() >= kMostAtOnce) break;
-    const auto& record = functions.At(version);
-    auto filled = record;
-    FillIn(filled);
-    if (google::protobuf::util::MessageDifferencer::Equals(record.sharing(), filled.sharing())) continue;
-    auto& command = change.commands.emplace_back();
-    *command.mutable_key() = record.key();
-    *command.mutable_sharing() = filled.sharing();
-    command.set_unix_ns(parts_.out.unix_now());
+    functions.Show(version, [&](const proto::FunctionRecord& record) {
+      auto filled = record;
+      FillIn(filled);
+      if (google::protobuf::util::MessageDifferencer::Equals(record.sharing(), filled.sharing())) return;
+      auto& command = change.commands.emplace_back();
+      *command.mutable_key() = record.key();
+      *command.mutable_sharing() = filled.sharing();
+      command.set_unix_ns(parts_.out.unix_now());
+    });
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cluster/copies/digest_key.hpp"
+#include "cluster/copies/node_numbers.hpp"
 #include "cluster/placement.hpp"
 
 namespace troupe::cluster {
@@ -35,7 +37,10 @@ class HostCopies {
   // again; Time::max() when no other copy waits.
   Time AddDue(Time now, std::set<std::string>& due) const;
 
-  [[nodiscard]] const PlacementMap& held() const { return held_; }
+  // Of all models, and of one of them; nothing of a model that no node holds.
+  [[nodiscard]] PlacementMap Held() const;
+  void AddHeld(const std::string& digest, PlacementMap& held) const;
+  [[nodiscard]] bool IsHeld(const std::string& digest) const { return NodesOf(digest) != nullptr; }
   // Grows with each change of what is held.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;
@@ -49,8 +54,14 @@ class HostCopies {
  private:
   using Copy = std::pair<std::string, std::string>;  // digest, node
 
+  // Null: no node holds it.
+  [[nodiscard]] const NodesOfModel* NodesOf(const std::string& digest) const;
+  void Hold(const std::string& digest, NodeNumber node);
+
   const Duration retry_;
-  PlacementMap held_;
+  NodeNumbers nodes_;
+  std::vector<std::uint64_t> held_by_;  // by number of the node: how many models it holds
+  std::map<DigestKey, NodesOfModel> held_;
   std::uint64_t changes_ = 0;
   std::set<Copy> asked_;
   std::map<Copy, Time> not_before_;

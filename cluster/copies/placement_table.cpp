@@ -96,22 +96,22 @@ void PlacementTable::SetNodes(const MembershipTable& members) {
 
 void PlacementTable::AddWanted(const FunctionTable& functions, const std::string& digest,
                                Models& models) const {
-  const auto* record = functions.LoadedUserOf(digest);
-  if (record == nullptr) return;
-  const bool single = functions.models().at(digest).loaded_with_state > 0;
-  if (single && homes_.MustWait(digest)) return;
-  auto& model = models.emplace_back(ModelOf(*record));
-  // All that run this model run where the state of one of them is.
-  model.single = single;
-  model.copies = demanded_.Of(digest);
-  if (single) model.home = homes_.Of(digest);
+  functions.ShowLoadedUserOf(digest, [&](const proto::FunctionRecord& record) {
+    const bool single = functions.models().at(digest).loaded_with_state > 0;
+    if (single && homes_.MustWait(digest)) return;
+    auto& model = models.emplace_back(ModelOf(record));
+    // All that run this model run where the state of one of them is.
+    model.single = single;
+    model.copies = demanded_.Of(digest);
+    if (single) model.home = homes_.Of(digest);
+  });
 }
 
 PlacementPlan PlacementTable::PlanAll(const FunctionTable& functions) {
   ++plans_.of_all_models;
   Models models;
   for (const auto& [digest, use] : functions.models()) AddWanted(functions, digest, models);
-  auto plan = PlanPlacement(models, regions_.nodes(), copies_.held(), {replicas_});
+  auto plan = PlanPlacement(models, regions_.nodes(), copies_.Held(), {replicas_});
   homes_.LeaveAll(functions);
   regions_.Clear();
   problems_.clear();
@@ -126,7 +126,7 @@ std::optional<PlacementPlan> PlacementTable::PlanSome(const FunctionTable& funct
   PlacementMap held;
   for (const auto& digest : digests) {
     AddWanted(functions, digest, models);
-    if (const auto it = copies_.held().find(digest); it != copies_.held().end()) held.insert(*it);
+    copies_.AddHeld(digest, held);
   }
   auto plan = PlanPlacement(models, regions_.nodes(), held, {replicas_});
   homes_.Leave(functions, digests);
@@ -169,7 +169,7 @@ std::vector<PlacementMove> PlacementTable::Ask(std::vector<PlacementMove> wanted
 void PlacementTable::SortByUrgency(std::vector<PlacementMove>& moves, Time now) const {
   const auto rank = [this](const PlacementMove& move) {
     if (!move.adopt) return 2;
-    return copies_.held().contains(move.digest) ? 1 : 0;
+    return copies_.IsHeld(move.digest) ? 1 : 0;
   };
   using Key = std::pair<int, double>;
   std::vector<std::pair<Key, PlacementMove>> keyed;

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "cluster/copies/digest_key.hpp"
+#include "cluster/copies/node_numbers.hpp"
 #include "cluster/placement.hpp"
 
 namespace troupe::cluster {
@@ -24,15 +26,19 @@ class PlannedRegions {
   bool SetNodes(std::vector<PlacementNode> nodes, const std::set<std::string>& anew,
                 std::set<std::string>& touched) {
     if (nodes == nodes_ && anew.empty()) return false;
-    std::set<std::string> left = anew;
+    std::vector<bool> left(numbers_.size());
+    const auto leaves = [&](const std::string& name) {
+      if (const auto number = numbers_.Find(name)) left[*number] = true;
+    };
+    std::ranges::for_each(anew, leaves);
     std::vector<PlacementNode> came;
     for (const auto& node : nodes_)
-      if (!Has(nodes, node)) left.insert(node.name);
+      if (!Has(nodes, node)) leaves(node.name);
     for (const auto& node : nodes)
       if (!Has(nodes_, node) || anew.contains(node.name)) came.push_back(node);
     nodes_ = std::move(nodes);
     for (const auto& [digest, place] : planned_)
-      if (MayMove(place, left, came)) touched.insert(digest);
+      if (MayMove(place, left, came)) touched.insert(digest.Text());
     return true;
   }
   void Clear() {
@@ -41,19 +47,24 @@ class PlannedRegions {
   }
   // `wanted`: the copies that it is to have, when there are nodes for them.
   void Add(const PlacementModel& model, const std::vector<std::string>& nodes, std::uint32_t wanted) {
+    const auto key = DigestKey::Of(model.digest);
+    if (!key) return;
     const PlacementRank rank(model.digest);
-    Place place{model.host_bytes, model.device_bytes, nodes, rank};
+    Place place{model.host_bytes, model.device_bytes, {}, rank};
     place.wants_more = nodes.size() < wanted;
     for (const auto& name : nodes) {
+      place.nodes.push_back(numbers_.Of(name));
       used_[name] += model.host_bytes;
       if (const auto* node = Find(name)) place.lowest = std::min(place.lowest, rank.Of(*node));
     }
-    planned_.insert_or_assign(model.digest, std::move(place));
+    planned_.insert_or_assign(*key, std::move(place));
   }
   void Remove(const std::string& digest) {
-    const auto before = planned_.extract(digest);
+    const auto key = DigestKey::Of(digest);
+    if (!key) return;
+    const auto before = planned_.extract(*key);
     if (before.empty()) return;
-    for (const auto& node : before.mapped().nodes) used_[node] -= before.mapped().bytes;
+    for (const auto node : before.mapped().nodes) used_[numbers_.NameOf(node)] -= before.mapped().bytes;
   }
   // Whether there is room for `plan` of these models, which are not planned now, beside the others, which have room.
   [[nodiscard]] bool HasRoom(const std::vector<PlacementModel>& models, const PlacementPlan& plan) const {
@@ -78,7 +89,7 @@ class PlannedRegions {
   }
   [[nodiscard]] PlacementMap Planned() const {
     PlacementMap map;
-    for (const auto& [digest, place] : planned_) map[digest] = place.nodes;
+    for (const auto& [digest, place] : planned_) map[digest.Text()] = numbers_.NamesOf(place.nodes);
     return map;
   }
 
@@ -86,7 +97,7 @@ class PlannedRegions {
   struct Place {
     Bytes bytes{};
     Bytes device_bytes{};
-    std::vector<std::string> nodes{};
+    NodesOfModel nodes{};
     PlacementRank rank;
     double lowest = std::numeric_limits<double>::infinity();  // of its nodes
     bool wants_more = false;
@@ -105,10 +116,11 @@ class PlannedRegions {
     const auto* node = Find(name);
     return node == nullptr ? Bytes() : node->region;
   }
-  [[nodiscard]] static bool MayMove(const Place& place, const std::set<std::string>& left,
+  // `left`: by number of the node.
+  [[nodiscard]] static bool MayMove(const Place& place, const std::vector<bool>& left,
                                     const std::vector<PlacementNode>& came) {
     if (place.wants_more) return true;
-    if (std::ranges::any_of(place.nodes, [&](const auto& name) { return left.contains(name); })) return true;
+    if (std::ranges::any_of(place.nodes, [&](NodeNumber node) { return left[node]; })) return true;
     return std::ranges::any_of(came, [&](const auto& node) {
       return place.bytes <= node.region && place.device_bytes <= node.gpu_memory &&
              place.rank.Of(node) >= place.lowest;
@@ -116,8 +128,9 @@ class PlannedRegions {
   }
 
   std::vector<PlacementNode> nodes_;
-  std::map<std::string, Place> planned_;  // by model digest
-  std::map<std::string, Bytes> used_;     // of each node's region
+  NodeNumbers numbers_;  // of nodes that were planned with
+  std::map<DigestKey, Place> planned_;
+  std::map<std::string, Bytes> used_;  // of each node's region
 };
 
 }  // namespace troupe::cluster

@@ -44,8 +44,9 @@ absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::str
   for (auto& record : records.functions) {
     TROUPE_RETURN_IF_ERROR(CheckVersion("function", record.key().name(), record.key().version()));
     proto::DeployFunction command;
-    *command.mutable_record() = record;
+    *command.mutable_record() = std::move(record);
     out.functions_.Apply(command, ++out.revision_);
+    out.functions_.FoldCold();
   }
   SortByRevision(records.workflows);
   for (const auto& record : records.workflows) {
@@ -98,8 +99,7 @@ void Catalogue::TakeRuns(std::vector<proto::RunRecord> runs, const std::vector<p
 
 Digests Catalogue::Objects() const {
   Digests digests;
-  for (const auto& [name, versions] : functions_.table().functions())
-    for (const auto& [number, record] : versions) AddObjectsOf(record, digests);
+  functions_.table().ForEach([&](const proto::FunctionRecord& record) { AddObjectsOf(record, digests); });
   runs_.AddObjects(digests);
   return digests;
 }

@@ -55,6 +55,8 @@ class Catalogue {
   void NoteProblem(const proto::FunctionKey& key, std::string problem) {
     functions_.NoteProblem(key, std::move(problem));
   }
+  // As FunctionRegistry::FoldCold.
+  void FoldCold() { functions_.FoldCold(); }
   [[nodiscard]] const WorkflowRegistry& workflows() const { return workflows_; }
   // Of their last change; 0: none since the store was read.
   [[nodiscard]] std::uint64_t workflows_revision() const { return workflows_revision_; }
@@ -95,7 +97,8 @@ class Catalogue {
       return command.record().model_digest();
     } else if constexpr (std::is_same_v<Command, proto::RemoveFunction> ||
                          std::is_same_v<Command, proto::SetFunctionLoaded>) {
-      return ModelOfFunction(command.key());
+      const auto* record = functions_.table().Find(command.key());
+      return record == nullptr ? std::string() : record->model_digest();
     } else {
       return {};
     }
@@ -116,10 +119,6 @@ class Catalogue {
   [[nodiscard]] Digests Objects() const;
 
  private:
-  [[nodiscard]] std::string ModelOfFunction(const proto::FunctionKey& key) const {
-    const auto* record = functions_.table().Find(key);
-    return record == nullptr ? std::string() : record->model_digest();
-  }
   // Of functions, and the removal of a profile.
   template <class Command>
   void ApplyTo(const Command& command) {

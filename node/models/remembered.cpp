@@ -60,15 +60,13 @@ void Remembered::Save() {
   armed_ = false;
   proto::ClusterUpdate adopted;
   std::map<std::string, std::uint64_t> revisions;
-  for (const auto& [name, versions] : parts_.membership.view().functions().functions()) {
-    for (const auto& [number, record] : versions) {
-      if (!record.loaded() || !record.state().empty() ||
-          parts_.models.held().AdoptedCopyOf(parts_.names.FindDigest(record.model_digest())) == nullptr)
-        continue;
-      revisions[absl::StrCat(name, "/", record.key().version())] = record.revision();
-      *adopted.add_functions() = record;
-    }
-  }
+  parts_.membership.view().functions().ForEach([&](const proto::FunctionRecord& record) {
+    if (!record.loaded() || !record.state().empty() ||
+        parts_.models.held().AdoptedCopyOf(parts_.names.FindDigest(record.model_digest())) == nullptr)
+      return;
+    revisions[absl::StrCat(record.key().name(), "/", record.key().version())] = record.revision();
+    *adopted.add_functions() = record;
+  });
   if (revisions == saved_) return;
   saved_ = std::move(revisions);
   parts_.out.Add(SaveAdopted{std::move(adopted)});

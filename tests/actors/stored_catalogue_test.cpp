@@ -43,11 +43,10 @@ std::string TextOf(const google::protobuf::Message& message) {
 
 std::string RegistryText(const Catalogue& catalogue) {
   std::string text;
-  for (const auto& [name, versions] : catalogue.functions().table().functions())
-    for (auto [version, record] : versions) {
-      record.clear_revision();
-      text += TextOf(record) + "\n";
-    }
+  catalogue.functions().table().ForEach([&](proto::FunctionRecord record) {
+    record.clear_revision();
+    text += TextOf(record) + "\n";
+  });
   for (const auto& [name, versions] : catalogue.workflows().workflows())
     for (auto [version, record] : versions) {
       record.clear_revision();

@@ -73,9 +73,9 @@ class Updates : public ::testing::Test {
     update.set_snapshot(true);
     update.set_revision(1);
     const auto view = world_.view()->Get();
-    for (const auto& [name, versions] : view->functions().functions())
-      for (const auto& [version, record] : versions)
-        if (name != function) *update.add_functions() = record;
+    view->functions().ForEach([&](const proto::FunctionRecord& record) {
+      if (record.key().name() != function) *update.add_functions() = record;
+    });
     for (const auto& [name, member] : view->members()) *update.add_members() = member;
     caf::anon_send(world_.router(), std::move(update));
     world_.Settle();
@@ -169,7 +169,7 @@ TEST_F(Updates, AFunctionWhoseRemovalWasLostIsGoneAllTheSame) {
   proto::ClusterUpdate stale;
   stale.set_snapshot(true);
   stale.set_revision(before->revision());
-  *stale.add_functions() = before->functions().functions().at("a").begin()->second;
+  *stale.add_functions() = before->functions().VersionsOf("a")->begin()->second;
   for (const auto& [name, member] : before->members()) *stale.add_members() = member;
   caf::anon_send(world_.router(), std::move(stale));
   world_.Settle();

@@ -86,25 +86,23 @@ class OwnershipPlanTest : public ::testing::Test {
   // No two rectangles of a GPU overlap, none is larger than the GPU, each is what its function asks for.
   void Check() {
     std::map<std::pair<std::string, std::uint32_t>, std::vector<proto::GpuPlace>> by_gpu;
-    for (const auto& [name, versions] : functions_.functions()) {
-      for (const auto& [number, record] : versions) {
-        for (const auto& place : record.places()) {
-          ASSERT_LE(place.left() + place.quota(), 100U);
-          ASSERT_LE(place.bottom() + place.sms(), 100U);
-          ASSERT_EQ(place.quota(), record.sharing().quota_request());
-          ASSERT_EQ(place.sms(), record.sharing().sm_partition());
-          ASSERT_NE(members_.Find(place.node()), nullptr);
-          for (const auto& other : by_gpu[{place.node(), place.gpu()}]) {
-            const bool apart = place.left() >= other.left() + other.quota() ||
-                               other.left() >= place.left() + place.quota() ||
-                               place.bottom() >= other.bottom() + other.sms() ||
-                               other.bottom() >= place.bottom() + place.sms();
-            ASSERT_TRUE(apart) << proto::Describe(place) << " overlaps " << proto::Describe(other);
-          }
-          by_gpu[{place.node(), place.gpu()}].push_back(place);
+    functions_.ForEach([&](const proto::FunctionRecord& record) {
+      for (const auto& place : record.places()) {
+        ASSERT_LE(place.left() + place.quota(), 100U);
+        ASSERT_LE(place.bottom() + place.sms(), 100U);
+        ASSERT_EQ(place.quota(), record.sharing().quota_request());
+        ASSERT_EQ(place.sms(), record.sharing().sm_partition());
+        ASSERT_NE(members_.Find(place.node()), nullptr);
+        for (const auto& other : by_gpu[{place.node(), place.gpu()}]) {
+          const bool apart = place.left() >= other.left() + other.quota() ||
+                             other.left() >= place.left() + place.quota() ||
+                             place.bottom() >= other.bottom() + other.sms() ||
+                             other.bottom() >= place.bottom() + place.sms();
+          ASSERT_TRUE(apart) << proto::Describe(place) << " overlaps " << proto::Describe(other);
         }
+        by_gpu[{place.node(), place.gpu()}].push_back(place);
       }
-    }
+    });
   }
 
   Time now_{seconds(100)};

@@ -226,7 +226,7 @@ TEST_F(PlacementTableTest, PlansOfSomeModelsAddUpToAPlanOfAll) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Random random(seed);
     placement_.emplace(2, seconds(2));
-    functions_.Clear();
+    functions_ = FunctionTable();
     members_ = MembershipTable();
     std::map<std::string, Bytes> weights;
     PlacementMap held;

@@ -251,7 +251,7 @@ TEST_F(VersionShares, TheStableVersionAnswersWhatIsAskedOfTheFunction) {
   EXPECT_EQ(table_.Find(key)->key().version(), "1");
   Change(1, [](auto& record) { record.set_loaded(false); });
   EXPECT_EQ(table_.Find(key)->key().version(), "2");
-  table_.Clear();
+  table_ = FunctionTable();
   EXPECT_EQ(table_.Find(key), nullptr);
   EXPECT_FALSE(table_.AreShared("f"));
 }
