@@ -12,17 +12,29 @@ namespace {
 
 using Names = google::protobuf::RepeatedPtrField<std::string>;
 
+// The models that a list of changes adds to those that are known, or takes away from them; no other model is looked at.
+std::vector<std::string> Changed(const std::set<std::string>& known, const proto::ModelList& list) {
+  std::set<std::string> changed;
+  for (const auto& model : list.digests())
+    if (!known.contains(model)) changed.insert(model);
+  for (const auto& model : list.removed()) {
+    // A list that names a model as both says that it has gone.
+    if (known.contains(model)) {
+      changed.insert(model);
+    } else {
+      changed.erase(model);
+    }
+  }
+  return {changed.begin(), changed.end()};
+}
+
 // The models that applying a grant's list to those that are known adds or takes away. `anew`: in a new life
 // of the node, in which nothing was told before.
 std::vector<std::string> Difference(const std::set<std::string>& known, const proto::ModelList& list,
                                     bool anew) {
+  if (list.added() && !anew) return Changed(known, list);
   std::vector<std::string> changed;
   const Names& names = list.digests();
-  if (list.added() && !anew) {
-    const std::set<std::string> came(names.begin(), names.end());
-    std::set_difference(came.begin(), came.end(), known.begin(), known.end(), std::back_inserter(changed));
-    return changed;
-  }
   const auto compare = [&](const auto& sorted) {
     std::set_symmetric_difference(known.begin(), known.end(), sorted.begin(), sorted.end(),
                                   std::back_inserter(changed));

@@ -48,7 +48,9 @@ void ClusterGpus::MayBeIdle(const GpuPlace& place, const Gpu& gpu) {
 void ClusterGpus::Apply(const proto::CreditGrant& grant) {
   Node& node = nodes_[grant.node()];
   node.withheld = grant.gpus_withheld();
-  if (grant.has_adopted() && !grant.adopted().added()) {
+  if (grant.adopted().added()) {
+    for (const auto& removed : grant.adopted().removed()) node.costs.erase(removed);
+  } else if (grant.has_adopted()) {
     const std::set<std::string> adopted(grant.adopted().digests().begin(), grant.adopted().digests().end());
     std::erase_if(node.costs, [&](const auto& cost) { return !adopted.contains(cost.first); });
   }

@@ -119,6 +119,14 @@ class BookWorld {
     grant.set_draining(!all && random_.Below(10) == 0);
     auto& adopted = *grant.mutable_adopted();
     auto& resident = *grant.mutable_resident();
+    if (!all && random_.Below(2) == 0) {  // what came and what went
+      adopted.set_added(true);
+      for (int model = 0; model < kModels; ++model)
+        if (const auto drawn = random_.Below(4); drawn < 2)
+          (drawn == 0 ? *adopted.add_digests() : *adopted.add_removed()) = "m" + std::to_string(model);
+      table_.Apply(grant);
+      return;
+    }
     for (int model = 0; model < kModels; ++model) {
       if (!all && random_.Below(2) == 0) continue;
       adopted.add_digests("m" + std::to_string(model));

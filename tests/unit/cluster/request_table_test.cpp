@@ -464,6 +464,16 @@ TEST(RequestTable, AGrantRepeatsNoListOfModels) {
   table.Apply(grant);
   EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "b", "c", "z"));
   EXPECT_EQ(table.Decide(At(0)).size(), 1u) << "the model that the node adopted is used at once";
+  grant = Grant("n1", 4, {"y", "w"});
+  grant.mutable_adopted()->set_added(true);
+  for (const char* model : {"b", "never-there", "w"}) grant.mutable_adopted()->add_removed(model);
+  table.Apply(grant);
+  EXPECT_THAT(table.credits().Find("n1")->adopted, testing::ElementsAre("a", "c", "y", "z"))
+      << "what came and went is not there";
+  EXPECT_EQ(table.credits().Holders("b"), nullptr);
+  EXPECT_NE(table.credits().Holders("c"), nullptr) << "a removal that is told names no other model";
+  ASSERT_TRUE(table.Admit(Request(3, "b"), At(0)).status.ok());
+  EXPECT_TRUE(table.Decide(At(0)).empty()) << "the model was taken off the node";
   grant = Grant("n1", 4, {});
   grant.mutable_adopted();
   table.Apply(grant);

@@ -172,6 +172,21 @@ class Isolated : public NamedGpus {
   Isolated() : NamedGpus(IsolatedSettings(), false) {}
 };
 
+TEST_F(NamedGpus, AGrantNamesTheModelThatWentAndNoOther) {
+  now += milliseconds(20);
+  Watch(TimerFired{Timer::kGrant});
+  grants_.clear();
+  On(ModelDisowned{"model-f"});
+  now += milliseconds(20);
+  Watch(TimerFired{Timer::kGrant});
+  for (const std::uint64_t router : {7U, 8U}) {
+    const auto& adopted = grants_[router].adopted();
+    EXPECT_TRUE(adopted.added()) << "the list does not replace what was told before";
+    EXPECT_THAT(adopted.removed(), ElementsAre("model-f"));
+    EXPECT_THAT(adopted.digests(), IsEmpty()) << "model g is as it was told before";
+  }
+}
+
 TEST_F(Isolated, ANodeWithIsolatedRuntimesSaysWhyItTellsOfNoGpus) {
   HelloOf(7, true);
   EXPECT_EQ(grants_[0].gpus_size(), 0);

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/random.hpp"
 #include "node/event_journal.hpp"
 #include "node/models/lost_models.hpp"
 #include "node/models/peer_copy_table.hpp"
@@ -116,10 +119,12 @@ TEST(PrepareQueue, OneAtATimeAndThoseThatADeploymentWaitsForFirst) {
   EXPECT_EQ(next(), "");
 }
 
-TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
-  // The names after '=' are all models, those after '+' the new ones.
+TEST(ServedModels, ARouterIsToldWhatCameAndWentOrEverything) {
+  // The names after '=' are all models, those after '+' came, those after '-' went.
   const auto text = [](const std::optional<proto::ModelList>& list) -> std::string {
-    return list ? absl::StrCat(list->added() ? "+" : "=", absl::StrJoin(list->digests(), ",")) : "as before";
+    if (!list) return "as before";
+    return absl::StrCat(list->added() ? "+" : "=", absl::StrJoin(list->digests(), ","),
+                        list->removed().empty() ? "" : "-", absl::StrJoin(list->removed(), ","));
   };
   ServedModels models;
   EXPECT_EQ(text(models.Since(0)), "=") << "there are no models";
@@ -129,19 +134,50 @@ TEST(ServedModels, ARouterIsToldWhatCameOrEverything) {
   models.Add(ModelNamed("a"));
   models.Add(ModelNamed("a@function/f"));  // another copy of model a
   EXPECT_EQ(text(models.Since(0)), "=a,b");
-  EXPECT_EQ(text(models.Since(empty)), "+b,a");
+  EXPECT_EQ(text(models.Since(empty)), "+a,b");
   const auto two = models.revision();
   models.Add(ModelNamed("c"));
   EXPECT_EQ(text(models.Since(two)), "+c");
   models.Remove(ModelNamed("a"));
   EXPECT_EQ(text(models.Since(two)), "+c") << "the other copy is still there";
   models.Remove(ModelNamed("a@function/f"));
-  EXPECT_EQ(text(models.Since(two)), "=b,c") << "a removal is told with the whole list";
+  EXPECT_EQ(text(models.Since(two)), "+c-a");
+  models.Remove(ModelNamed("c"));
+  EXPECT_EQ(text(models.Since(two)), "+-a,c") << "a router may know either";
+  models.Add(ModelNamed("a"));
+  EXPECT_EQ(text(models.Since(two)), "+a-c") << "each model is told once, as it is now";
+  EXPECT_EQ(text(models.Since(0)), "=a,b");
   for (int i = 0; i < 2000; ++i) models.Add(ModelNamed(absl::StrCat("m", i)));
   EXPECT_EQ(models.Since(two)->digests_size(), 2002)
       << "changes from too long ago are told with the whole list";
   EXPECT_FALSE(models.Since(two)->added());
   EXPECT_EQ(models.Since(models.revision() - 5)->digests_size(), 5);
+}
+
+TEST(ServedModels, ARouterThatIsToldNowAndThenKnowsAllModels) {
+  Random random(1);
+  ServedModels models;
+  std::set<std::string> there, known;
+  std::uint64_t told = 0;
+  std::size_t deltas = 0;
+  for (int step = 0; step < 2000; ++step) {
+    const auto name = absl::StrCat("m", random.Below(20));
+    if (there.insert(name).second) {
+      models.Add(ModelNamed(name));
+    } else {
+      there.erase(name);
+      models.Remove(ModelNamed(name));
+    }
+    if (random.Below(5) != 0) continue;
+    const auto list = models.Since(std::exchange(told, models.revision()));
+    ASSERT_TRUE(list.has_value());
+    if (!list->added()) known.clear();
+    deltas += list->added() ? 1 : 0;
+    known.insert(list->digests().begin(), list->digests().end());
+    for (const auto& digest : list->removed()) known.erase(digest);
+    ASSERT_EQ(known, there) << "step " << step;
+  }
+  EXPECT_GT(deltas, 100u);
 }
 
 TEST(StateRooms, RoomIsTakenOnceAndGivenBack) {
