@@ -23,9 +23,9 @@ struct ViewChange {
 
 class ClusterView {
  public:
-  // False: what lies between is missing.
+  // False: what lies between is missing, or the rest of a snapshot.
   [[nodiscard]] bool Follows(const proto::ClusterUpdate& update) const {
-    return update.snapshot() || update.since() <= revision_;
+    return update.snapshot() ? update.more_after().empty() : update.since() <= revision_;
   }
   // Updates that are older than what is known change nothing and count as applied.
   [[nodiscard]] ViewChange Apply(const proto::ClusterUpdate& update);

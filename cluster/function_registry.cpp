@@ -1,7 +1,6 @@
 #include "cluster/function_registry.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -274,16 +273,19 @@ void FunctionRegistry::BeginAt(Revision revision) {
   changes_.clear();
 }
 
+proto::ClusterUpdate FunctionRegistry::SnapshotAfter(const std::string& after) const {
+  proto::ClusterUpdate update;
+  update.set_revision(revision_);
+  update.set_snapshot(true);
+  update.set_more_after(table_.AddTo(update, after, limits_.part_bytes));
+  return update;
+}
+
 proto::ClusterUpdate FunctionRegistry::ChangesSince(Revision since) const {
+  if (since == 0 || since < forgotten_ || since > revision_) return SnapshotAfter("");
   proto::ClusterUpdate update;
   update.set_revision(revision_);
   update.set_since(since);
-  if (since == 0 || since < forgotten_ || since > revision_) {
-    update.set_since(0);
-    update.set_snapshot(true);
-    table_.AddTo(update, "", std::numeric_limits<std::size_t>::max());
-    return update;
-  }
   const auto first = std::partition_point(changes_.begin(), changes_.end(),
                                           [&](const Change& change) { return change.revision <= since; });
   std::set<std::pair<std::string, std::string>> seen;

@@ -23,8 +23,9 @@ inline constexpr double kDefaultPercentile = 98;
 
 struct RegistryLimits {
   std::size_t max_functions = 100000;
-  std::size_t max_changes = 4096;  // kept for deltas; who is further behind gets a snapshot
-  std::size_t max_open = 16'384;   // functions whose records stay open (cluster/function_records.hpp)
+  std::size_t max_changes = 4096;      // kept for deltas; who is further behind gets a snapshot
+  std::size_t max_open = 16'384;       // functions whose records stay open (cluster/function_records.hpp)
+  std::size_t part_bytes = 1U << 20U;  // of a snapshot's functions in one message
 };
 
 // InvalidArgument with what was found and what is expected. Workflows have names of the same form.
@@ -73,9 +74,11 @@ class FunctionRegistry {
 
   // The registry was read from the store: what happened up to `revision` is not known one by one.
   void BeginAt(Revision revision);
-  // What changed after `since`; a snapshot when that is too long ago or `since` is 0 or ahead of us.
+  // What changed after `since`; the first part of a snapshot when that is too long ago or `since` is 0 or ahead of us.
   // Only the function fields are filled in.
   [[nodiscard]] proto::ClusterUpdate ChangesSince(Revision since) const;
+  // The part of a snapshot that begins behind the function `after`, with the functions as they are now.
+  [[nodiscard]] proto::ClusterUpdate SnapshotAfter(const std::string& after) const;
 
   [[nodiscard]] const FunctionTable& table() const { return table_; }
   [[nodiscard]] Revision revision() const { return revision_; }

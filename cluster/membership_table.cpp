@@ -127,6 +127,13 @@ absl::Status MembershipTable::CheckEpoch(const std::string& name, std::uint64_t 
   return absl::OkStatus();
 }
 
+absl::Status MembershipTable::HearOf(const std::string& name, std::uint64_t epoch, Time now) {
+  TROUPE_ASSIGN_OR_RETURN(Member * member, Current(name, epoch));
+  member->last_heard = std::max(member->last_heard, now);
+  if (member->record.state() == proto::MEMBER_SUSPECT) Move(*member, proto::MEMBER_ALIVE, {});
+  return absl::OkStatus();
+}
+
 absl::Status MembershipTable::Hear(const proto::Heartbeat& heartbeat, Time now) {
   TROUPE_ASSIGN_OR_RETURN(Member * member, Current(heartbeat.name(), heartbeat.epoch()));
   member->last_heard = std::max(member->last_heard, now);

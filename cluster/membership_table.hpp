@@ -69,6 +69,8 @@ class MembershipTable {
   // FailedPrecondition: unknown, dead, left or of another life; the member is to join again. A transition
   // back to alive is returned by the next Tick or TakeTransitions.
   absl::Status Hear(const proto::Heartbeat& heartbeat, Time now);
+  // The same for any other message of the member, which says no more than that it lives.
+  absl::Status HearOf(const std::string& name, std::uint64_t epoch, Time now);
   // The events of a heartbeat that was heard and that no earlier one told, oldest first, with the member's
   // name.
   [[nodiscard]] std::vector<proto::Event> TakeEvents(const proto::Heartbeat& heartbeat);

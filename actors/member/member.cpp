@@ -1,5 +1,7 @@
 #include "actors/member/member.hpp"
 
+#include <functional>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -107,19 +109,53 @@ class Member : public MemberSelf::base {
     const auto beside = [&](const auto&... handles) {
       return this->request(manager_, options_.join_timeout, std::move(join), subject_, handles...);
     };
-    const auto then = [this, life, sent = Now(this)](auto asked) {
+    const auto again = [this, life] {
+      if (life == session_.life) After(this, options_.rejoin_after, MakeTick(kRejoin));
+    };
+    const auto then = [this, life, again, sent = Now(this)](auto asked) {
       asked.then(
-          [this, life, sent](proto::JoinReply& reply) {
-            if (life == session_.life) Joined(reply, sent);
+          [this, life, again, sent](proto::JoinReply& reply) {
+            if (life != session_.life) return;
+            Complete(std::make_shared<proto::JoinReply>(std::move(reply)),
+                     [this, again, sent](absl::StatusOr<Whole> whole) {
+                       whole.ok() ? Joined(**whole, sent) : again();
+                     });
           },
-          [this, life](const caf::error&) {
-            if (life == session_.life) After(this, options_.rejoin_after, MakeTick(kRejoin));
-          });
+          [again](const caf::error&) { again(); });
     };
     if constexpr (std::is_same_v<Subject, RouterActor>) {
       if (front_) return then(beside(front_));
     }
     then(beside());
+  }
+
+  // A snapshot comes in parts (ClusterUpdate), of which no more than one is on its way. `then` gets the reply with all of
+  // them, or why one did not come; or is not called, when this life of the session ends before.
+  using Whole = std::shared_ptr<proto::JoinReply>;
+  using Completed = std::function<void(absl::StatusOr<Whole>)>;
+  void Complete(Whole reply, Completed then) {
+    if (reply->code() != 0 || reply->state().more_after().empty()) return then(std::move(reply));
+    auto ask = AskOf(reply->epoch());
+    ask.set_functions_after(reply->state().more_after());
+    Call<proto::JoinReply>(
+        this, calls_, manager_, options_.join_timeout, std::move(ask),
+        [this, life = session_.life, reply, then](absl::StatusOr<proto::JoinReply> part) {
+          if (life != session_.life) return;
+          if (part.ok() && part->code() != 0) part = absl::UnavailableError(part->message());
+          if (!part.ok()) return then(part.status());
+          for (auto& function : *part->mutable_state()->mutable_functions())
+            *reply->mutable_state()->add_functions() = std::move(function);
+          reply->mutable_state()->set_more_after(part->state().more_after());
+          Complete(reply, then);
+        },
+        subject_);
+  }
+  // For what a member that has this epoch asks for.
+  [[nodiscard]] proto::JoinRequest AskOf(std::uint64_t epoch) const {
+    proto::JoinRequest ask;
+    *ask.mutable_member() = options_.record;
+    ask.mutable_member()->set_epoch(epoch);
+    return ask;
   }
 
   void Refused(const std::string& why) {
@@ -233,16 +269,19 @@ class Member : public MemberSelf::base {
   // In the life that we have: nothing but the state is asked for.
   void CatchUp(std::uint64_t known) {
     if (!catch_up_.Missed(session_.epoch != 0)) return;
-    proto::JoinRequest ask;
-    *ask.mutable_member() = options_.record;
-    ask.mutable_member()->set_epoch(session_.epoch);
+    auto ask = AskOf(session_.epoch);
     ask.set_known_revision(known);
     Call<proto::JoinReply>(
         this, calls_, manager_, options_.join_timeout, std::move(ask),
         [this, life = session_.life](absl::StatusOr<proto::JoinReply> reply) {
           if (life != session_.life) return;
-          catch_up_.Asked();
-          if (reply.ok() && reply->code() == 0) this->send(subject_, std::move(*reply->mutable_state()));
+          if (!reply.ok()) return catch_up_.Asked();
+          Complete(std::make_shared<proto::JoinReply>(*std::move(reply)),
+                   [this](absl::StatusOr<Whole> whole) {
+                     catch_up_.Asked();
+                     if (whole.ok() && (*whole)->code() == 0)
+                       this->send(subject_, std::move(*(*whole)->mutable_state()));
+                   });
         },
         subject_);
   }

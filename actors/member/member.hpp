@@ -7,6 +7,8 @@
 // The manager tells its subject what changes (ClusterUpdate), each change once. What the manager had told
 // before a heartbeat is there by the next one, or is lost: the subject hears the revision, finds the gap, and
 // has the member ask for what it has missed.
+// What a member that joins has to know may be a million functions: it asks for one part after the other, and its subject
+// gets the whole.
 // Losing it loses no data: its member goes silent and counts as dead until it joins again.
 #pragma once
 

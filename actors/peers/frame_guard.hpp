@@ -28,8 +28,8 @@ struct FrameLimits {
   static constexpr std::uint32_t kServerHandshake = 256u << 10;  // with an actor's interface
   static constexpr std::uint32_t kMonitor = 256;                 // two nodes' ids
   static constexpr std::uint32_t kDown = 64u << 10;              // and why an actor ended
-  // The largest message that Troupe sends is a list of all functions; an inference of the shell has 16 MiB,
-  // a part of a model 4 MiB.
+  // The largest message that Troupe sends is the list of all functions for the shell; an inference of the shell
+  // has 16 MiB, a part of a model 4 MiB.
   static constexpr std::uint32_t kMessage = 64u << 20;
   // Of a payload: what is looked at. The names of a message's types end before that.
   static constexpr std::size_t kLookedAt = 512;

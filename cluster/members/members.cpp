@@ -78,7 +78,7 @@ void Members::On(const EpochStored& stored, const absl::Status& status) {
 }
 
 void Members::Welcome(Ask ask, std::uint64_t epoch) {
-  Reply(ask, JoinedAs(epoch, 0));
+  Reply(ask, JoinedAs(epoch, UpdateFeed::Since(0, parts_.catalogue, table_)));
 }
 
 void Members::Link(const JoinAsked& event) {
@@ -92,20 +92,25 @@ void Members::Link(const JoinAsked& event) {
   parts_.out.Add(Connect{event.ask, name});
 }
 
-proto::JoinReply Members::CatchUp(const proto::JoinRequest& ask) const {
+proto::JoinReply Members::CatchUp(const proto::JoinRequest& ask) {
   const auto& member = ask.member();
-  if (const auto status = table_.CheckEpoch(member.name(), member.epoch()); !status.ok())
-    return Failure<proto::JoinReply>(status);
-  return JoinedAs(member.epoch(), ask.known_revision());
+  const bool in_parts = !ask.functions_after().empty();
+  // A member that joins sends no heartbeats before it has the last part.
+  const auto status = in_parts ? table_.HearOf(member.name(), member.epoch(), parts_.out.now())
+                               : table_.CheckEpoch(member.name(), member.epoch());
+  if (!status.ok()) return Failure<proto::JoinReply>(status);
+  return JoinedAs(member.epoch(), in_parts
+                                      ? UpdateFeed::SnapshotAfter(ask.functions_after(), parts_.catalogue)
+                                      : UpdateFeed::Since(ask.known_revision(), parts_.catalogue, table_));
 }
 
-proto::JoinReply Members::JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const {
+proto::JoinReply Members::JoinedAs(std::uint64_t epoch, proto::ClusterUpdate state) const {
   proto::JoinReply reply;
   reply.set_epoch(epoch);
   reply.set_cluster(parts_.catalogue.cluster());
   reply.set_heartbeat_ns(parts_.settings.membership.heartbeat.count());
   reply.set_lease_ns(parts_.settings.member_lease.count());
-  *reply.mutable_state() = UpdateFeed::Since(known_revision, parts_.catalogue, table_);
+  *reply.mutable_state() = std::move(state);
   return reply;
 }
 

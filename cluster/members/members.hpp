@@ -52,8 +52,9 @@ class Members {
   // An event, once for each name.
   void TellRefused(const proto::JoinRequest& join, const absl::Status& why);
   // The answer to a member that has joined before, and has missed updates.
-  [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask) const;
-  [[nodiscard]] proto::JoinReply JoinedAs(std::uint64_t epoch, std::uint64_t known_revision) const;
+  // What a member that has joined is told of what it has missed, or of the next part of its snapshot.
+  [[nodiscard]] proto::JoinReply CatchUp(const proto::JoinRequest& ask);
+  [[nodiscard]] proto::JoinReply JoinedAs(std::uint64_t epoch, proto::ClusterUpdate state) const;
   // A pulse that comes late: this process stood still, or what came before took long. What members said
   // meanwhile may lie unread behind it.
   void ExcuseStandstill();

@@ -48,8 +48,15 @@ UpdateFeed::UpdateFeed(const Catalogue& catalogue)
 
 proto::ClusterUpdate UpdateFeed::Next(const Catalogue& catalogue, const MembershipTable& members) {
   auto update = FunctionsSince(told_, catalogue);
-  // Members and workflows that were told of before are not in it: it follows on nothing older.
-  if (!update.snapshot()) update.set_since(told_);
+  if (!update.more_after().empty()) {
+    // A snapshot that does not fit into one message is not told: each member finds the gap, and asks for it part by part.
+    update = {};
+    update.set_revision(catalogue.revision());
+    update.set_since(catalogue.revision());
+  } else if (!update.snapshot()) {
+    // Members and workflows that were told of before are not in it: it follows on nothing older.
+    update.set_since(told_);
+  }
   AddProfiles(told_, catalogue, update);
   told_ = catalogue.revision();
   if (std::exchange(told_members_, members.version()) != members.version() || update.snapshot())
@@ -70,6 +77,10 @@ proto::ClusterUpdate UpdateFeed::Since(std::uint64_t known, const Catalogue& cat
   AddKeys(catalogue, update);
   AddProfiles(known, catalogue, update);
   return update;
+}
+
+proto::ClusterUpdate UpdateFeed::SnapshotAfter(const std::string& function, const Catalogue& catalogue) {
+  return catalogue.functions().SnapshotAfter(function);
 }
 
 }  // namespace troupe::cluster

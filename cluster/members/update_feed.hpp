@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "cluster/membership_table.hpp"
 #include "cluster/records/catalogue.hpp"
@@ -19,10 +20,13 @@ class UpdateFeed {
 
   // For everybody: what has changed since the last call.
   [[nodiscard]] proto::ClusterUpdate Next(const Catalogue& catalogue, const MembershipTable& members);
-  // For one member: what has changed since the revision that it knows. All there is when that is 0, or of
-  // another life of the manager, or too long ago.
+  // For one member: what has changed since the revision that it knows. A snapshot when that is 0, or of another life of the
+  // manager, or too long ago; of many functions only its first part (ClusterUpdate.more_after).
   [[nodiscard]] static proto::ClusterUpdate Since(std::uint64_t known, const Catalogue& catalogue,
                                                   const MembershipTable& members);
+  // The next part of a snapshot: functions behind the one of this name.
+  [[nodiscard]] static proto::ClusterUpdate SnapshotAfter(const std::string& function,
+                                                          const Catalogue& catalogue);
 
  private:
   std::uint64_t told_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
@@ -177,7 +178,11 @@ class Measuring {
     const auto counts = manager_.TakeCounts();
     Add("join_ms", "ms", {Micros(counts.spent) / 1000});
     Add("join_copies", "", {static_cast<double>(counts.adoptions)});
-    Add("snapshot_bytes", "B", {static_cast<double>(counts.snapshot_bytes)});
+    Add("join_longest_ms", "ms", {Micros(counts.longest) / 1000});
+    const auto& parts = counts.snapshot_bytes;
+    Add("snapshot_bytes", "B",
+        {static_cast<double>(std::accumulate(parts.begin(), parts.end(), std::uint64_t{0}))});
+    Add("snapshot_part_bytes", "B", {static_cast<double>(*std::ranges::max_element(parts))});
   }
 
   const ScaleSize size_;

@@ -1,5 +1,6 @@
 #include "sim/experiments/scale_manager.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <variant>
@@ -76,6 +77,7 @@ void ScaleManager::Join() {
 }
 
 void ScaleManager::JoinAs(const std::string& name, bool gateway) {
+  joining_ = name;
   cluster::JoinAsked asked{.ask = ++asks_, .daemon = name, .gateway = gateway, .front = gateway ? 1U : 0U};
   auto& member = *asked.join.mutable_member();
   member.set_name(name);
@@ -149,7 +151,9 @@ void ScaleManager::TellLoads(std::uint32_t functions) {
 void ScaleManager::On(Event event) {
   const auto began = std::chrono::steady_clock::now();
   const auto effects = cluster_.On(std::move(event), now_, now_.time_since_epoch().count());
-  counts_.spent += std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began);
+  const auto spent = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began);
+  counts_.spent += spent;
+  counts_.longest = std::max(counts_.longest, spent);
   std::vector<Event> answers;
   for (const auto& effect : effects) {
     Count(effect);
@@ -167,7 +171,7 @@ void ScaleManager::Count(const cluster::Effect& effect) {
     counts_.update_bytes += told->update.ByteSizeLong();
   }
   if (const auto* joined = std::get_if<cluster::Answer<proto::JoinReply>>(&effect))
-    counts_.snapshot_bytes += joined->reply.ByteSizeLong();
+    counts_.snapshot_bytes.push_back(joined->reply.ByteSizeLong());
 }
 
 void ScaleManager::AddAnswer(const cluster::Effect& effect, std::vector<Event>& answers) {
@@ -182,7 +186,14 @@ void ScaleManager::AddAnswer(const cluster::Effect& effect, std::vector<Event>& 
         .status = refuse_ ? absl::UnavailableError("the node takes no copies now") : absl::OkStatus()});
   if (const auto* joined = std::get_if<cluster::Answer<proto::JoinReply>>(&effect)) {
     TROUPE_CHECK(joined->reply.epoch() != 0, "a member is refused that fits the cluster");
-    epochs_.push_back(joined->reply.epoch());
+    if (epochs_.empty() || epochs_.back() != joined->reply.epoch()) epochs_.push_back(joined->reply.epoch());
+    if (const auto& after = joined->reply.state().more_after(); !after.empty()) {
+      cluster::JoinAsked rest{.ask = ++asks_};
+      rest.join.mutable_member()->set_name(joining_);
+      rest.join.mutable_member()->set_epoch(joined->reply.epoch());
+      rest.join.set_functions_after(after);
+      answers.emplace_back(std::move(rest));
+    }
   }
 }
 

@@ -22,13 +22,14 @@ class ScaleManager {
  public:
   // What the manager did since the counts were taken last.
   struct Counts {
-    Duration spent{};  // in its decisions
+    Duration spent{};    // in its decisions
+    Duration longest{};  // of these, for one event
     std::uint64_t commits = 0;
-    std::uint64_t adoptions = 0;     // copies that nodes were asked for
-    std::uint64_t updates = 0;       // told to all members
-    std::uint64_t update_bytes = 0;  // of these
-    std::uint64_t answers = 0;       // to the administration
-    std::uint64_t snapshot_bytes = 0;
+    std::uint64_t adoptions = 0;                  // copies that nodes were asked for
+    std::uint64_t updates = 0;                    // told to all members
+    std::uint64_t update_bytes = 0;               // of these
+    std::uint64_t answers = 0;                    // to the administration
+    std::vector<std::uint64_t> snapshot_bytes{};  // of each part that a member got that joined
   };
 
   // All nodes join, and a gateway.
@@ -65,6 +66,7 @@ class ScaleManager {
   std::vector<std::uint64_t> epochs_;  // of the gateway, then of the nodes
   std::uint64_t asks_ = 0, heartbeats_ = 0;
   std::uint32_t deployed_ = 0, joined_ = 0;
+  std::string joining_;  // the member that joined last
   bool refuse_ = false;
   Counts counts_;
 };

@@ -20,6 +20,7 @@ using std::chrono::seconds;
 struct Heard {
   std::vector<proto::ClusterUpdate> updates;
   std::uint64_t joins = 0;
+  proto::ClusterUpdate state;  // of the last join
   MemberSession session;
 };
 
@@ -31,7 +32,10 @@ RouterActor::behavior_type Listener(RouterActor::pointer self, std::shared_ptr<H
       [](const proto::ExportTensors&) { return proto::ExportedTensors(); },
       [](const proto::CreditGrant&) {},
       [heard](const proto::ClusterUpdate& update) { heard->updates.push_back(update); },
-      [heard](const proto::MemberJoined&) { ++heard->joins; },
+      [heard](const proto::MemberJoined& joined) {
+        ++heard->joins;
+        heard->state = joined.state();
+      },
       [self, heard](const proto::DescribeMember&) {
         heard->session.AskedBy(self->current_sender());
         return proto::MemberReport();
@@ -112,6 +116,29 @@ TEST_F(Updates, SayWhatChangedHoweverMuchThereIs) {
   }
   EXPECT_EQ(told, (std::vector<std::string>{"+g", "-f3"}));
   EXPECT_LE(world_.view()->copies(), 2u) << "the router copied its view for the update";
+}
+
+TEST_F(Updates, ASnapshotOfManyFunctionsComesInPartsAndIsOneToTheGateway) {
+  const std::string long_name(600'000, 'x');  // of an input, so that a part has two functions
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    ASSERT_TRUE(world_.Deploy(name, MiB(1), Duration::zero(), {long_name}).ok());
+  Listen();
+  const auto names = [](const proto::ClusterUpdate& update) {
+    return absl::StrJoin(update.functions(), " ", [](std::string* out, const auto& record) {
+      absl::StrAppend(out, record.key().name());
+    });
+  };
+  EXPECT_EQ(names(heard_->state), "a b c d e");
+  EXPECT_TRUE(heard_->state.snapshot());
+  EXPECT_EQ(heard_->state.more_after(), "");
+  EXPECT_GT(heard_->state.members_size(), 0);
+  // One that has fallen too far behind gets all of it, too.
+  caf::anon_send(member_, proto::JoinRequest());
+  world_.Settle();
+  ASSERT_EQ(heard_->updates.size(), 1u);
+  EXPECT_TRUE(heard_->updates[0].snapshot());
+  EXPECT_EQ(names(heard_->updates[0]), "a b c d e");
+  EXPECT_EQ(heard_->joins, 1u) << "the gateway joined again";
 }
 
 TEST_F(Updates, AMemberThatIsRemindedAsksForWhatItMissed) {

@@ -67,6 +67,18 @@ TEST(MembershipTable, MembersThatAreGoneAreForgottenAfterAWhile) {
   EXPECT_GT(*table.Join(JoinOf("dies"), At(9001)), leave.epoch()) << "epochs go on";
 }
 
+TEST(MembershipTable, AnyMessageOfItsLifeShowsThatAMemberLives) {
+  MembershipTable table;
+  const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));
+  (void)table.Tick(At(450));
+  ASSERT_EQ(table.Find("n1")->record.state(), proto::MEMBER_SUSPECT);
+  ASSERT_TRUE(table.HearOf("n1", epoch, At(450)).ok());
+  EXPECT_EQ(table.Find("n1")->record.state(), proto::MEMBER_ALIVE);
+  EXPECT_EQ(table.NextDue(), At(850));
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.HearOf("n1", epoch + 1, At(500)))) << "of another life";
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.HearOf("n2", epoch, At(500)))) << "of no member";
+}
+
 TEST(MembershipTable, HeartbeatsKeepAliveAndHealASuspect) {
   MembershipTable table;
   const std::uint64_t epoch = *table.Join(JoinOf("n1"), At(0));

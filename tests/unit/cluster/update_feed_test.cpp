@@ -29,9 +29,11 @@ class Feed : public ::testing::Test {
     Deploy("first");
     static_cast<void>(feed_->Next(*catalogue_, members_));
   }
-  void Deploy(const std::string& name) {
+  // `bytes`: about so many does the record take.
+  void Deploy(const std::string& name, std::size_t bytes = 0) {
     proto::DeployFunction wish;
     *wish.mutable_record() = FunctionOf(name);
+    wish.mutable_record()->mutable_inputs(0)->mutable_name()->append(bytes, 'x');
     const auto command = catalogue_->functions().ValidateDeploy(wish);
     ASSERT_TRUE(command.ok()) << command.status();
     catalogue_->Apply(*command);
@@ -111,6 +113,59 @@ TEST_F(Feed, AMemberThatMissedAJoinFindsTheGapAlsoWhenNothingElseChanges) {
   ASSERT_TRUE(view.Apply(Since(view.revision())).applied);
   EXPECT_EQ(view.members().size(), 1u);
   EXPECT_EQ(view.revision(), catalogue_->revision());
+}
+
+TEST_F(Feed, ASnapshotOfManyFunctionsComesInPartsWhileTheyChange) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) Deploy(name, 600'000);
+  Join("gateway-1");
+  auto whole = Since(0);
+  EXPECT_TRUE(whole.snapshot());
+  EXPECT_EQ(whole.functions_size(), 2) << "a message has one MiB of functions and the one that goes beyond";
+  EXPECT_EQ(whole.more_after(), "b");
+  ClusterView view;
+  EXPECT_FALSE(view.Apply(whole).applied) << "the rest is missing";
+  EXPECT_EQ(view.functions().size(), 0u);
+  // Behind the first part, functions that it has and functions that it lacks change.
+  Remove("a");
+  Remove("c");
+  Deploy("aa");
+  Deploy("f");
+  int parts = 1;
+  while (!whole.more_after().empty()) {
+    auto part = UpdateFeed::SnapshotAfter(whole.more_after(), *catalogue_);
+    EXPECT_EQ(part.members_size(), 0) << "the first part has what is no function";
+    whole.mutable_functions()->MergeFrom(part.functions());
+    whole.set_more_after(part.more_after());
+    ++parts;
+  }
+  EXPECT_EQ(parts, 3);
+  ASSERT_TRUE(view.Apply(whole).applied);
+  EXPECT_EQ(view.members().size(), 1u);
+  const auto missed = Since(view.revision());
+  EXPECT_FALSE(missed.snapshot());
+  ASSERT_TRUE(view.Apply(missed).applied);
+  std::string names;
+  view.functions().ForEach([&](const proto::FunctionRecord& record) { names += record.key().name() + " "; });
+  EXPECT_EQ(names, "aa b d e f first ");
+  EXPECT_EQ(view.revision(), catalogue_->revision());
+}
+
+TEST_F(Feed, WhatIsTooMuchForOneMessageIsAskedForByEachMember) {
+  ClusterView view;
+  ASSERT_TRUE(view.Apply(Since(0)).applied);
+  for (const char* name : {"a", "b", "c"}) Deploy(name, 600'000);
+  for (int i = 0; i < 5000; ++i) {  // more changes than the registry keeps
+    proto::SetFunctionLoaded change;
+    *change.mutable_key() = KeyOf("first");
+    change.set_loaded(i % 2 == 0);
+    catalogue_->Apply(change);
+  }
+  const auto told = Next();
+  EXPECT_EQ(told.functions_size(), 0);
+  EXPECT_FALSE(view.Apply(told).applied) << "the member would count as up to date";
+  EXPECT_TRUE(Since(view.revision()).snapshot());
+  Deploy("g");
+  EXPECT_EQ(Next().functions_size(), 1) << "what changes behind it is told again";
 }
 
 TEST_F(Feed, AManagerThatRestartedTellsEverythingToAnUnknownMember) {
