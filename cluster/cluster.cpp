@@ -18,6 +18,7 @@ struct StoreRouter {
   void operator()(const EpochStored& stored) const { parts.members.On(stored, status); }
   void operator()(const DrainStored& stored) const { parts.orders.On(stored, status); }
   void operator()(const HomeStored& stored) const { parts.copies.On(stored, status); }
+  void operator()(const InStepStored& stored) const { parts.state_replicas.On(stored, status); }
   void operator()(const HomeMoved& stored) const { parts.state_moves.On(stored, status); }
   void operator()(const MutationStored& stored) const { parts.mutations.On(stored, status); }
   void operator()(const StartStored& stored) const { parts.runs.On(stored, status); }
@@ -54,6 +55,7 @@ struct Router {
   void operator()(const AdoptionAnswered& event) const { parts.copies.On(event); }
   void operator()(const StatesGivenUp& event) const { parts.state_moves.On(event); }
   void operator()(const StatesTakenOver& event) const { parts.state_moves.On(event); }
+  void operator()(const ReplicasAnswered& event) const { parts.state_replicas.On(event); }
   void operator()(const PlacesAsked& event) const { parts.copies.On(event); }
   void operator()(const RunnerLost& event) const { parts.claims.On(event); }
   void operator()(StartAsked& event) const { parts.runs.On(event); }
@@ -100,7 +102,8 @@ void Parts::Pulse() {
 }
 
 ManagerState Parts::State() const {
-  return {catalogue, members.table(), copies.table(), ownership, scaling, out.events(), out.now()};
+  return {catalogue, members.table(), copies.table(), ownership,
+          scaling,   state_replicas,  out.events(),   out.now()};
 }
 
 Cluster::Cluster(ClusterSettings settings, Catalogue catalogue)

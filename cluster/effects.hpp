@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -53,6 +54,7 @@ struct AskAdoption {
   std::string node{};
   std::uint64_t epoch = 0;  // of the node's life
   proto::FunctionRecord function{};
+  std::optional<proto::StateReplicas> replicas{};
 };
 struct TellDisowned {
   std::string node{};
@@ -73,6 +75,13 @@ struct AskTakeOver {
 struct TellForget {  // the states of this model's functions are another node's
   std::string node{};
   std::string digest{};
+  std::uint64_t term = 0;  // of the other node
+};
+struct NameReplicas {  // to the home of the states; answered by ReplicasAnswered
+  std::string digest{};
+  std::string node{};
+  std::uint64_t question = 0;
+  proto::StateReplicas wish{};
 };
 struct AskDrain {
   Ask ask = 0;  // 0: the answer does not matter
@@ -151,9 +160,9 @@ using Effect =
     std::variant<Answer<proto::JoinReply>, Answer<proto::HeartbeatReply>, Answer<proto::AdminReply>,
                  Answer<proto::RunReply>, Answer<proto::ModelPlaces>, DropAsk, ShowImports, Commit,
                  WriteAudit, Connect, Disconnect, TellMembers, AskAdoption, TellDisowned, AskGiveUp,
-                 AskTakeOver, TellForget, AskTrial, TellTrialStopped, AskDrain, KillGpu, DescribeNode,
-                 DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn, ImportModel,
-                 MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
+                 AskTakeOver, TellForget, NameReplicas, AskTrial, TellTrialStopped, AskDrain, KillGpu,
+                 DescribeNode, DescribeGateway, CarryFault, WatchRunner, CancelRunner, TellTaken, GoOn,
+                 ImportModel, MakeKey, OrderMachine, CollectObjects, Note, WakeMe>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::cluster

@@ -90,6 +90,11 @@ struct StatesGivenUp {  // the answer to AskGiveUp
   std::uint64_t move = 0;
   absl::StatusOr<proto::GivenUpStates> reply = absl::UnknownError("");
 };
+struct ReplicasAnswered {  // the answer to NameReplicas: the nodes that should be in step
+  std::string digest{};
+  std::uint64_t question = 0;
+  absl::StatusOr<proto::ReplicasInStep> reply = absl::UnknownError("");
+};
 struct StatesTakenOver {  // the answer to AskTakeOver
   std::string digest{};
   std::uint64_t move = 0;
@@ -177,8 +182,8 @@ struct ObjectsCollected {  // the answer to CollectObjects
 
 using Event = std::variant<Started, TimerFired, Committed, AuditWritten, JoinAsked, HeartbeatHeard,
                            LeaveAsked, MemberLost, AdoptionAnswered, StatesGivenUp, StatesTakenOver,
-                           PlacesAsked, RunnerLost, StartAsked, StepAsked, FinishAsked, AdminAsked,
-                           ModelImported, KeyMade, TrialAnswered, DrainAnswered, NodeDescribed,
+                           ReplicasAnswered, PlacesAsked, RunnerLost, StartAsked, StepAsked, FinishAsked,
+                           AdminAsked, ModelImported, KeyMade, TrialAnswered, DrainAnswered, NodeDescribed,
                            GatewayDescribed, FaultCarried, MachineOrdered, ObjectsCollected>;
 
 }  // namespace troupe::cluster

@@ -49,6 +49,14 @@ std::optional<std::uint64_t> SizeOf(const proto::TensorSpec& spec) {
 }  // namespace
 
 absl::Status ValidateState(const proto::FunctionRecord& record) {
+  if (record.state_replicas() > kMostStateReplicas)
+    return absl::InvalidArgumentError(absl::StrCat("state_replicas is ", record.state_replicas(),
+                                                   "; it is a number from 0 to ", kMostStateReplicas,
+                                                   ", of nodes that have copies of the function's state"));
+  if (record.state_replicas() > 0 && record.state().empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat("state_replicas is ", record.state_replicas(),
+                     ", and the function keeps no state: name its state too, or leave state_replicas out"));
   std::set<std::string> inputs;
   std::set<std::string> outputs;
   for (const proto::StateTensor& tensor : record.state()) {

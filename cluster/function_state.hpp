@@ -10,8 +10,11 @@
 
 namespace troupe::cluster {
 
-// InvalidArgument, with what was found, unless each pair names an input and an output of the same type and
-// the same concrete shape, and no tensor is named twice.
+// Of other nodes with copies of one function's state.
+inline constexpr std::uint32_t kMostStateReplicas = 3;
+
+// InvalidArgument, with what was found, unless state_replicas is in range and goes with a state, each pair names an input and
+// an output of the same type and the same concrete shape, and no tensor is named twice.
 [[nodiscard]] absl::Status ValidateState(const proto::FunctionRecord& record);
 
 // Who a state belongs to: one deployment of one version. A function that was removed and deployed again under

@@ -15,6 +15,7 @@
 #include "cluster/admin/workflow_changes.hpp"
 #include "cluster/copies/copies.hpp"
 #include "cluster/copies/state_moves.hpp"
+#include "cluster/copies/state_replicas.hpp"
 #include "cluster/members/machines.hpp"
 #include "cluster/members/members.hpp"
 #include "cluster/outbox.hpp"
@@ -63,6 +64,7 @@ struct Parts {
   // copies/
   Copies copies{*this};
   StateMoves state_moves{*this};
+  StateReplicas state_replicas{*this};
   // runs/
   RunOwners owners;
   RunChanges changes{*this};

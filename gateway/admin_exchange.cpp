@@ -120,6 +120,13 @@ absl::StatusOr<std::uint32_t> ReadPercent(const std::string& key, std::string_vi
                                         "'; it is a whole number of percent from 1 to 100"));
 }
 
+absl::StatusOr<std::uint32_t> ReadReplicas(std::string_view text) {
+  if (text.size() == 1 && text[0] >= '0' && text[0] <= '3') return static_cast<std::uint32_t>(text[0] - '0');
+  return absl::InvalidArgumentError(
+      Cat("query parameter 'state_replicas' is '", std::string(text.substr(0, 80)),
+          "'; it is a number from 0 to 3, of nodes that have copies of the function's state"));
+}
+
 absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& query) {
   Deployment deployment;
   deployment.name = name;
@@ -147,15 +154,20 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       TROUPE_ASSIGN_OR_RETURN(deployment.percentile, PositiveNumber(key, value, 100));
     } else if (key == "state") {
       TROUPE_ASSIGN_OR_RETURN(deployment.state, ReadState(value));
+    } else if (key == "state_replicas") {
+      TROUPE_ASSIGN_OR_RETURN(deployment.state_replicas, ReadReplicas(value));
     } else {
       TROUPE_ASSIGN_OR_RETURN(const bool is_setting, ReadSetting(key, value, deployment.sharing));
       if (!is_setting)
         return absl::InvalidArgumentError(Cat(
             "unknown query parameter '", key, "'; there are version, digest, tenant, isolation, precision, ",
-            proto::SharingFieldNames(), ", run_limit_ms, deadline_ms, percentile, state"));
+            proto::SharingFieldNames(), ", run_limit_ms, deadline_ms, percentile, state, state_replicas"));
     }
   }
   if (const auto fault = proto::FaultIn(deployment.sharing)) return absl::InvalidArgumentError(fault->why);
+  if (deployment.state_replicas > 0 && deployment.state.empty())
+    return absl::InvalidArgumentError(
+        "query parameter 'state_replicas' is given, and the function keeps no state: name its 'state' too");
   return deployment;
 }
 

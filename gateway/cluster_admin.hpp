@@ -30,6 +30,7 @@ struct Deployment {
   Duration deadline = Duration::zero();   // zero: the cluster's default
   double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
+  std::uint32_t state_replicas = 0;       // other nodes that are to have copies of it
   std::string client;                     // whose turn its import is (ClientOf)
   proto::Caller caller;                   // for the audit
   std::string onnx;                       // the file's bytes

@@ -104,6 +104,12 @@ struct PullImages {  // from another node; each of them is durable when it is an
   std::string digest{};
   std::string address{};
   std::vector<PulledState> images{};
+  Ask copy = 0;  // the home's question that it is for; 0: they are taken over
+};
+struct SendCopy {  // to the node at this address; answered once, also when it cannot be reached
+  std::uint64_t number = 0;
+  std::string address{};
+  proto::CopyImage copy{};
 };
 
 // --- files, the log, timers, the cluster ---
@@ -136,11 +142,11 @@ using Effect =
     std::variant<Answer<proto::SubmitReply>, Answer<proto::CreditGrant>, Answer<proto::AdoptModelReply>,
                  Answer<proto::MemberReport>, Answer<proto::DrainReply>, Answer<proto::TrialEnded>,
                  Answer<proto::ExportedTensors>, Answer<proto::GivenUpStates>, Answer<proto::TakenOverStates>,
-                 Answer<proto::FetchReply>, Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime,
-                 AssignRuntime, FetchCopy, PlaceCopy, DropCopy, BringInputs, ForgetInputs, PlaceZeros,
-                 FreeZeros, LoadImage, SaveImage, KeepImage, RestoreImage, UnloadImage, ForgetImage,
-                 ReadImage, PullImages, SaveProfiles, SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log,
-                 WakeMe, AskSince>;
+                 Answer<proto::ReplicasInStep>, Answer<proto::CopiedImage>, Answer<proto::FetchReply>,
+                 Answer<absl::Status>, TellRouter, GiveOrder, KillRuntime, AssignRuntime, FetchCopy,
+                 PlaceCopy, DropCopy, BringInputs, ForgetInputs, PlaceZeros, FreeZeros, LoadImage, SaveImage,
+                 KeepImage, RestoreImage, UnloadImage, ForgetImage, ReadImage, PullImages, SendCopy,
+                 SaveProfiles, SaveAdopted, ReadMeters, SaveUsage, DropMeter, Log, WakeMe, AskSince>;
 using Effects = std::vector<Effect>;
 
 }  // namespace troupe::node

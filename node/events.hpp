@@ -88,6 +88,8 @@ struct ExportAsked {
 struct AdoptionAsked {
   Ask ask = 0;
   proto::FunctionRecord function{};
+  std::optional<proto::StateReplicas>
+      replicas{};  // of the states of its model's functions; absent: they have none
 };
 struct ModelDisowned {
   std::string digest{};
@@ -143,6 +145,7 @@ struct StatesOffered {
 };
 struct StatesElsewhere {  // the states of this model's functions are another node's
   std::string digest{};
+  std::uint64_t term = 0;  // of that node
 };
 struct ImageAsked {  // by the node that takes it over
   Ask ask = 0;
@@ -150,6 +153,22 @@ struct ImageAsked {  // by the node that takes it over
 };
 struct ImagesPulled {  // the answer to PullImages
   std::string digest{};
+  absl::Status status{};
+  Ask copy = 0;  // as in PullImages
+};
+
+// --- copies of images on other nodes ---
+struct
+    ReplicasNamed {  // this node is the home, and these are the nodes for copies; answered when others are to be in step
+  Ask ask = 0;
+  proto::StateReplicas wish{};
+};
+struct CopyOffered {  // by the home: an image of which this node is to have a copy
+  Ask ask = 0;
+  proto::CopyImage wish{};
+};
+struct CopyEnded {  // the answer to SendCopy
+  std::uint64_t number = 0;
   absl::Status status{};
 };
 
@@ -178,6 +197,7 @@ struct ClusterChanged {
 struct Joined {
   std::uint64_t epoch = 0;
   proto::ClusterUpdate state{};
+  bool lapsed = false;  // the lease of what only one member may have was over before
 };
 struct ReportAsked {
   Ask ask = 0;
@@ -200,7 +220,8 @@ using Event =
     std::variant<Started, Stopping, TimerFired, RouterSaidHello, RouterLost, RequestArrived, InputsArrived,
                  RequestCancelled, OutputsRead, ExportAsked, AdoptionAsked, ModelDisowned, CopyFetched,
                  CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, StatesWanted,
-                 StatesOffered, StatesElsewhere, ImageAsked, ImagesPulled, MetersRead, UsageSaved, TrialAsked,
-                 TrialStopped, ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+                 StatesOffered, StatesElsewhere, ImageAsked, ImagesPulled, ReplicasNamed, CopyOffered,
+                 CopyEnded, MetersRead, UsageSaved, TrialAsked, TrialStopped, ClusterChanged, Joined,
+                 ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

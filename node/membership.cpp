@@ -87,6 +87,7 @@ void Membership::On(const ClusterChanged& event) {
 void Membership::On(const Joined& event) {
   Learn(event.state);
   epoch_ = event.epoch;
+  if (first_epoch_ == 0) first_epoch_ = event.epoch;
 }
 
 void Membership::On(const DrainAsked& event) {
@@ -119,7 +120,9 @@ proto::MemberReport Membership::Report(const proto::DescribeMember& wish) {
   }
   std::set<std::string> adopted;
   parts_.models.held().ForEach([&](const ModelNumber& copy, const HeldModel& model) {
-    if (model.adopted) adopted.insert(copy->digest.text());
+    // The manager says anew whether this node is the home of what has copies elsewhere, and where.
+    if (model.adopted && !parts_.replication.IsReplicated(copy->digest.text()))
+      adopted.insert(copy->digest.text());
   });
   for (const auto& digest : adopted) report.add_adopted(digest);
   told_ = std::move(adopted);

@@ -27,6 +27,10 @@ class Membership {
   void Assume(const proto::ClusterUpdate& known);
   [[nodiscard]] proto::NodeLoad Load() const;
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }  // 0: no manager was heard
+  // Whether this node had the epoch at some time since this daemon began.
+  [[nodiscard]] bool HadEpoch(std::uint64_t epoch) const {
+    return first_epoch_ != 0 && epoch >= first_epoch_ && epoch <= epoch_;
+  }
   [[nodiscard]] const cluster::ClusterView& view() const { return view_; }
   void DescribeOwned(proto::NodeDescription& node) const;
   // The last report for a join named the model.
@@ -42,6 +46,7 @@ class Membership {
   Parts& parts_;
   cluster::ClusterView view_;
   std::uint64_t epoch_ = 0;
+  std::uint64_t first_epoch_ = 0;  // of this daemon
   std::set<std::string> told_;
   std::set<std::string> owners_;  // functions that own a part of a GPU of this node
 };

@@ -73,7 +73,12 @@ struct Router {
   void operator()(const StatesOffered& event) const { parts.handovers.On(event); }
   void operator()(const StatesElsewhere& event) const { parts.handovers.On(event); }
   void operator()(const ImageAsked& event) const { parts.handovers.On(event); }
-  void operator()(const ImagesPulled& event) const { parts.handovers.On(event); }
+  void operator()(const ImagesPulled& event) const {
+    event.copy == 0 ? parts.handovers.On(event) : parts.replica_images.On(event);
+  }
+  void operator()(const ReplicasNamed& event) const { parts.replication.On(event); }
+  void operator()(const CopyOffered& event) const { parts.replica_images.On(event); }
+  void operator()(const CopyEnded& event) const { parts.replication.On(event); }
   void operator()(const MetersRead& event) const { parts.metering.On(event); }
   void operator()(const UsageSaved& event) const { parts.metering.On(event); }
   void operator()(const TrialAsked& event) const { parts.profile_trials.On(event); }
@@ -114,6 +119,8 @@ void Parts::Hear(const RouterLost& event) {
 }
 
 void Parts::Hear(const Joined& event) {
+  if (event.lapsed) replication.Lapsed();
+  replica_images.Joined();
   membership.On(event);
   routers.On(event);
   remembered.On(event);

@@ -31,6 +31,8 @@
 #include "node/scheduling/swap_scheduler.hpp"
 #include "node/settings.hpp"
 #include "node/state/handovers.hpp"
+#include "node/state/replica_images.hpp"
+#include "node/state/replication.hpp"
 #include "node/state/sequences.hpp"
 #include "node/state/states.hpp"
 #include "node/state/write_backs.hpp"
@@ -93,6 +95,8 @@ struct Parts {
   Sequences sequences{*this};
   WriteBacks write_backs{*this};
   Handovers handovers{*this};
+  Replication replication{*this};
+  ReplicaImages replica_images{*this};
   // tensors/
   KeptTensors kept_tensors{*this};
   TensorCopies tensor_copies{*this};

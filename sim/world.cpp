@@ -197,7 +197,10 @@ void World::RestartNode(const std::string& name, Kept kept) {
     node.workers.clear();
     node.repository.LoseRegion();
   }
-  if (kept == Kept::kNothing) node.repository = actors::FakeModelRepository();
+  if (kept == Kept::kNothing) {
+    node.repository = actors::FakeModelRepository();
+    node.cluster->clear();
+  }
   Bear(node, plans_.at(name));
 }
 
@@ -219,7 +222,8 @@ void World::Bear(Node& node, NodePlan plan) {
   node.controller = *controller;
   Publish(name, node.controller);
   member.manager = "manager";
-  member.cluster = plan.cluster;
+  member.cluster = plan.cluster.empty() ? *node.cluster : plan.cluster;
+  member.keep_cluster = [kept = node.cluster](const std::string& cluster) { *kept = cluster; };
   member.record.set_name(name);
   member.record.set_kind(proto::MEMBER_NODE);
   member.record.set_address(name);

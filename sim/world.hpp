@@ -41,6 +41,8 @@ class World : public VirtualSystem {
     std::vector<std::shared_ptr<actors::FakeWorkerControl>> workers;  // by runtime
     bool running = true;
     std::uint64_t incarnation = 0;  // of its daemon, as kept tensors name it
+    // The id of its cluster, as its disk has it.
+    std::shared_ptr<std::string> cluster = std::make_shared<std::string>();
   };
   struct Gateway {
     actors::RouterActor router;

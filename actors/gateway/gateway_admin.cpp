@@ -63,6 +63,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
     deploy.mutable_slo()->set_deadline_ns(deployment.deadline.count());
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);
   for (auto& tensor : deployment.state) *deploy.add_state() = std::move(tensor);
+  deploy.set_state_replicas(deployment.state_replicas);
   const auto ask = [this, done, request](const absl::StatusOr<std::string>& digest) mutable {
     if (!digest.ok()) return done(digest.status());
     request.mutable_deploy()->set_onnx_digest(*digest);

@@ -6,7 +6,8 @@
 // objects to the disk, unless they are there; UNAVAILABLE: the manager is away. PlaceModel places what the
 // disk has in the region; DATA_LOSS, NOT_FOUND: the disk does not have it (any more), fetch it again;
 // RESOURCE_EXHAUSTED: no room in one piece. DropModel frees its place: it has no reader, and the next model
-// finds the room. PullImage brings the image of a state from the node that gave it up. Losing the cache loses no data: objects on disk are content-addressed and found again by
+// finds the room. PullImage brings the image of a state from the node that gave it up, or is its home; SendImageCopy
+// tells another node of an image that it is to have a copy of. Losing the cache loses no data: objects on disk are content-addressed and found again by
 // digest.
 #pragma once
 
@@ -19,6 +20,7 @@ namespace troupe::actors {
 using CacheActor =
     Interface<Asks<proto::FetchModel, proto::HostModel>, Asks<proto::PlaceModel, proto::HostModel>,
               Hears<proto::DropModel>, Asks<proto::FetchObject, proto::FetchReply>,
-              Asks<proto::PullImage, proto::PulledImage>, Hears<proto::ReleaseFetched>>;
+              Asks<proto::PullImage, proto::PulledImage>, Asks<proto::SendImageCopy, proto::CopiedImage>,
+              Hears<proto::ReleaseFetched>>;
 
 }  // namespace troupe::actors

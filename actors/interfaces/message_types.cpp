@@ -36,7 +36,8 @@ using Messages = MessageList<
     proto::NodeDescription, proto::DescribeGateway, proto::GatewayDescription, proto::RunTrial,
     proto::TrialEnded, proto::StopTrial, proto::KillGpu, proto::InjectFault, proto::FetchObject,
     proto::FetchReply, proto::GiveUpStates, proto::GivenUpStates, proto::TakeOverStates,
-    proto::TakenOverStates, proto::ForgetStates, proto::FetchImage, proto::FetchModel, proto::ReleaseFetched,
+    proto::TakenOverStates, proto::ForgetStates, proto::StateReplicas, proto::ReplicasInStep,
+    proto::CopyImage, proto::CopiedImage, proto::FetchImage, proto::FetchModel, proto::ReleaseFetched,
     proto::LocateModel, proto::ModelPlaces, proto::DigestRange, proto::RangeDigest, proto::UploadChunk,
     proto::UploadReply, proto::AdminRequest, proto::AdminReply, proto::StartRun, proto::CommitStep,
     proto::FinishRun, proto::RunReply, proto::StoreBlob, proto::StoreBlobReply, proto::ContinueRun,
@@ -45,8 +46,8 @@ using Messages = MessageList<
     proto::MemberJoined, proto::DescribeMember, proto::MemberReport, proto::ExecutorReport,
     proto::WorkerOrder, proto::WorkerOutcome, proto::KillWorker, proto::WorkerListening, proto::WorkerReady,
     proto::WorkerDied, proto::WorkerAnswer, proto::AssignWorker, proto::PlaceModel, proto::DropModel,
-    proto::HostModel, proto::PullImage, proto::PulledImage, proto::Continue, proto::Job, proto::Tick,
-    proto::PeerUp, proto::PeerLost>;
+    proto::HostModel, proto::PullImage, proto::PulledImage, proto::SendImageCopy, proto::Continue, proto::Job,
+    proto::Tick, proto::PeerUp, proto::PeerLost>;
 
 }  // namespace
 

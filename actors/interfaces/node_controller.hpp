@@ -1,6 +1,7 @@
 // NODE CONTROLLER: decides which GPU of this node runs a request, and where its weights come from.
 // Asked by:  ROUTER (SubmitRequest, ExportTensors, RouterHello), CLUSTER MANAGER (AdoptModel, DrainNode, DescribeNode,
-//            RunTrial, GiveUpStates, TakeOverStates), another node (FetchObject, for this node's cache; FetchImage).
+//            RunTrial, GiveUpStates, TakeOverStates, StateReplicas), another node (FetchObject, for this node's cache;
+//            FetchImage, CopyImage).
 // Asks:      EXECUTOR (orders), CACHE (host copies).   Tells: ROUTER (CreditGrant), its MEMBER
 // (MemberReport). Owns THE view of the node's GPUs: one decision gives GPU, source and victims together.
 // Decides with node::SwapScheduler; this actor only moves messages. Losing it loses no data: rebuilt from the
@@ -25,6 +26,7 @@ using NodeControllerActor = Interface<
     Asks<proto::AdoptModel, proto::AdoptModelReply>, Hears<proto::DisownModel>,
     Asks<proto::GiveUpStates, proto::GivenUpStates>, Asks<proto::TakeOverStates, proto::TakenOverStates>,
     Hears<proto::ForgetStates>, Asks<proto::FetchImage, proto::FetchReply>,
+    Asks<proto::StateReplicas, proto::ReplicasInStep>, Asks<proto::CopyImage, proto::CopiedImage>,
     Asks<proto::DrainNode, proto::DrainReply>, Asks<proto::DescribeNode, proto::NodeDescription>,
     Asks<proto::RunTrial, proto::TrialEnded>, Hears<proto::StopTrial>, Hears<proto::KillGpu>,
     Hears<proto::ClusterUpdate>, Hears<proto::MemberJoined>, Asks<proto::DescribeMember, proto::MemberReport>,

@@ -25,6 +25,7 @@ class NodeQuestions {
   void Do(cluster::AskAdoption& ask) {
     proto::AdoptModel adopt;
     *adopt.mutable_function() = std::move(ask.function);
+    if (ask.replicas) *adopt.mutable_replicas() = *std::move(ask.replicas);
     cluster::AdoptionAnswered answered{ask.digest, ask.node, ask.epoch, adopt.function().key().name(), {}};
     Call<proto::AdoptModelReply>(
         self_, calls_, links_.Node(ask.node), options_.adopt_timeout, std::move(adopt),
@@ -56,7 +57,16 @@ class NodeQuestions {
   void Do(cluster::TellForget& tell) {
     proto::ForgetStates forget;
     forget.set_model_digest(std::move(tell.digest));
+    forget.set_term(tell.term);
     self_->send(links_.Node(tell.node), std::move(forget));
+  }
+  void Do(cluster::NameReplicas& name) {
+    Call<proto::ReplicasInStep>(
+        self_, calls_, links_.Node(name.node), kReplicasTimeout, std::move(name.wish),
+        [this, digest = name.digest, question = name.question](absl::StatusOr<proto::ReplicasInStep> reply) {
+          if (reply.ok() && !StatusIn(*reply).ok()) reply = StatusIn(*reply);
+          hear_(cluster::ReplicasAnswered{digest, question, std::move(reply)});
+        });
   }
   void Do(cluster::AskDrain& ask) {
     Call<proto::DrainReply>(self_, calls_, links_.Node(ask.wish.name()), options_.ask_timeout, ask.wish,
@@ -76,6 +86,9 @@ class NodeQuestions {
   void Do(cluster::TellTrialStopped& tell) { self_->send(links_.Node(tell.node), std::move(tell.stop)); }
 
  private:
+  // The home answers when something changes; what it could not do before is tried anew with the next question.
+  static constexpr Duration kReplicasTimeout = std::chrono::seconds(2);
+
   Self* const self_;
   const MemberLinks& links_;
   PendingCalls& calls_;

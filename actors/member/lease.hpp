@@ -18,7 +18,8 @@ namespace troupe::actors {
 class Lease {
  public:
   // Of a join: `lease` zero: for ever, but for what only one member may have.
-  void Begin(Time sent, Duration lease) {
+  void Begin(Time sent, Duration lease, Time now) {
+    lapsed_ = ExclusiveOver(now);
     lease_ = lease.count();
     Heard(sent);
   }
@@ -35,6 +36,8 @@ class Lease {
   [[nodiscard]] bool ExclusiveOver(Time now) const {
     return Silent(now) > cluster::ExclusiveLease(Duration(lease_));
   }
+  // Whether it was over when the member joined last: another member may have what it had then.
+  [[nodiscard]] bool Lapsed() const { return lapsed_; }
   [[nodiscard]] std::string Why(const std::string& member, Time now) const {
     const Duration lease = cluster::ExclusiveLease(Duration(lease_));
     return absl::StrCat("'", member, "' has not heard from the cluster manager for ",
@@ -51,6 +54,7 @@ class Lease {
   static constexpr Duration::rep kNever = -1;
   std::atomic<Duration::rep> heard_{kNever};
   std::atomic<Duration::rep> lease_{0};
+  std::atomic<bool> lapsed_{false};
 };
 
 }  // namespace troupe::actors

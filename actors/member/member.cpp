@@ -171,7 +171,7 @@ class Member : public MemberSelf::base {
                                        ", epoch ", reply.epoch()));
     if (std::exchange(session_.cluster, reply.cluster()) != reply.cluster() && options_.keep_cluster)
       options_.keep_cluster(session_.cluster);
-    options_.lease->Begin(sent, Duration(reply.lease_ns()));
+    options_.lease->Begin(sent, Duration(reply.lease_ns()), Now(this));
     session_.epoch = reply.epoch();
     session_.sequence = 0;
     const bool missed = catch_up_.Joined(reply.state().revision());

@@ -55,6 +55,7 @@ class Cache : public CacheSelf::base {
         },
         [this](const proto::FetchObject& part) { return reads_.Fetch(this, part); },
         [this](proto::PullImage& pull) { return delegate(images_, std::move(pull)); },
+        [this](proto::SendImageCopy& send) { return delegate(images_, std::move(send)); },
         [this](const proto::ReleaseFetched& release) { reads_.Release(release.release()); },
         [this](const proto::Continue& message) {
           continuations_.Resume(message);

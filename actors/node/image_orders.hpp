@@ -11,6 +11,7 @@
 #include "actors/interfaces/cache.hpp"
 #include "actors/node/state_pulls.hpp"
 #include "actors/node/state_store.hpp"
+#include "base/wire_status.hpp"
 #include "node/effects.hpp"
 
 namespace troupe::actors {
@@ -25,6 +26,7 @@ class ImageOrders {
               Answer answer)
       : self_(self),
         cache_(cache),
+        calls_(calls),
         store_(std::move(options)),
         pulls_(store_, calls),
         hear_(std::move(hear)),
@@ -55,10 +57,20 @@ class ImageOrders {
                 [this, ask = read.ask](proto::FetchReply part) { answer_(ask, std::move(part)); });
   }
   void Do(node::PullImages& pull) {
+    const auto copy = pull.copy;
     pulls_.Pull(self_, cache_, std::move(pull),
-                [this](const std::string& digest, const absl::Status& status) {
-                  hear_(node::ImagesPulled{digest, status});
+                [this, copy](const std::string& digest, const absl::Status& status) {
+                  hear_(node::ImagesPulled{digest, status, copy});
                 });
+  }
+  void Do(node::SendCopy& send) {
+    proto::SendImageCopy message;
+    message.set_address(std::move(send.address));
+    *message.mutable_copy() = std::move(send.copy);
+    Call<proto::CopiedImage>(self_, calls_, cache_, kCopyTimeout, std::move(message),
+                             [this, number = send.number](const absl::StatusOr<proto::CopiedImage>& reply) {
+                               hear_(node::CopyEnded{number, reply.ok() ? StatusIn(*reply) : reply.status()});
+                             });
   }
 
   void Resume(const proto::Continue& message) { store_.Resume(message); }
@@ -66,8 +78,12 @@ class ImageOrders {
   void Clear() { store_.Clear(); }
 
  private:
+  // Of one copy on another node: runs whose images have to be there wait no longer for it.
+  static constexpr Duration kCopyTimeout = std::chrono::seconds(10);
+
   Self* const self_;
   const CacheActor& cache_;
+  PendingCalls& calls_;
   StateStore store_;
   StatePulls pulls_;
   const Hear hear_;

@@ -19,11 +19,13 @@ namespace troupe::actors {
 
 namespace {
 
-using ImageSourceActor = Interface<Asks<proto::FetchImage, proto::FetchReply>>;
+using ImageNodeActor =
+    Interface<Asks<proto::FetchImage, proto::FetchReply>, Asks<proto::CopyImage, proto::CopiedImage>>;
 using PullerSelf =
     ImagePullerActor::extend<Hears<proto::Tick>, caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>,
                              Hears<proto::PeerLost>>;
 using PulledPromise = caf::typed_response_promise<proto::PulledImage>;
+using CopiedPromise = caf::typed_response_promise<proto::CopiedImage>;
 
 constexpr std::uint64_t kPart = StateStore::kLongestPart;
 
@@ -37,6 +39,7 @@ class ImagePuller : public PullerSelf::base {
     set_down_handler([this](caf::down_msg& down) { calls_.PeerDown(down.source); });
     return {
         [this](proto::PullImage& wish) { return Pull(wish); },
+        [this](proto::SendImageCopy& wish) { return Send(wish); },
         [this](const proto::Tick& tick) {
           tick.what() == kReachTick ? StopAwaiting(tick.token()) : ForgetIdle();
         },
@@ -51,6 +54,7 @@ class ImagePuller : public PullerSelf::base {
   void on_exit() override {
     calls_.Clear();
     pulls_.clear();
+    copies_.clear();
     nodes_.clear();
   }
 
@@ -66,9 +70,14 @@ class ImagePuller : public PullerSelf::base {
     std::size_t open = 0;  // parts that are on their way
     bool begun = false;
   };
+  struct OneCopy {
+    proto::SendImageCopy wish;
+    CopiedPromise promise;
+    bool begun = false;
+  };
   struct Node {
-    ImageSourceActor actor;
-    std::size_t pulls = 0;
+    ImageNodeActor actor;
+    std::size_t uses = 0;  // pulls and copies
     Time idle_since{};
   };
 
@@ -77,33 +86,52 @@ class ImagePuller : public PullerSelf::base {
     auto& pull = pulls_[id];
     pull.promise = make_response_promise<proto::PulledImage>();
     pull.wish = std::move(wish);
-    const auto& address = pull.wish.address();
-    const auto [node, is_new] = nodes_.try_emplace(address);
-    ++node->second.pulls;
     const auto promise = pull.promise;
-    if (is_new)
-      directory_.Watch(address, system().message_types<ImageSourceActor>(),
-                       caf::actor_cast<PeerWatcherActor>(this));
-    if (node->second.actor) {
-      Begin(id);
-    } else {
-      After(this, terms_.reach_timeout, MakeTick(kReachTick, id));
-    }
+    if (Use(pull.wish.address(), id)) Begin(id);
     return promise;
+  }
+
+  CopiedPromise Send(proto::SendImageCopy& wish) {
+    const auto id = ++last_;
+    auto& copy = copies_[id];
+    copy.promise = make_response_promise<proto::CopiedImage>();
+    copy.wish = std::move(wish);
+    const auto promise = copy.promise;
+    if (Use(copy.wish.address(), id)) BeginCopy(id);
+    return promise;
+  }
+
+  // False: the node is not connected yet.
+  bool Use(const std::string& address, std::uint64_t id) {
+    const auto [node, is_new] = nodes_.try_emplace(address);
+    ++node->second.uses;
+    if (is_new)
+      directory_.Watch(address, system().message_types<ImageNodeActor>(),
+                       caf::actor_cast<PeerWatcherActor>(this));
+    if (node->second.actor) return true;
+    After(this, terms_.reach_timeout, MakeTick(kReachTick, id));
+    return false;
   }
 
   void Up(const std::string& address, const caf::strong_actor_ptr& peer) {
     const auto node = nodes_.find(address);
     if (node == nodes_.end()) return;
-    node->second.actor = caf::actor_cast<ImageSourceActor>(peer);
+    node->second.actor = caf::actor_cast<ImageNodeActor>(peer);
     monitor(node->second.actor);
     std::vector<std::uint64_t> waiting;
     for (const auto& [id, pull] : pulls_)
       if (pull.wish.address() == address && !pull.begun) waiting.push_back(id);
     for (const auto id : waiting) Begin(id);
+    waiting.clear();
+    for (const auto& [id, copy] : copies_)
+      if (copy.wish.address() == address && !copy.begun) waiting.push_back(id);
+    for (const auto id : waiting) BeginCopy(id);
   }
 
   void StopAwaiting(std::uint64_t id) {
+    if (const auto copy = copies_.find(id); copy != copies_.end() && !copy->second.begun)
+      return EndCopy(id, absl::UnavailableError(absl::StrCat("the node at ", copy->second.wish.address(),
+                                                             " cannot be reached")));
     const auto pull = pulls_.find(id);
     if (pull != pulls_.end() && !pull->second.begun)
       End(id, absl::UnavailableError(absl::StrCat("the node at ", pull->second.wish.address(),
@@ -114,6 +142,23 @@ class ImagePuller : public PullerSelf::base {
   void Begin(std::uint64_t id) {
     pulls_.at(id).begun = true;
     Ask(id);
+  }
+
+  void BeginCopy(std::uint64_t id) {
+    auto& copy = copies_.at(id);
+    copy.begun = true;
+    Call<proto::CopiedImage>(this, calls_, nodes_.at(copy.wish.address()).actor, terms_.copy_timeout,
+                             copy.wish.copy(), [this, id](const absl::StatusOr<proto::CopiedImage>& reply) {
+                               EndCopy(id, reply.ok() ? StatusIn(*reply) : reply.status());
+                             });
+  }
+
+  void EndCopy(std::uint64_t id, const absl::Status& status) {
+    auto copy = std::move(copies_.extract(id).mapped());
+    proto::CopiedImage reply;
+    SetStatus(status, reply);
+    copy.promise.deliver(std::move(reply));
+    Unuse(copy.wish.address());
   }
 
   // The first part says how large the file is.
@@ -181,8 +226,12 @@ class ImagePuller : public PullerSelf::base {
     SetStatus(status, reply);
     if (status.ok()) reply.set_file(std::move(pull.file));
     pull.promise.deliver(std::move(reply));
-    auto& node = nodes_.at(pull.wish.address());
-    if (--node.pulls > 0) return;
+    Unuse(pull.wish.address());
+  }
+
+  void Unuse(const std::string& address) {
+    auto& node = nodes_.at(address);
+    if (--node.uses > 0) return;
     node.idle_since = Now(this);
     After(this, terms_.keep, MakeTick(kIdleTick));
   }
@@ -190,7 +239,7 @@ class ImagePuller : public PullerSelf::base {
   void ForgetIdle() {
     for (auto node = nodes_.begin(); node != nodes_.end();) {
       const auto one = node++;
-      if (one->second.pulls > 0 || Now(this) - one->second.idle_since < terms_.keep) continue;
+      if (one->second.uses > 0 || Now(this) - one->second.idle_since < terms_.keep) continue;
       directory_.Forget(one->first, caf::actor_cast<PeerWatcherActor>(this));
       nodes_.erase(one);
     }
@@ -201,6 +250,7 @@ class ImagePuller : public PullerSelf::base {
   PendingCalls calls_;
   std::map<std::string, Node> nodes_;  // by address
   std::map<std::uint64_t, OnePull> pulls_;
+  std::map<std::uint64_t, OneCopy> copies_;
   std::uint64_t last_ = 0;
 };
 

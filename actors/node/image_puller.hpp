@@ -1,6 +1,7 @@
 // IMAGE PULLER: brings the files of states from the node that gave them up, for the cache of the node that takes them over
 // (PullImage). A file comes in parts of 64 KiB, as tensors of that size travel: inside the messages. What a part's
 // reader checks is its length; the file carries a digest of its own, which the state store checks.
+// It also tells other nodes of images that they are to have copies of (SendImageCopy), over the same connections.
 // UNAVAILABLE: the node cannot be reached; RESOURCE_EXHAUSTED: the file is larger than it may be.
 #pragma once
 
@@ -13,11 +14,13 @@
 
 namespace troupe::actors {
 
-using ImagePullerActor = Interface<Asks<proto::PullImage, proto::PulledImage>>;
+using ImagePullerActor =
+    Interface<Asks<proto::PullImage, proto::PulledImage>, Asks<proto::SendImageCopy, proto::CopiedImage>>;
 
 struct ImagePullTerms {
   Duration reach_timeout = std::chrono::seconds(2);  // until a node is connected
   Duration part_timeout = std::chrono::seconds(10);  // of one part
+  Duration copy_timeout = std::chrono::seconds(10);  // until the other node has a copy
   Duration keep = std::chrono::seconds(5);           // a connection that no file needs
   std::size_t window = 8;                            // parts of one file that are on their way
 };

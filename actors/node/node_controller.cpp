@@ -86,7 +86,9 @@ class NodeController : public ControllerSelf::base {
           return Hello(hello, router);
         },
         [this](proto::AdoptModel& adopt) {
-          return Ask<proto::AdoptModelReply>(node::AdoptionAsked{0, std::move(*adopt.mutable_function())});
+          node::AdoptionAsked asked{0, std::move(*adopt.mutable_function()), {}};
+          if (adopt.has_replicas()) asked.replicas = std::move(*adopt.mutable_replicas());
+          return Ask<proto::AdoptModelReply>(std::move(asked));
         },
         [this](const proto::DisownModel& disown) { On(node::ModelDisowned{disown.model_digest()}); },
         [this](proto::GiveUpStates& wish) {
@@ -95,7 +97,15 @@ class NodeController : public ControllerSelf::base {
         [this](proto::TakeOverStates& wish) {
           return Ask<proto::TakenOverStates>(node::StatesOffered{0, std::move(wish)});
         },
-        [this](const proto::ForgetStates& forget) { On(node::StatesElsewhere{forget.model_digest()}); },
+        [this](const proto::ForgetStates& forget) {
+          On(node::StatesElsewhere{forget.model_digest(), forget.term()});
+        },
+        [this](proto::StateReplicas& named) {
+          return Ask<proto::ReplicasInStep>(node::ReplicasNamed{0, std::move(named)});
+        },
+        [this](proto::CopyImage& copy) {
+          return Ask<proto::CopiedImage>(node::CopyOffered{0, std::move(copy)});
+        },
         [this](proto::FetchImage& part) {
           return Ask<proto::FetchReply>(node::ImageAsked{0, std::move(part)});
         },
@@ -111,7 +121,7 @@ class NodeController : public ControllerSelf::base {
         [this](const proto::InjectFault& fault) { return Inject(fault); },
         [this](proto::ClusterUpdate& update) { On(node::ClusterChanged{std::move(update)}); },
         [this](proto::MemberJoined& joined) {
-          On(node::Joined{joined.epoch(), std::move(*joined.mutable_state())});
+          On(node::Joined{joined.epoch(), std::move(*joined.mutable_state()), options_.lease->Lapsed()});
         },
         [this](const proto::DescribeMember& ask) {
           if (ask.joining()) session_.AskedBy(current_sender());
@@ -331,7 +341,8 @@ class NodeController : public ControllerSelf::base {
   std::map<std::uint64_t, CreditSinkActor> routers_;
   OpenPromises<proto::SubmitReply, proto::CreditGrant, proto::AdoptModelReply, proto::MemberReport,
                proto::DrainReply, proto::TrialEnded, proto::ExportedTensors, proto::GivenUpStates,
-               proto::TakenOverStates, proto::FetchReply, proto::AdminReply>
+               proto::TakenOverStates, proto::ReplicasInStep, proto::CopiedImage, proto::FetchReply,
+               proto::AdminReply>
       open_;
 };
 

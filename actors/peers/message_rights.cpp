@@ -57,6 +57,8 @@ constexpr Row kRows[] = {
     {"TakeOverStates", kManager},
     {"TakenOverStates", kNode},
     {"ForgetStates", kManager},
+    {"StateReplicas", kManager},
+    {"ReplicasInStep", kNode},
     {"DrainNode", kManager},
     {"DrainReply", kNode},
     {"DescribeNode", kManager},
@@ -68,9 +70,11 @@ constexpr Row kRows[] = {
     {"StopTrial", kManager},
     {"KillGpu", kManager},
     {"InjectFault", kManager},
-    // Models, from the manager and from other nodes; states, from the node that gave them up.
+    // Models, from the manager and from other nodes; states, from the node that gave them up or is their home.
     {"FetchObject", kNode},
     {"FetchImage", kNode},
+    {"CopyImage", kNode},
+    {"CopiedImage", kNode},
     {"FetchReply", {Role::kManager, Role::kNode}},
     {"ReleaseFetched", kNode},
     {"LocateModel", kNode},

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/copies/state_replicas.hpp"
 #include "cluster/function_sharing.hpp"
 #include "cluster/ownership/ownership.hpp"
 #include "cluster/ownership/scaling.hpp"
@@ -184,6 +185,7 @@ void AddFunction(const proto::FunctionRecord& record, const ManagerState& state,
   *status.mutable_record() = record;
   for (const auto& node : state.placement.copies().HoldersOf(record.model_digest()))
     status.add_adopted_by(node);
+  state.state_replicas.Describe(status);
 }
 
 void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) {

@@ -17,12 +17,15 @@ namespace troupe::cluster {
 class Ownership;
 class Scaling;
 
+class StateReplicas;
+
 struct ManagerState {
   const Catalogue& catalogue;
   const MembershipTable& members;
   const PlacementTable& placement;
   const Ownership& ownership;
   const Scaling& scaling;
+  const StateReplicas& state_replicas;
   const EventLog& events;
   Time now;
 };

@@ -49,6 +49,7 @@ proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
   if (record.slo().percentile() > 0 && record.slo().deadline_ns() == 0)
     record.mutable_slo()->set_deadline_ns(default_slo.deadline_ns());
   *record.mutable_state() = wish.state();
+  record.set_state_replicas(wish.state_replicas());
   record.set_loaded(true);
   record.set_deployed_unix_ns(parts_.out.unix_now());
   return record;

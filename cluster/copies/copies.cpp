@@ -19,7 +19,10 @@ Copies::Copies(Parts& parts)
              ExclusiveLease(parts.settings.member_lease), parts.settings.replica_policy) {}
 
 void Copies::Start() {
-  table_.SetHomes(parts_.catalogue.homes());
+  PlacementTable::Homes homes;
+  for (const auto& [digest, home] : parts_.catalogue.homes()) homes[digest] = home.nodes(0);
+  table_.SetHomes(std::move(homes));
+  parts_.state_replicas.Start();
 }
 
 void Copies::Asked(const proto::ModelDemand& demand) {
@@ -28,6 +31,7 @@ void Copies::Asked(const proto::ModelDemand& demand) {
 
 void Copies::Place() {
   parts_.state_moves.Pulse();
+  parts_.state_replicas.Pulse();
   const auto moves =
       table_.Plan(parts_.catalogue.functions().table(), parts_.members.table(), parts_.out.now());
   const auto homes = KeepHomes();
@@ -100,7 +104,7 @@ void Copies::Adopt(const std::string& digest, const std::string& node) {
   }
   const auto* member = parts_.members.table().Find(node);
   const auto epoch = member == nullptr ? 0 : member->record.epoch();
-  parts_.out.Add(AskAdoption{digest, node, epoch, *record});
+  parts_.out.Add(AskAdoption{digest, node, epoch, *record, parts_.state_replicas.NamedFor(digest, node)});
 }
 
 void Copies::On(const AdoptionAnswered& event) {

@@ -5,25 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/copies/state_keepers.hpp"
 #include "cluster/function_state.hpp"
 #include "cluster/parts.hpp"
 
 namespace troupe::cluster {
-
-namespace {
-
-// The functions that keep a state with this model.
-std::vector<const proto::FunctionRecord*> KeepersOf(const FunctionTable& functions,
-                                                    const std::string& digest) {
-  std::vector<const proto::FunctionRecord*> keepers;
-  const auto use = functions.models().find(digest);
-  if (use == functions.models().end()) return keepers;
-  for (const auto& version : use->second.functions)
-    if (const auto& record = functions.At(version); !record.state().empty()) keepers.push_back(&record);
-  return keepers;
-}
-
-}  // namespace
 
 void StateMoves::Pulse() {
   for (auto move = moves_.begin(); move != moves_.end();) {
@@ -45,6 +31,8 @@ void StateMoves::Begin(const std::string& digest, const std::string& node) {
   const auto keepers = KeepersOf(functions, digest);
   // Its home is about to be given up, or a node is asked to adopt it: such a request would undo what the move asks for.
   if (keepers.empty() || parts_.copies.table().copies().BeingAdopted(digest)) return;
+  // The node that takes them over drops its copies first, so it must not be the one that replaces a home that is gone.
+  if (parts_.state_replicas.AnyInStep(digest)) return;
   const auto failed = failed_.find(digest);
   std::set<std::string> without{node};
   if (failed != failed_.end()) without.insert(failed->second.node);
@@ -61,6 +49,20 @@ void StateMoves::Begin(const std::string& digest, const std::string& node) {
   ask.wish.set_model_digest(digest);
   for (const auto* keeper : keepers) ask.wish.add_functions(StateKey(*keeper));
   parts_.out.Add(std::move(ask));
+}
+
+void StateMoves::Restore(const std::string& digest, const std::string& from, const std::string& to) {
+  if (moves_.size() >= kMost || moves_.contains(digest)) return;
+  auto& move = moves_[digest];
+  move = {.number = ++last_, .from = {from, 0}, .to = {to, 0}, .restores = true};
+  parts_.copies.BeginMove(digest);
+  Store(moves_.find(digest));
+}
+
+bool StateMoves::Stores(const std::string& digest) const {
+  const auto move = moves_.find(digest);
+  return move != moves_.end() &&
+         (move->second.stage == Stage::kStoring || move->second.stage == Stage::kNotStored);
 }
 
 StateMoves::Moves::iterator StateMoves::Find(const std::string& digest, std::uint64_t number, Stage stage) {
@@ -102,7 +104,8 @@ void StateMoves::Store(Moves::iterator found) {
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
     return End(found, absl::CancelledError("its functions were removed"));
   move.stage = Stage::kStoring;
-  parts_.commits.Add(HomeChanges(digest, move.to.node), HomeMoved{digest, move.number});
+  parts_.commits.Add(HomeChanges(digest, move.to.node, parts_.state_replicas.TermOf(digest) + 1),
+                     HomeMoved{digest, move.number});
 }
 
 void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
@@ -118,16 +121,29 @@ void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
   }
   const auto from = move.from.node;
   const auto to = move.to.node;
-  for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), stored.digest))
-    parts_.out.Tell(
-        "manager", "state-moved",
-        absl::StrCat("function '", keeper->key().name(), "' version ", keeper->key().version(),
-                     ": its state and its sequences are on node '", to, "' now, and not on '", from, "'"));
+  TellMoved(stored.digest, move);
   parts_.copies.Moved(stored.digest, to);
+  parts_.state_replicas.Moved(stored.digest, to);
   stale_[from].insert(stored.digest);
   failed_.erase(stored.digest);
   Close(found);
   parts_.copies.Place();
+}
+
+void StateMoves::TellMoved(const std::string& digest, const Move& move) {
+  for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), digest)) {
+    const auto who = absl::StrCat("function '", keeper->key().name(), "' version ", keeper->key().version());
+    if (move.restores) {
+      parts_.out.Tell("manager", "state-restored",
+                      absl::StrCat(who, ": node '", move.from.node,
+                                   "' is gone; its state and its sequences go on from the copies on node '",
+                                   move.to.node, "'"));
+    } else {
+      parts_.out.Tell("manager", "state-moved",
+                      absl::StrCat(who, ": its state and its sequences are on node '", move.to.node,
+                                   "' now, and not on '", move.from.node, "'"));
+    }
+  }
 }
 
 void StateMoves::NodeJoined(const std::string& node) {
@@ -167,7 +183,7 @@ void StateMoves::Heard(const std::string& node) {
   if (stale.empty() || !parts_.members.HasNode(node)) return;
   for (const auto& digest : stale.mapped())
     if (parts_.copies.table().homes().Of(digest) != node && !moves_.contains(digest))
-      parts_.out.Add(TellForget{node, digest});
+      parts_.out.Add(TellForget{node, digest, parts_.state_replicas.TermOf(digest)});
 }
 
 }  // namespace troupe::cluster

@@ -1,4 +1,5 @@
-// STATE MOVES: the states of a model's functions, and of their sequences, on their way from a node that drains to another.
+// STATE MOVES: the states of a model's functions, and of their sequences, on their way from a node that drains to another; or
+// from a node that is gone to one that has copies (Restore), which is only stored.
 //
 //   given up     the old node ends its runs and writes everything back; from then on it begins none
 //   taken over   the new node has each image on its disk
@@ -38,6 +39,10 @@ class StateMoves {
   void On(const HomeMoved& stored, const absl::Status& status);
   // In a heartbeat.
   void Heard(const std::string& node);
+  // The home is gone, and `to` has copies of all that was acknowledged: it becomes the home.
+  void Restore(const std::string& digest, const std::string& from, const std::string& to);
+  // The store is asked for another home, and may have it.
+  [[nodiscard]] bool Stores(const std::string& digest) const;
   // The life of it that took part in moves is over.
   void NodeJoined(const std::string& node);
 
@@ -52,7 +57,8 @@ class StateMoves {
     Place from{};
     Place to{};
     Stage stage = Stage::kGivingUp;
-    Time again{};  // when the store is asked once more
+    Time again{};           // when the store is asked once more
+    bool restores = false;  // its old home is gone
   };
   struct Failed {
     Time until{};        // no other try before
@@ -66,6 +72,7 @@ class StateMoves {
   [[nodiscard]] Moves::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
   [[nodiscard]] bool Lives(const Place& place) const;
   void Store(Moves::iterator move);
+  void TellMoved(const std::string& digest, const Move& move);
   void End(Moves::iterator move, const absl::Status& why);
   void Close(Moves::iterator move);
 

@@ -62,6 +62,7 @@ void Members::On(const JoinAsked& event) {
   refused_.erase(name);
   Link(event);
   if (!event.gateway) parts_.state_moves.NodeJoined(name);
+  if (!event.gateway && join.cluster().empty()) parts_.state_replicas.DiskIsNew(name);
   parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
   parts_.commits.Add(EpochChanges(parts_.catalogue, *epoch),

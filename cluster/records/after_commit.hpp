@@ -37,6 +37,11 @@ struct HomeMoved {
   std::uint64_t move = 0;  // its number
 };
 
+struct InStepStored {  // which nodes are in step with the home of this model's states
+  std::string digest{};
+  std::uint64_t term = 0;  // of the home
+};
+
 // --- usage ---
 struct UsageStored {
   UsageChange change{};
@@ -71,8 +76,8 @@ struct StartsTakenBack {
 };
 
 // The first: nothing is left to do.
-using AfterCommit =
-    std::variant<std::monostate, EpochStored, DrainStored, HomeStored, HomeMoved, MutationStored, StartStored,
-                 StepStored, EndStored, ClaimStored, StartsTakenBack, UsageStored, ExperimentStored>;
+using AfterCommit = std::variant<std::monostate, EpochStored, DrainStored, HomeStored, HomeMoved,
+                                 MutationStored, StartStored, StepStored, EndStored, ClaimStored,
+                                 StartsTakenBack, UsageStored, ExperimentStored, InStepStored>;
 
 }  // namespace troupe::cluster

@@ -54,7 +54,7 @@ absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::str
     out.workflows_.Apply(record, ++out.revision_);
   }
   for (const auto& home : records.homes)
-    if (home.nodes_size() == 1) out.nodes_.homes[home.model_digest()] = home.nodes(0);
+    if (home.nodes_size() == 1) out.nodes_.homes[home.model_digest()] = home;
   out.nodes_.drained = {records.drained.begin(), records.drained.end()};
   for (auto& key : records.keys) {
     proto::CreateApiKey command;

@@ -75,8 +75,8 @@ class Catalogue {
     return runs_.BeginClaim(run, gateway);
   }
   void ClaimFailed(const std::string& run) { runs_.ClaimFailed(run); }
-  // Where the models of functions that keep state are, as it was when the store was read: digest -> node.
-  [[nodiscard]] const std::map<std::string, std::string>& homes() const { return nodes_.homes; }
+  // Where the models of functions that keep state are, as it was when the store was read, by digest.
+  [[nodiscard]] const std::map<std::string, proto::PlacementRecord>& homes() const { return nodes_.homes; }
 
   // Nodes that an operator drained: they stay drained when they or the manager restart.
   [[nodiscard]] bool Drained(const std::string& node) const { return nodes_.drained.contains(node); }
@@ -157,7 +157,7 @@ class Catalogue {
   std::uint64_t keys_revision_ = 0;
   RunLog runs_;
   struct {
-    std::map<std::string, std::string> homes{};
+    std::map<std::string, proto::PlacementRecord> homes{};
     std::set<std::string> drained{};
   } nodes_;
   ProfileRegistry profiles_;

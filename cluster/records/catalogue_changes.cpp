@@ -59,10 +59,13 @@ Changes BirthChanges(const Catalogue& catalogue) {
   return changes;
 }
 
-Changes HomeChanges(const std::string& digest, const std::string& node) {
+Changes HomeChanges(const std::string& digest, const std::string& node, std::uint64_t term,
+                    const std::set<std::string>& in_step) {
   proto::PlacementRecord home;
   home.set_model_digest(digest);
   home.add_nodes(node);
+  home.set_term(term);
+  for (const auto& other : in_step) home.add_in_step(other);
   Changes changes;
   changes.Put(Table::kSettings, absl::StrCat(kHomeKey, digest), home);
   return changes;

@@ -42,6 +42,8 @@ void Models::On(const AdoptionAsked& event) {
   const auto copy = CopyOf(event.function);
   parts_.remembered.Wanted(copy);
   parts_.handovers.Adopting(event.function.model_digest());
+  parts_.replica_images.Adopting(event.function.model_digest(), event.replicas ? event.replicas->term() : 0);
+  parts_.replication.Adopting(event.function.model_digest(), event.replicas);
   auto& model = held_.Hold(copy);
   if (model.adopted) return AnswerAll({event.ask}, copy, absl::OkStatus());
   model.waiting.push_back(event.ask);

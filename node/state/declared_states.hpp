@@ -28,6 +28,7 @@ struct DeclaredState {
   std::vector<proto::StateTensor> tensors;
   std::vector<proto::TensorSpec> specs;
   Bytes bytes{};               // of its image
+  std::uint32_t replicas = 0;  // other nodes that are to have copies of its images
   bool loading = true;         // its file is being read
   std::size_t recovering = 0;  // living workers of an earlier daemon that are asked for it
   absl::Status failed;         // why the function cannot run here
@@ -68,6 +69,7 @@ class DeclaredStates {
     state.tensors = {record.state().begin(), record.state().end()};
     state.specs = cluster::StateSpecs(record);
     state.bytes = cluster::StateBytes(record);
+    state.replicas = record.state_replicas();
     by_key_[state.key] = &state;
     return state;
   }

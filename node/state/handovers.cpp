@@ -7,23 +7,10 @@
 #include "base/wire_status.hpp"
 #include "cluster/failure.hpp"
 #include "node/parts.hpp"
+#include "node/state/image_names.hpp"
 #include "proto/sequence_id.hpp"
 
 namespace troupe::node {
-
-namespace {
-
-// Of a file beyond the bytes of its tensors: digest, names, shapes.
-constexpr Bytes kAroundTensors = KiB(64);
-
-// The key of the function whose state, or whose sequence's state, this is; the sequence's id.
-std::pair<std::string, std::string> SplitImage(const std::string& image) {
-  const auto at = image.find('#');
-  if (at == std::string::npos) return {image, std::string()};
-  return {image.substr(0, at), image.substr(at + 1)};
-}
-
-}  // namespace
 
 std::vector<DeclaredState*> Handovers::KeepersOf(const std::string& digest) {
   std::vector<DeclaredState*> keepers;
@@ -94,11 +81,13 @@ void Handovers::On(const ImageAsked& event) {
     return entry.second.at_rest &&
            std::ranges::find(entry.second.functions, function) != entry.second.functions.end();
   });
-  if (given_up) return parts_.out.Add(ReadImage{event.ask, event.wish});
+  if (given_up || parts_.replication.Serves(function))
+    return parts_.out.Add(ReadImage{event.ask, event.wish});
   parts_.out.Add(Answer<proto::FetchReply>{
-      event.ask, cluster::Failure<proto::FetchReply>(absl::FailedPreconditionError(absl::StrCat(
-                     "the state '", event.wish.image(), "' was not given up by node '", parts_.settings.name,
-                     "', or is its own again: only what was given up is read by others")))});
+      event.ask,
+      cluster::Failure<proto::FetchReply>(absl::FailedPreconditionError(absl::StrCat(
+          "the state '", event.wish.image(), "' was not given up by node '", parts_.settings.name,
+          "', or is its own again: only what was given up, or is copied to other nodes by its home, is read by others")))});
 }
 
 // --- elsewhere ---
@@ -114,6 +103,8 @@ void Handovers::Empty(DeclaredState& state) {
 }
 
 void Handovers::On(const StatesElsewhere& event) {
+  // It keeps copies for the new home by now.
+  if (parts_.replica_images.Follows(event.digest, event.term)) return;
   elsewhere_.insert(event.digest);  // Look does it
 }
 
@@ -124,6 +115,7 @@ bool Handovers::Forget(const std::string& digest) {
   const bool adopted = !parts_.models.held().CopiesOf(parts_.names.FindDigest(digest)).empty();
   // What was said is about an earlier move.
   if (adopted || taken_.contains(digest)) return true;
+  parts_.replication.Leave(digest, absl::UnavailableError("the states are on another node"));
   if (auto given = given_.extract(digest); !given.empty())
     AnswerGiven(given.mapped(), cluster::Failure<proto::GivenUpStates>(
                                     absl::CancelledError("the states are on another node already")));
@@ -137,6 +129,9 @@ absl::Status Handovers::MayTake(const proto::TakeOverStates& wish) {
   const auto& digest = wish.model_digest();
   if (taken_.contains(digest))
     return absl::UnavailableError("they are being taken over already: ask again later");
+  // It would come behind what is taken over.
+  if (parts_.replica_images.Copying(digest))
+    return absl::UnavailableError("a copy of a state is on its way here: ask again later");
   if (!parts_.models.held().CopiesOf(parts_.names.FindDigest(digest)).empty())
     return absl::FailedPreconditionError("this node has adopted their model, so it has states of its own");
   for (const auto* state : KeepersOf(digest)) {
@@ -184,6 +179,9 @@ void Handovers::On(const StatesOffered& event) {
     Empty(*state);
   }
   elsewhere_.erase(wish.model_digest());
+  parts_.replication.Leave(wish.model_digest(),
+                           absl::UnavailableError("the states are taken over here again"));
+  parts_.replica_images.TakingOver(wish.model_digest(), true);
   taken_[wish.model_digest()] = {event.ask, {wish.images().begin(), wish.images().end()}};
   parts_.out.Add(*std::move(pull));
 }
@@ -212,6 +210,7 @@ void Handovers::On(const ImagesPulled& event) {
 
 void Handovers::EndTaken(const std::string& digest, const absl::Status& status) {
   const auto taken = std::move(taken_.extract(digest).mapped());
+  if (!status.ok()) parts_.replica_images.TakingOver(digest, false);
   proto::TakenOverStates reply;
   SetStatus(status, reply);
   parts_.out.Add(Answer<proto::TakenOverStates>{taken.ask, std::move(reply)});

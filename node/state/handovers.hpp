@@ -33,6 +33,14 @@ class Handovers {
   void On(const ImagesPulled& event);
   // The model is to be adopted here.
   void Adopting(const std::string& digest);
+  // Images of this model's functions are on their way here.
+  [[nodiscard]] bool Taking(const std::string& digest) const { return taken_.contains(digest); }
+  // What the disk and the workers have of it is known.
+  [[nodiscard]] bool IsKnown(const DeclaredState& state) const;
+  // The functions of this node that keep a state with the model.
+  [[nodiscard]] std::vector<DeclaredState*> KeepersOf(const std::string& digest);
+  // Its images and sequences go, in memory and on disk.
+  void Empty(DeclaredState& state);
   // After each event: what was waited for may have come.
   void Look();
 
@@ -48,8 +56,6 @@ class Handovers {
     bool pulled = false;
   };
 
-  // The functions of this node that keep a state with the model.
-  [[nodiscard]] std::vector<DeclaredState*> KeepersOf(const std::string& digest);
   // Whether the files are the states; an error: why they cannot be.
   [[nodiscard]] absl::StatusOr<bool> AtRest(const Given& given);
   // A run, a write-back or an eviction of these states, or of their sequences, is under way.
@@ -58,9 +64,6 @@ class Handovers {
   [[nodiscard]] proto::GivenUpStates ImagesOf(const Given& given);
   [[nodiscard]] absl::Status MayTake(const proto::TakeOverStates& wish);
   [[nodiscard]] absl::StatusOr<PullImages> PullOf(const proto::TakeOverStates& wish);
-  // What the disk and the workers have of it is known.
-  [[nodiscard]] bool IsKnown(const DeclaredState& state) const;
-  void Empty(DeclaredState& state);
   // False: it has to wait.
   [[nodiscard]] bool Forget(const std::string& digest);
   void EndTaken(const std::string& digest, const absl::Status& status);

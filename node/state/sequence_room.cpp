@@ -107,7 +107,10 @@ void Sequences::Remove(Sequence& sequence) {
   if (key) DropState(sequence);
   with_room_ -= sequence.has_room ? 1 : 0;
   table_.Remove(sequence);
-  if (!key) return parts_.out.Add(ForgetImage{text});
+  if (!key) {
+    parts_.replication.Changed(text, true);
+    return parts_.out.Add(ForgetImage{text});
+  }
   std::erase(waiting_, key);
   parts_.states.rooms().Free(key);
   ForgetState(key);
@@ -125,6 +128,8 @@ void Sequences::EndIdle(std::list<Sequence>& list, std::vector<std::pair<StateNu
     auto& sequence = *at++;
     const auto* state = sequence.key ? parts_.scheduler.states().Find(sequence.key) : nullptr;
     if (sequence.requests > 0 || (state != nullptr && state->leaving)) continue;
+    // Its home says when it ends.
+    if (parts_.replica_images.IsCopy(sequence.owner)) continue;
     endings_.Add(cluster::SequenceKey(sequence.owner.text(), sequence.id),
                  absl::StrCat("it was unused for ", FormatDuration(idle), " (option sequence-idle)"));
     ended.emplace_back(sequence.owner, sequence.id);

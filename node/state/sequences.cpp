@@ -37,6 +37,16 @@ void Sequences::Clear(const DeclaredState& function) {
   for (Sequence* sequence : table_.Of(function.key)) Remove(*sequence);
 }
 
+void Sequences::Copied(const DeclaredState& function, const std::string& id, bool ended) {
+  if (!ended) {
+    table_.Use(Enter(function.key, id), parts_.out.now());
+    return Arm();
+  }
+  auto* sequence = table_.Find(function.key, id);
+  if (sequence != nullptr) return Remove(*sequence);
+  parts_.out.Add(ForgetImage{cluster::SequenceKey(function.key.text(), id)});
+}
+
 std::vector<std::string> Sequences::Begun(const StateNumber& function) {
   std::vector<std::string> keys;
   for (const Sequence* sequence : table_.Of(function))

@@ -83,6 +83,8 @@ class Sequences {
   [[nodiscard]] std::vector<std::string> Begun(const StateNumber& function);
   // Why the node cannot have so many more of this function; OK: it can.
   [[nodiscard]] absl::Status MayAdd(const DeclaredState& function, std::size_t more) const;
+  // The disk has the state of this sequence as it is at the function's home; `ended`: it has ended there.
+  void Copied(const DeclaredState& function, const std::string& id, bool ended);
   // The function has no sequence any more; those that it gets are listed, or begin.
   void Clear(const DeclaredState& function);
   [[nodiscard]] std::size_t CountOf(const StateNumber& function) const { return table_.CountOf(function); }

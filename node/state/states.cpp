@@ -19,8 +19,10 @@ void States::Learn(const proto::FunctionKey& key) {
   const bool has_state = record != nullptr && !record->state().empty();
   const auto* known = Find(key);
   if (known != nullptr && has_state && known->key.text() == cluster::StateKey(*record)) return;
+  const auto model = known == nullptr ? ModelNumber() : known->model;
   if (known != nullptr) Forget(declared_.Remove(known->function, known->version));
   if (has_state) Declare(*record);
+  if (model) parts_.replica_images.Undeclared(model->digest.text());
 }
 
 void States::Declare(const proto::FunctionRecord& record) {
@@ -160,8 +162,16 @@ ImagePtr States::ImageOf(const StateNumber& key) const {
   return it == images_.end() ? nullptr : it->second;
 }
 
+void States::Reread(DeclaredState& state) {
+  state.loading = true;
+  parts_.scheduler.HoldState(state.key, true);
+  images_.erase(state.key);
+  parts_.out.Add(LoadImage{state.key.text(), state.specs, true});
+}
+
 void States::DropImage(const StateNumber& key) {
   images_.erase(key);
+  parts_.replication.Changed(key.text(), true);
   if (auto* state = declared_.ByKey(key)) state->runs = 0;
   parts_.out.Add(ForgetImage{key.text()});
 }

@@ -48,6 +48,8 @@ class States {
   ImagePtr AddTo(const StateNumber& key, proto::SwapInOrder& order);
   // It has no image any more, in memory and on disk.
   void DropImage(const StateNumber& key);
+  // What its file has counts, and not what this daemon has read of it. No run begins meanwhile.
+  void Reread(DeclaredState& state);
   // Its image stays on disk only.
   void Unload(const StateNumber& key);
   // Its runs may begin, unless something that is known of the state can still come.

@@ -72,11 +72,22 @@ void WriteBacks::On(ImageSaved& event) {
   if (it == batches_.end()) return;
   auto& batch = it->second;
   batch.status.Update(event.image.status());
-  if (event.image.ok()) batch.images.push_back(*std::move(event.image));
+  if (event.image.ok()) {
+    parts_.replication.Changed((*event.image)->function(), false);
+    batch.images.push_back(*std::move(event.image));
+  }
   if (--batch.open > 0) return;
-  auto ended = std::move(batch);
-  batches_.erase(it);
-  End(std::move(ended));
+  const bool run = std::holds_alternative<RunWrittenBack>(batch.purpose);
+  if (!run || !batch.status.ok() || batch.images.empty()) return Copied(event.batch, absl::OkStatus());
+  const auto waits = parts_.replication.Await(batch.images.front()->function(), event.batch);
+  if (!waits.ok() || !*waits) Copied(event.batch, waits.status());
+}
+
+void WriteBacks::Copied(std::uint64_t number, const absl::Status& status) {
+  auto ended = batches_.extract(number);
+  if (ended.empty()) return;
+  ended.mapped().status.Update(status);
+  End(std::move(ended.mapped()));
 }
 
 void WriteBacks::End(Batch batch) {
@@ -116,13 +127,19 @@ void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& sta
     parts_.states.Keep(images);
     return parts_.dispatches.End(dispatch, *held, std::move(*purpose.run));
   }
-  parts_.out.Add(RestoreImage{dispatch.state.text()});
+  Restored(dispatch.state.text());
   parts_.dispatches.EndUnkept(dispatch, *held, std::move(*purpose.run),
                               status.ok() ? "nothing was written back" : std::string(status.message()));
 }
 
 void WriteBacks::Restore(const std::vector<ImagePtr>& images) {
-  for (const auto& image : images) parts_.out.Add(RestoreImage{image->function()});
+  for (const auto& image : images) Restored(image->function());
+}
+
+void WriteBacks::Restored(const std::string& image) {
+  parts_.out.Add(RestoreImage{image});
+  const auto key = parts_.names.FindState(image);
+  parts_.replication.Changed(image, !key || parts_.states.ImageOf(key) == nullptr);
 }
 
 }  // namespace troupe::node

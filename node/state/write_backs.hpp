@@ -1,6 +1,7 @@
 // WRITE-BACKS: states that a worker sends to the host, and their images until they are safe.
 //
-//   ordered -(the worker's answer)-> its images are saved, one by one -> the purpose's part is told
+//   ordered -(the worker's answer)-> its images are saved, one by one -(of a run: other nodes have copies)-> the purpose's
+//   part is told
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,8 @@ class WriteBacks {
 
   void On(const WriteBackPurpose& purpose, const proto::WorkerOutcome& outcome);
   void On(ImageSaved& event);
+  // A batch of a run that waited for other nodes has copies of its image there, or an error says why it does not count.
+  void Copied(std::uint64_t number, const absl::Status& status);
 
   // `function`: whose state; none: of all functions of the model whose state is there.
   void Order(GpuIndex gpu, const ModelNumber& model, const StateNumber& function, WriteBackPurpose purpose);
@@ -40,6 +43,7 @@ class WriteBacks {
   };
   [[nodiscard]] bool Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const;
   void End(Batch batch);
+  void Restored(const std::string& image);
   void RunSaved(const RunWrittenBack& purpose, const absl::Status& status,
                 const std::vector<ImagePtr>& images);
 

@@ -88,6 +88,17 @@ absl::Status ReadStateSetting(const YamlMap& map, proto::DeployRequest& deploy) 
   return absl::OkStatus();
 }
 
+absl::Status ReadReplicasSetting(const YamlMap& map, proto::DeployRequest& deploy) {
+  if (!map.Has("state_replicas")) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const auto text, map.Text("state_replicas"));
+  if (text.size() != 1 || text[0] < '0' || text[0] > '3')
+    return map.Wrong("state_replicas", "a number from 0 to 3 is expected, of nodes with copies of its state");
+  deploy.set_state_replicas(static_cast<std::uint32_t>(text[0] - '0'));
+  if (deploy.state_replicas() > 0 && deploy.state().empty())
+    return map.Wrong("state_replicas", "the function keeps no state: name its 'state' too");
+  return absl::OkStatus();
+}
+
 std::string ShortestNumber(double number) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
@@ -116,6 +127,8 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
                             Append(out, YamlText(tensor.input()), ": ", YamlText(tensor.output()));
                           }),
             "}");
+  if (record.state_replicas() > 0)
+    settings["state_replicas"] = ShortestNumber(static_cast<double>(record.state_replicas()));
   return settings;
 }
 
@@ -125,7 +138,7 @@ const std::vector<std::string>& SettingKeys() {
   static const std::vector<std::string> kKeys = [] {
     std::vector<std::string> keys = {"deadline", "percentile", "tenant", "isolation", "precision"};
     for (const auto& field : proto::kSharingFields) keys.emplace_back(field.name);
-    keys.insert(keys.end(), {"run_limit", "state"});
+    keys.insert(keys.end(), {"run_limit", "state", "state_replicas"});
     return keys;
   }();
   return kKeys;
@@ -136,7 +149,8 @@ absl::Status ReadSettings(const YamlMap& map, proto::DeployRequest& deploy) {
   TROUPE_RETURN_IF_ERROR(ReadComputeSettings(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadSharingSettings(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadIsolationSettings(map, deploy));
-  return ReadStateSetting(map, deploy);
+  TROUPE_RETURN_IF_ERROR(ReadStateSetting(map, deploy));
+  return ReadReplicasSetting(map, deploy);
 }
 
 absl::Status CheckSharing(const YamlMap& map, const proto::DeployRequest& deploy) {
@@ -153,6 +167,7 @@ proto::FunctionRecord RecordOf(const proto::DeployRequest& wish) {
   if (wish.has_sharing()) *record.mutable_sharing() = wish.sharing();
   record.set_run_limit_ns(wish.run_limit_ns());
   *record.mutable_state() = wish.state();
+  record.set_state_replicas(wish.state_replicas());
   return record;
 }
 

@@ -61,6 +61,19 @@ absl::Status ReadCompute(const Arguments& arguments, proto::DeployRequest& deplo
   return absl::OkStatus();
 }
 
+absl::Status ReadReplicas(const Arguments& arguments, proto::DeployRequest& deploy) {
+  if (!arguments.Has("--state-replicas")) return absl::OkStatus();
+  const double replicas = arguments.NumberOr("--state-replicas", 0);
+  if (replicas != 0 && replicas != 1 && replicas != 2 && replicas != 3) {
+    return UsageError(Cat("--state-replicas is ", arguments.Text("--state-replicas"),
+                          "; it is a number from 0 to 3, of nodes that have copies of the function's state"));
+  }
+  if (replicas > 0 && deploy.state().empty())
+    return UsageError("--state-replicas is given, and the function keeps no state: name it with --state");
+  deploy.set_state_replicas(static_cast<std::uint32_t>(replicas));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
   proto::DeployRequest deploy;
   deploy.set_name(arguments.Text("NAME"));
@@ -98,6 +111,7 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
     tensor.set_input(pair.substr(0, at));
     tensor.set_output(pair.substr(at + 1));
   }
+  TROUPE_RETURN_IF_ERROR(ReadReplicas(arguments, deploy));
   return deploy;
 }
 
@@ -255,6 +269,9 @@ std::vector<Argument> DeployArguments() {
        .kind = Kind::kText,
        .help = "INPUT=OUTPUT: what a run gives as OUTPUT stays on the GPU, and is the next run's INPUT",
        .repeated = true},
+      {.name = "--state-replicas",
+       .kind = Kind::kNumber,
+       .help = "other nodes, 0 (the default) to 3, that have copies of its state and replace its node"},
       {.name = "--isolation",
        .kind = Kind::kText,
        .help = "with whom it shares a GPU worker: shared, tenant, workflow or function; else as nodes say"},

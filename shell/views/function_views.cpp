@@ -69,6 +69,16 @@ std::string ComputeLines(const proto::FunctionStatus& function, const proto::Adm
   return out;
 }
 
+// Where the state of a function is, and its copies.
+std::string HomeLines(const proto::FunctionStatus& function) {
+  std::string out =
+      Cat("state on   ", function.state_home().empty() ? "-" : Printable(function.state_home()), "\n");
+  for (const auto& replica : function.state_replicas())
+    Append(&out, "replica on ", Printable(replica.node()),
+           replica.in_step() ? " (in step)" : " (being filled)", "\n");
+  return out;
+}
+
 // Nothing for a version without a share, unless a roll back returns to it.
 std::string ShareLine(const proto::FunctionRecord& record) {
   switch (record.role()) {
@@ -140,7 +150,7 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
   Append(&out, SpecLines("inputs     ", proto::CallerInputs(record)),
          SpecLines("outputs    ", proto::CallerOutputs(record)));
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
-  if (!record.state().empty()) Append(&out, "sequences  ", function.sequences(), "\n");
+  if (!record.state().empty()) Append(&out, "sequences  ", function.sequences(), "\n", HomeLines(function));
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",
          record.tenant().empty() ? "-" : Printable(record.tenant()), IsolationLine(record.isolation()),
          ComputeLines(function, gpus), "\nweights    ", FormatBytes(Bytes(record.weights_bytes())),

@@ -21,14 +21,14 @@ TEST(LeaseTest, IsCountedFromWhatTheManagerAnsweredLast) {
   Lease lease;
   EXPECT_FALSE(lease.Over(Time(seconds(1000)))) << "a member that never joined has promised nothing";
   EXPECT_FALSE(lease.ExclusiveOver(Time(seconds(1000))));
-  lease.Begin(Time(seconds(100)), seconds(5));
+  lease.Begin(Time(seconds(100)), seconds(5), Time(seconds(100)));
   EXPECT_FALSE(lease.Over(Time(seconds(105))));
   EXPECT_TRUE(lease.Over(Time(seconds(105)) + Duration(1)));
   EXPECT_TRUE(lease.ExclusiveOver(Time(seconds(105)) + Duration(1)));
   lease.Heard(Time(seconds(103)));
   EXPECT_FALSE(lease.Over(Time(seconds(108))));
   EXPECT_THAT(lease.Why("node-1", Time(seconds(110))), HasSubstr("for 7 s, longer than its lease of 5 s"));
-  lease.Begin(Time(seconds(200)), Duration::zero());
+  lease.Begin(Time(seconds(200)), Duration::zero(), Time(seconds(200)));
   EXPECT_FALSE(lease.Over(Time(seconds(10000)))) << "a member without a lease goes on";
   EXPECT_FALSE(lease.ExclusiveOver(Time(seconds(210))));
   EXPECT_TRUE(lease.ExclusiveOver(Time(seconds(210)) + Duration(1)))

@@ -25,8 +25,8 @@ const std::set<std::string> kWithinOneProcess = {
     "FetchModel",  "MemberJoined",  "DescribeMember", "MemberReport",    "ExecutorReport",
     "WorkerOrder", "WorkerOutcome", "KillWorker",     "WorkerListening", "WorkerReady",
     "WorkerDied",  "WorkerAnswer",  "AssignWorker",   "PlaceModel",      "DropModel",
-    "HostModel",   "PullImage",     "PulledImage",    "Continue",        "Job",
-    "Tick",        "PeerUp",        "PeerLost"};
+    "HostModel",   "PullImage",     "PulledImage",    "SendImageCopy",   "Continue",
+    "Job",         "Tick",          "PeerUp",         "PeerLost"};
 // These messages travel with handles of actors beside them.
 const std::set<std::string> kNeverAlone = {"JoinRequest", "RouterHello"};
 

@@ -63,6 +63,7 @@ class ClusterTest : public testing::Test {
   // --- members ---
   Lines JoinNode(const std::string& name, Ask ask = 1, const std::string& kind = "virtual") {
     JoinAsked asked{.ask = ask, .daemon = absl::StrCat(name, "-", ask)};
+    asked.join.set_cluster(disk_);
     auto& member = *asked.join.mutable_member();
     member.set_name(name);
     member.set_kind(proto::MEMBER_NODE);
@@ -107,6 +108,13 @@ class ClusterTest : public testing::Test {
     return On(StatesTakenOver{take_over_->digest, take_over_->move, std::move(status)});
   }
 
+  // The home answers the last question for the nodes that are in step.
+  Lines InStep(const std::vector<std::string>& nodes) {
+    proto::ReplicasInStep reply;
+    for (const auto& node : nodes) reply.add_nodes(node);
+    return On(ReplicasAnswered{named_->digest, named_->question, std::move(reply)});
+  }
+
   // The nodes answer all adoptions that were asked for since the last call.
   void AllAdopted() {
     for (const AskAdoption& ask : std::exchange(adoptions_, {}))
@@ -115,7 +123,7 @@ class ClusterTest : public testing::Test {
 
   // --- functions, runs ---
   enum class State { kNone, kKept };
-  Lines Deploy(const std::string& name, Ask ask, State state = State::kNone) {
+  Lines Deploy(const std::string& name, Ask ask, State state = State::kNone, std::uint32_t replicas = 0) {
     AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
     auto& deploy = *asked.request.mutable_deploy();
     deploy.set_name(name);
@@ -124,6 +132,7 @@ class ClusterTest : public testing::Test {
     if (state == State::kKept) {
       deploy.add_state()->set_input("x");
       deploy.mutable_state(0)->set_output("y");
+      deploy.set_state_replicas(replicas);
       imported.mutable_inputs(0)->set_shape(0, 4);
       imported.mutable_outputs(0)->set_shape(0, 4);
     }
@@ -158,6 +167,7 @@ class ClusterTest : public testing::Test {
   }
 
   Time now{std::chrono::seconds(100)};
+  std::string disk_{};         // the cluster of which nodes that join say that they were members
   proto::AdminReply reply_{};  // the newest answer to a person
   std::uint64_t change_ = 0;   // the number of the change in the newest entry of the audit
   std::map<std::string, proto::FunctionRecord>
@@ -166,6 +176,7 @@ class ClusterTest : public testing::Test {
   std::optional<AskAdoption> adoption_;
   std::optional<AskGiveUp> give_up_;
   std::optional<AskTakeOver> take_over_;
+  std::optional<NameReplicas> named_;
 
  private:
   template <class Reply>
@@ -234,6 +245,13 @@ class ClusterTest : public testing::Test {
                         ask.wish.from_address());
   }
   static std::string Line(const TellForget& tell) { return absl::StrCat("forget at ", tell.node); }
+  std::string Line(const NameReplicas& name) {
+    named_ = name;
+    return absl::StrCat("name to ", name.node, ":",
+                        absl::StrJoin(name.wish.replicas(), "", [](std::string* out, const auto& replica) {
+                          absl::StrAppend(out, " ", replica.node(), replica.in_step() ? "+" : "");
+                        }));
+  }
   static std::string Line(const AskTrial& ask) {
     return absl::StrCat("trial of ", ask.trial.sm_partition(), "/", ask.trial.quota_limit(), "/",
                         ask.trial.batch(), " at ", ask.node);

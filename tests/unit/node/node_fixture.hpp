@@ -221,6 +221,19 @@ class NodeTest : public testing::Test {
     return absl::StrCat("taken over ", answer.ask, " ",
                         absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
   }
+  static std::string Line(const Answer<proto::ReplicasInStep>& answer) {
+    return absl::StrCat("in step ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())),
+                        answer.reply.nodes().empty() ? "" : " ", absl::StrJoin(answer.reply.nodes(), " "));
+  }
+  static std::string Line(const Answer<proto::CopiedImage>& answer) {
+    return absl::StrCat("copied ", answer.ask, " ",
+                        absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));
+  }
+  static std::string Line(const SendCopy& send) {
+    return absl::StrCat(send.copy.ended() ? "end " : "copy ", send.number, " ",
+                        send.copy.image().empty() ? "nothing" : send.copy.image(), " at ", send.address);
+  }
   static std::string Line(const Answer<proto::FetchReply>& answer) {
     return absl::StrCat("part ", answer.ask, " ",
                         absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())));

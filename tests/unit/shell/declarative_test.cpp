@@ -170,6 +170,10 @@ TEST_F(Declarative, EachMistakeIsToldWithItsLine) {
        "it.yaml:4: 'run_limit' of a function is '2h'"},
       {"kind: function\nname: f\nmodel: a.onnx\nstate: past\n",
        "it.yaml:4: 'state' of a function is 'past'; a mapping"},
+      {"kind: function\nname: f\nmodel: a.onnx\nstate_replicas: 1\n",
+       "it.yaml:4: 'state_replicas' of a function is '1'; the function keeps no state"},
+      {"kind: function\nname: f\nmodel: a.onnx\nstate: {a: b}\nstate_replicas: 4\n",
+       "it.yaml:5: 'state_replicas' of a function is '4'; a number from 0 to 3"},
       {"kind: function\nname: f\nmodel: a.onnx\nmodel: b.onnx\n",
        "it.yaml:4: 'model' stands twice in a document"},
       {"kind: function\nname: f\nmodel: a.onnx\nversions: {1: 100}\n",
@@ -274,7 +278,7 @@ TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
       Cat(kDigits,
           "tenant: t\nisolation: tenant\nprecision: bf16\nsm_partition: 40 %\n"
           "quota_request: 30%\nquota_limit: 80%\ngpu_mem: 1.5 GB\nmax_instances: 2\nmax_batch: 8\n"
-          "run_limit: 1500us\nstate: {past: present}\n");
+          "run_limit: 1500us\nstate: {past: present}\nstate_replicas: 2\n");
   EXPECT_THAT(Apply(Cat(yaml)), ElementsAre("deploy digits 1"));
   EXPECT_EQ(troupe.cluster.uploaded, "model a");
   const auto& deploy = LastDeployment();
@@ -290,6 +294,7 @@ TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
   EXPECT_EQ(deploy.sharing().max_instances(), 2U);
   EXPECT_EQ(deploy.sharing().max_batch(), 8U);
   EXPECT_EQ(deploy.run_limit_ns(), 1'500'000);
+  EXPECT_EQ(deploy.state_replicas(), 2U);
   ASSERT_EQ(deploy.state().size(), 1);
   EXPECT_EQ(deploy.state(0).output(), "present");
   EXPECT_THAT(troupe.out(), HasSubstr("+ function digits version 1\n    model: sha256:"));

@@ -1,0 +1,248 @@
+#include "cluster/copies/state_replicas.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/copies/state_keepers.hpp"
+#include "cluster/exclusive_lease.hpp"
+#include "cluster/parts.hpp"
+
+namespace troupe::cluster {
+
+void StateReplicas::Start() {
+  for (const auto& [digest, home] : parts_.catalogue.homes()) {
+    auto& kept = kept_[digest];
+    kept.term = std::max<std::uint64_t>(1, home.term());
+    kept.in_step = {home.in_step().begin(), home.in_step().end()};
+    kept.chosen = kept.in_step;
+  }
+}
+
+void StateReplicas::Pulse() {
+  const auto& homes = parts_.copies.table().homes().all();
+  std::erase_if(kept_, [&](const auto& kept) { return !homes.contains(kept.first); });
+  for (const auto& [digest, home] : StateHomes::Homes(homes)) {
+    const auto known = kept_.find(digest);
+    if (known == kept_.end() && ReplicasOf(parts_.catalogue.functions().table(), digest) == 0) continue;
+    auto& kept = kept_[digest];
+    const auto* member = parts_.members.table().Find(home);
+    const bool gone = member == nullptr || member->record.state() == proto::MEMBER_DEAD ||
+                      member->record.state() == proto::MEMBER_LEFT;
+    gone ? Replace(digest, home, kept) : Follow(digest, home, kept);
+  }
+}
+
+bool StateReplicas::Lives(const std::string& node) const {
+  const auto* member = parts_.members.table().Find(node);
+  return member != nullptr && parts_.members.HasNode(node) &&
+         (member->record.state() == proto::MEMBER_ALIVE || member->record.state() == proto::MEMBER_SUSPECT);
+}
+
+// --- while the home is there ---
+
+void StateReplicas::Follow(const std::string& digest, const std::string& home, Kept& kept) {
+  kept.missed.reset();
+  Choose(digest, home, kept);
+  if (!parts_.members.HasNode(home) || kept.storing || parts_.state_moves.Stores(digest)) return;
+  if (kept.to_store) {
+    if (parts_.out.now() >= kept.again) Store(digest, kept, *std::exchange(kept.to_store, std::nullopt));
+    return;
+  }
+  auto in_step = kept.in_step;
+  std::erase_if(in_step, [&](const std::string& node) { return !kept.chosen.contains(node); });
+  if (in_step != kept.in_step) return Store(digest, kept, std::move(in_step));
+  Ask(digest, home, kept);
+}
+
+void StateReplicas::Choose(const std::string& digest, const std::string& home, Kept& kept) const {
+  const auto* member = parts_.members.table().Find(home);
+  // What a node that drains has moves to another node, which may be any of the others.
+  const bool drains = member->record.state() == proto::MEMBER_DRAINING;
+  const auto wanted = drains ? 0 : ReplicasOf(parts_.catalogue.functions().table(), digest);
+  std::erase_if(kept.emptied, [&](const std::string& node) { return !kept.in_step.contains(node); });
+  std::erase_if(kept.chosen, [&](const std::string& node) {
+    return node == home || !Lives(node) || kept.emptied.contains(node);
+  });
+  while (kept.chosen.size() > wanted) {
+    const auto other = std::ranges::find_if(
+        kept.chosen, [&](const std::string& node) { return !kept.in_step.contains(node); });
+    kept.chosen.erase(other == kept.chosen.end() ? kept.chosen.begin() : other);
+  }
+  while (kept.chosen.size() < wanted) {
+    const auto node = OtherNode(digest, home, kept);
+    if (node.empty()) return;
+    kept.chosen.insert(node);
+  }
+}
+
+// On a host of its own, if there is one.
+std::string StateReplicas::OtherNode(const std::string& digest, const std::string& home,
+                                     const Kept& kept) const {
+  const auto& members = parts_.members.table();
+  const auto keepers = KeepersOf(parts_.catalogue.functions().table(), digest);
+  if (keepers.empty()) return {};
+  auto without = kept.chosen;
+  without.insert(home);
+  without.insert(kept.emptied.begin(), kept.emptied.end());
+  std::set<std::string> hosts;
+  for (const auto& node : without)
+    if (const auto* member = members.Find(node); member != nullptr && !member->record.host().empty())
+      hosts.insert(member->record.host());
+  for (const auto& [name, member] : members.members())
+    if (!parts_.members.HasNode(name)) without.insert(name);
+  auto beside = without;
+  for (const auto& [name, member] : members.members())
+    if (hosts.contains(member.record.host())) beside.insert(name);
+  auto node = PlacementTable::OtherHome(*keepers.front(), members, beside);
+  return node.empty() ? PlacementTable::OtherHome(*keepers.front(), members, without) : node;
+}
+
+proto::StateReplicas StateReplicas::Named(const std::string& digest, const std::string& home,
+                                          const Kept& kept) const {
+  const auto& members = parts_.members.table();
+  proto::StateReplicas named;
+  named.set_model_digest(digest);
+  named.set_term(kept.term);
+  if (const auto* member = members.Find(home)) named.set_home_address(member->record.address());
+  auto nodes = kept.chosen;
+  nodes.insert(kept.in_step.begin(), kept.in_step.end());
+  for (const auto& node : nodes) {
+    auto& replica = *named.add_replicas();
+    replica.set_node(node);
+    replica.set_in_step(kept.in_step.contains(node) || (kept.to_store && kept.to_store->contains(node)));
+    if (const auto* member = members.Find(node)) {
+      replica.set_address(member->record.address());
+      replica.set_epoch(member->record.epoch());
+    }
+  }
+  return named;
+}
+
+void StateReplicas::Ask(const std::string& digest, const std::string& home, Kept& kept) {
+  auto named = Named(digest, home, kept);
+  auto text = named.SerializeAsString();
+  const bool other = text != kept.named;
+  if (!other && (kept.question != 0 || parts_.out.now() < kept.again)) return;
+  // A home without other nodes has nothing to tell.
+  if (named.replicas().empty() && (!other || kept.named.empty())) return;
+  kept.named = std::move(text);
+  kept.question = ++last_;
+  parts_.out.Add(NameReplicas{digest, home, kept.question, std::move(named)});
+}
+
+void StateReplicas::On(const ReplicasAnswered& event) {
+  const auto found = kept_.find(event.digest);
+  if (found == kept_.end() || found->second.question != event.question) return;
+  auto& kept = found->second;
+  kept.question = 0;
+  if (!event.reply.ok()) {
+    // In time it had nothing to say.
+    if (!absl::IsDeadlineExceeded(event.reply.status()))
+      kept.again = parts_.out.now() + parts_.settings.placement_retry;
+    return;
+  }
+  std::set<std::string> in_step;
+  for (const auto& node : event.reply->nodes())
+    if (kept.chosen.contains(node)) in_step.insert(node);
+  if (in_step == kept.in_step || kept.storing || kept.to_store || parts_.state_moves.Stores(event.digest))
+    return;
+  Store(event.digest, kept, std::move(in_step));
+}
+
+void StateReplicas::Store(const std::string& digest, Kept& kept, std::set<std::string> in_step) {
+  const auto home = parts_.copies.table().homes().Of(digest);
+  kept.storing = true;
+  parts_.commits.Add(HomeChanges(digest, home, kept.term, in_step), InStepStored{digest, kept.term});
+  kept.to_store = std::move(in_step);
+}
+
+void StateReplicas::On(const InStepStored& stored, const absl::Status& status) {
+  const auto found = kept_.find(stored.digest);
+  if (found == kept_.end() || found->second.term != stored.term || !found->second.storing) return;
+  auto& kept = found->second;
+  kept.storing = false;
+  if (!status.ok()) {
+    kept.again = parts_.out.now() + parts_.settings.placement_retry;
+    return;
+  }
+  const auto before = std::exchange(kept.in_step, *std::exchange(kept.to_store, std::nullopt));
+  const auto home = parts_.copies.table().homes().Of(stored.digest);
+  for (const auto& node : kept.in_step)
+    if (!before.contains(node))
+      parts_.out.Tell("manager", "state-in-step",
+                      absl::StrCat("model ", stored.digest, ": node '", node,
+                                   "' has copies of the states of its functions, and replaces '", home,
+                                   "' when that is gone"));
+  if (Lives(home)) Ask(stored.digest, home, kept);
+}
+
+// --- when the home is gone ---
+
+void StateReplicas::Replace(const std::string& digest, const std::string& home, Kept& kept) {
+  kept.question = 0;
+  kept.named.clear();
+  const auto now = parts_.out.now();
+  const auto* member = parts_.members.table().Find(home);
+  if (!kept.missed) kept.missed = member == nullptr ? now : member->last_heard;
+  if (now < *kept.missed + ExclusiveLease(parts_.settings.member_lease)) return;
+  const auto other = std::ranges::find_if(kept.in_step, [&](const std::string& node) {
+    return parts_.members.HasNode(node) && !kept.emptied.contains(node) &&
+           parts_.members.table().Find(node)->record.state() == proto::MEMBER_ALIVE;
+  });
+  if (other != kept.in_step.end()) parts_.state_moves.Restore(digest, home, *other);
+}
+
+void StateReplicas::DiskIsNew(const std::string& node) {
+  for (auto& [digest, kept] : kept_)
+    if (kept.in_step.contains(node) || (kept.to_store && kept.to_store->contains(node)))
+      kept.emptied.insert(node);
+}
+
+void StateReplicas::Moved(const std::string& digest, const std::string& home) {
+  const auto known = kept_.find(digest);
+  if (known == kept_.end()) {
+    kept_[digest].term = 2;
+    return;
+  }
+  const auto term = known->second.term + 1;
+  auto chosen = std::move(known->second.chosen);
+  chosen.erase(home);
+  known->second = {.term = term, .chosen = std::move(chosen)};
+}
+
+// --- for others ---
+
+std::uint64_t StateReplicas::TermOf(const std::string& digest) const {
+  const auto kept = kept_.find(digest);
+  return kept == kept_.end() ? 1 : kept->second.term;
+}
+
+bool StateReplicas::AnyInStep(const std::string& digest) const {
+  const auto kept = kept_.find(digest);
+  return kept != kept_.end() && (!kept->second.in_step.empty() || kept->second.to_store);
+}
+
+std::optional<proto::StateReplicas> StateReplicas::NamedFor(const std::string& digest,
+                                                            const std::string& node) const {
+  const auto kept = kept_.find(digest);
+  if (parts_.copies.table().homes().Of(digest) != node) return std::nullopt;
+  if (ReplicasOf(parts_.catalogue.functions().table(), digest) == 0 && !AnyInStep(digest))
+    return std::nullopt;
+  return Named(digest, node, kept == kept_.end() ? Kept() : kept->second);
+}
+
+void StateReplicas::Describe(proto::FunctionStatus& function) const {
+  const auto& record = function.record();
+  if (record.state().empty()) return;
+  function.set_state_home(parts_.copies.table().homes().Of(record.model_digest()));
+  const auto kept = kept_.find(record.model_digest());
+  if (kept == kept_.end()) return;
+  for (const auto& node : kept->second.chosen) {
+    auto& shown = *function.add_state_replicas();
+    shown.set_node(node);
+    shown.set_in_step(kept->second.in_step.contains(node));
+  }
+}
+
+}  // namespace troupe::cluster

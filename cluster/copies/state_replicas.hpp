@@ -1,0 +1,80 @@
+// STATE REPLICAS: on which nodes the images of functions' states have copies beside their home, and which of these nodes are in
+// step: they have every image that was acknowledged, so each of them may become the home.
+//
+//   chosen -(the home says that it has every image, and waits for it from now on)-> stored as in step
+//   in step -(the home says that a copy failed; dead for the manager; the home drains)-> stored as out of step, filled anew
+//   home gone for its lease, a node in step lives -> that node is the home, with the next term; no node is in step with it
+//
+// The home goes on without a node only after the store has it out of step, so whatever the store names has all that was
+// acknowledged. A home that was cut off cannot acknowledge a run meanwhile: the new home refuses its copies.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/events.hpp"
+#include "cluster/records/after_commit.hpp"
+
+namespace troupe::cluster {
+
+struct Parts;
+
+class StateReplicas {
+ public:
+  explicit StateReplicas(Parts& parts) : parts_(parts) {}
+
+  void Start();
+  void Pulse();
+  void On(const ReplicasAnswered& event);
+  void On(const InStepStored& stored, const absl::Status& status);
+  // The node has joined with an empty disk, whatever copies it had before.
+  void DiskIsNew(const std::string& node);
+  // The store has another home.
+  void Moved(const std::string& digest, const std::string& home);
+
+  // Of the home that the store has; 1 of the first one.
+  [[nodiscard]] std::uint64_t TermOf(const std::string& digest) const;
+  // The store may name a node as in step.
+  [[nodiscard]] bool AnyInStep(const std::string& digest) const;
+  // What the home is told when it adopts the model; nothing: its functions have no replicas.
+  [[nodiscard]] std::optional<proto::StateReplicas> NamedFor(const std::string& digest,
+                                                             const std::string& node) const;
+  // Adds the home and the other nodes.
+  void Describe(proto::FunctionStatus& function) const;
+
+ private:
+  struct Kept {
+    std::uint64_t term = 1;
+    std::set<std::string> in_step{};                  // as the store has it
+    std::optional<std::set<std::string>> to_store{};  // as the store may have it, and is to have it
+    bool storing = false;                             // it is on its way there
+    std::set<std::string> chosen{};
+    std::set<std::string> emptied{};  // nodes in step whose disk was lost
+    std::string named{};              // what the home was told last
+    std::uint64_t question = 0;       // that the home has not answered; 0: none
+    Time again{};                     // neither the home nor the store is asked before
+    std::optional<Time> missed{};     // since when the home is not known
+  };
+
+  void Follow(const std::string& digest, const std::string& home, Kept& kept);
+  void Choose(const std::string& digest, const std::string& home, Kept& kept) const;
+  [[nodiscard]] std::string OtherNode(const std::string& digest, const std::string& home,
+                                      const Kept& kept) const;
+  void Ask(const std::string& digest, const std::string& home, Kept& kept);
+  void Store(const std::string& digest, Kept& kept, std::set<std::string> in_step);
+  // Makes a node in step the home, when the one that the store names can run nothing any more.
+  void Replace(const std::string& digest, const std::string& home, Kept& kept);
+  [[nodiscard]] bool Lives(const std::string& node) const;
+  [[nodiscard]] proto::StateReplicas Named(const std::string& digest, const std::string& home,
+                                           const Kept& kept) const;
+
+  Parts& parts_;
+  std::map<std::string, Kept> kept_;  // by model digest
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace troupe::cluster

@@ -1,0 +1,195 @@
+// Which nodes have copies of states, and which of them replaces a home that is gone: what the manager decides. Each test is a
+// table of events and what the cluster does about them.
+#include "cluster/function_state.hpp"
+#include "tests/unit/cluster/cluster_fixture.hpp"
+
+namespace troupe::cluster::replicas_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class StateReplicas : public ClusterTest {
+ protected:
+  // Function "f" keeps its state on node "n1", with a copy on "n2".
+  StateReplicas() {
+    Begin();
+    Stored();
+    JoinNode("n1");
+    Stored();
+    Deploy("f", 2, State::kKept, 1);
+    Stored();
+    EXPECT_THAT(Stored(), Contains("adopt f at n1"));
+    Adopted();
+    JoinNode("n2", 7);
+    lines_ = Stored();
+    Pulse();
+  }
+  std::string Digest() { return FunctionOf("f").model_digest(); }
+  std::string Store() { return "store state-home/" + Digest(); }
+  // Time passes; members are heard.
+  Lines Later(Duration most) {
+    Lines all;
+    for (Duration passed{}; passed < most; passed += milliseconds(50)) {
+      for (const auto& [node, epoch] : heard_) Hears(node, epoch);
+      for (auto& line : Pulse()) all.push_back(std::move(line));
+    }
+    return all;
+  }
+  void ComeInStep() {
+    EXPECT_THAT(InStep({"n2"}), ElementsAre(Store()));
+    EXPECT_THAT(Stored(), ElementsAre("manager: state-in-step", "name to n1: n2+"));
+  }
+
+  Lines lines_;
+  std::map<std::string, std::uint64_t> heard_{{"n1", 1}, {"n2", 2}};
+};
+
+TEST_F(StateReplicas, TheHomeIsToldOfAnotherNodeAndSaysWhenItIsInStep) {
+  EXPECT_THAT(lines_, Contains("name to n1: n2"));
+  EXPECT_EQ(named_->wish.term(), 1u);
+  EXPECT_EQ(named_->wish.home_address(), "n1");
+  EXPECT_EQ(named_->wish.replicas(0).epoch(), 2u);
+  ComeInStep();
+  EXPECT_THAT(Later(seconds(1)), IsEmpty());
+}
+
+TEST_F(StateReplicas, ANodeWhoseCopyFailedIsOutOfStepBeforeTheHomeIsToldSo) {
+  ComeInStep();
+  EXPECT_THAT(InStep({}), ElementsAre(Store()));
+  EXPECT_THAT(Later(seconds(1)), IsEmpty()) << "the store may still name it";
+  EXPECT_THAT(Stored(), ElementsAre("name to n1: n2"));
+}
+
+TEST_F(StateReplicas, WhatCouldNotBeStoredIsStoredAgainBeforeTheHomeHears) {
+  ComeInStep();
+  InStep({});
+  EXPECT_THAT(Stored(absl::UnavailableError("disk")), IsEmpty());
+  EXPECT_THAT(Later(seconds(3)), ElementsAre(Store()));
+  EXPECT_THAT(Stored(), ElementsAre("name to n1: n2"));
+}
+
+TEST_F(StateReplicas, ANodeInStepReplacesAHomeThatIsGoneForItsLease) {
+  ComeInStep();
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  EXPECT_THAT(Later(seconds(9)), Not(Contains(Store()))) << "the home may still run the function";
+  EXPECT_THAT(Later(seconds(2)), Contains(Store()));
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-restored", "adopt f at n2"));
+  EXPECT_EQ(adoption_->replicas->term(), 2u);
+  EXPECT_THAT(adoption_->replicas->replicas(), IsEmpty());
+  EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted"));
+}
+
+TEST_F(StateReplicas, ANodeThatIsNotInStepReplacesNothing) {
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  EXPECT_THAT(Later(seconds(30)), Not(Contains(HasSubstr("store"))));
+}
+
+TEST_F(StateReplicas, AHomeThatIsBackBeforeItsLeaseIsOverStaysTheHome) {
+  ComeInStep();
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  Later(seconds(5));
+  JoinNode("n1", 8);
+  EXPECT_THAT(Stored(), Contains("adopt f at n1"));
+  EXPECT_EQ(adoption_->replicas->term(), 1u);
+  EXPECT_TRUE(adoption_->replicas->replicas(0).in_step());
+  heard_["n1"] = 3;
+  EXPECT_THAT(Later(seconds(20)), Not(Contains(Store())));
+}
+
+TEST_F(StateReplicas, AHomeThatComesBackLaterForgetsAndIsFilled) {
+  ComeInStep();
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  Later(seconds(11));
+  Stored();
+  Adopted();
+  JoinNode("n1", 8);
+  EXPECT_THAT(Stored(), Contains("name to n2: n1"));
+  EXPECT_THAT(Hears("n1", 3), ElementsAre("forget at n1", "heard"));
+}
+
+TEST_F(StateReplicas, ADeadReplicaIsReplaced) {
+  ComeInStep();
+  JoinNode("n3", 9);
+  Stored();
+  heard_["n3"] = 3;
+  heard_.erase("n2");
+  EXPECT_THAT(On(MemberLost{"n2"}), Contains(Store())) << "it is out of step";
+  EXPECT_THAT(Stored(), ElementsAre("name to n1: n3"));
+}
+
+TEST_F(StateReplicas, ADrainMovesNothingBeforeNoNodeIsInStep) {
+  ComeInStep();
+  AdminAsked asked{.ask = 5};
+  asked.request.mutable_drain()->set_name("n1");
+  asked.request.mutable_drain()->set_drain(true);
+  EXPECT_THAT(On(asked), Not(Contains(HasSubstr("give up"))));
+  Stored();
+  Lines lines = Stored();
+  for (auto& line : Later(milliseconds(100))) lines.push_back(std::move(line));
+  EXPECT_THAT(lines, Contains(HasSubstr("give up")));
+}
+
+TEST_F(StateReplicas, AManagerThatStartsAgainKnowsWhoIsInStep) {
+  CatalogueRecords records;
+  records.cluster = "c";
+  records.last_epoch = 2;
+  records.functions.push_back(written_.at("f"));
+  proto::PlacementRecord placed;
+  placed.set_model_digest(Digest());
+  placed.add_nodes("n1");
+  placed.add_in_step("n2");
+  placed.set_term(4);
+  records.homes.push_back(placed);
+  Begin(std::move(records));
+  Stored();
+  disk_ = "c";
+  JoinNode("n2", 7);
+  Stored();
+  heard_ = {{"n2", 3}};
+  EXPECT_THAT(Later(seconds(12)), Contains(Store()));
+  EXPECT_THAT(Stored(), Contains("adopt f at n2"));
+  EXPECT_EQ(adoption_->replicas->term(), 5u);
+}
+
+TEST_F(StateReplicas, ANodeThatComesBackWithAnEmptyDiskIsOutOfStep) {
+  ComeInStep();
+  JoinNode("n2", 8);
+  EXPECT_THAT(Stored(), Contains(Store()));
+  heard_["n2"] = 3;
+  Stored();
+  EXPECT_THAT(Pulse(), Contains("name to n1: n2")) << "it is filled anew";
+}
+
+TEST_F(StateReplicas, ANodeThatComesBackWithItsDiskStaysInStep) {
+  ComeInStep();
+  disk_ = "c";
+  JoinNode("n2", 8);
+  EXPECT_THAT(Stored(), Contains("name to n1: n2+"));
+  EXPECT_EQ(named_->wish.replicas(0).epoch(), 3u);
+}
+
+TEST(StateReplicasOfARecord, GoWithAStateAndAreFewAtMost) {
+  auto record = FunctionOf("f");
+  record.set_state_replicas(1);
+  EXPECT_THAT(std::string(ValidateState(record).message()), HasSubstr("keeps no state"));
+  record.add_state()->set_input("x");
+  record.mutable_state(0)->set_output("y");
+  record.mutable_inputs(0)->set_shape(0, 4);
+  record.mutable_outputs(0)->set_shape(0, 4);
+  EXPECT_TRUE(ValidateState(record).ok());
+  record.set_state_replicas(4);
+  EXPECT_THAT(std::string(ValidateState(record).message()), HasSubstr("from 0 to 3"));
+}
+
+}  // namespace
+}  // namespace troupe::cluster::replicas_test

@@ -1,0 +1,269 @@
+// Images of states on other nodes than their home: each test is a table of events and what the node does about them, as the home
+// or as the node that has the copies.
+#include <memory>
+
+#include "tests/unit/node/node_fixture.hpp"
+
+namespace troupe::node::state_replicas_test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+using testing::Not;
+
+constexpr char kState[] = "f/1@5";
+constexpr char kChat[] = "f/1@5#chat";
+constexpr char kModel[] = "model-f";
+
+// A node with one GPU, in its epoch 3. Function "f" keeps a state with copies on one other node.
+class StateReplicasTest : public NodeTest {
+ protected:
+  static NodeSettings With() {
+    auto settings = Settings(1);
+    settings.state_write_back = StateWriteBack::kRun;
+    settings.state_memory = MiB(100);
+    settings.sequences.of_function = 10;
+    return settings;
+  }
+  static proto::FunctionRecord Keeper() {
+    auto keeper = KeeperOf(Bytes(1000));
+    keeper.set_state_replicas(1);
+    return keeper;
+  }
+  StateReplicasTest() : NodeTest(With()) {
+    Up(0);
+    Hello(7);
+    Join(3);
+  }
+  Lines Join(std::uint64_t epoch, bool lapsed = false) {
+    epoch_ = epoch;
+    proto::ClusterUpdate update;
+    update.set_snapshot(true);
+    update.set_revision(++revision_);
+    *update.add_functions() = Keeper();
+    return On(Joined{epoch, update, lapsed});
+  }
+  static ImagePtr Image(const std::string& key, std::uint64_t runs) {
+    proto::StateImage image;
+    image.set_function(key);
+    image.set_runs(runs);
+    return std::make_shared<proto::StateImage>(std::move(image));
+  }
+  Lines Loaded(std::uint64_t runs, const std::vector<std::string>& sequences = {}) {
+    return On(ImageLoaded{kState,
+                          runs == 0 ? absl::StatusOr<ImagePtr>(absl::NotFoundError(""))
+                                    : absl::StatusOr<ImagePtr>(Image(kState, runs)),
+                          sequences});
+  }
+  // The other nodes; "+": in step.
+  static proto::StateReplicas Named(const std::vector<std::string>& nodes) {
+    proto::StateReplicas named;
+    named.set_model_digest(kModel);
+    named.set_term(1);
+    named.set_home_address("home");
+    for (auto node : nodes) {
+      auto& replica = *named.add_replicas();
+      replica.set_in_step(node.ends_with('+'));
+      if (replica.in_step()) node.pop_back();
+      replica.set_node(node);
+      replica.set_address(node);
+      replica.set_epoch(9);
+    }
+    return named;
+  }
+  Lines Name(node::Ask ask, const std::vector<std::string>& nodes) {
+    return On(ReplicasNamed{ask, Named(nodes)});
+  }
+  Lines Copied(std::uint64_t number, absl::Status status = {}) {
+    return On(CopyEnded{number, std::move(status)});
+  }
+  void Serve() {
+    Adopt(Keeper());
+    Answered(0, "prepare");
+  }
+  Lines Ask(node::Ask ask) {
+    auto arrived = Arrived(ask, "f");
+    arrived.message.set_node_epoch(epoch_);
+    return On(std::move(arrived));
+  }
+  // A request's run has ended, and its state is durable here.
+  Lines Run(node::Ask ask, std::uint64_t runs) {
+    Ask(ask);
+    proto::WorkerOutcome well;
+    well.set_end_ns(1);
+    Answered(0, "swap-in", well);
+    Answered(0, "run");
+    proto::WorkerOutcome outcome;
+    *outcome.mutable_state()->add_states() = *Image(kState, runs);
+    Answered(0, "write-back", outcome);
+    return On(ImageSaved{++batch_, Image(kState, runs)});
+  }
+  // The home, with "r" in step: the copies so far have the numbers 1 to 3.
+  void InStep() {
+    Loaded(3, {"chat"});
+    Serve();
+    EXPECT_THAT(Name(1, {"r"}), ElementsAre("copy 1 nothing at r"));
+    EXPECT_THAT(Copied(1), ElementsAre("copy 2 f/1@5 at r", "copy 3 f/1@5#chat at r"));
+    EXPECT_THAT(Copied(2), IsEmpty());
+    EXPECT_THAT(Copied(3), ElementsAre("in step 1 OK r"));
+    EXPECT_THAT(Name(2, {"r+"}), IsEmpty());
+  }
+  Lines Offer(node::Ask ask, const std::string& image, bool ended = false, std::uint64_t epoch = 3,
+              std::uint64_t term = 1) {
+    CopyOffered offered{ask, {}};
+    offered.wish.set_model_digest(kModel);
+    offered.wish.set_term(term);
+    offered.wish.set_epoch(epoch);
+    offered.wish.set_from_address("home");
+    offered.wish.set_image(image);
+    offered.wish.set_ended(ended);
+    return On(std::move(offered));
+  }
+  Lines Pulled(node::Ask copy, absl::Status status = {}) {
+    return On(ImagesPulled{kModel, std::move(status), copy});
+  }
+
+  std::uint64_t epoch_ = 0;
+  std::uint64_t revision_ = 0;
+  std::uint64_t batch_ = 0;
+};
+
+// --- the home ---
+
+TEST_F(StateReplicasTest, ANodeIsFilledAndComesIntoStep) {
+  InStep();
+}
+
+TEST_F(StateReplicasTest, ARunIsAnsweredWhenItsImageIsOnTheOtherNode) {
+  InStep();
+  EXPECT_THAT(Run(5, 4), ElementsAre("copy 4 f/1@5 at r"));
+  EXPECT_THAT(Copied(4), Contains("answer 5 OK"));
+}
+
+TEST_F(StateReplicasTest, ANodeWhoseCopyFailedIsWaitedForUntilTheStoreHasItOutOfStep) {
+  InStep();
+  Run(5, 4);
+  EXPECT_THAT(Copied(4, absl::UnavailableError("gone")), ElementsAre("in step 2 OK"));
+  const auto lines = Name(3, {"r"});
+  EXPECT_THAT(lines, Contains("answer 5 OK"));
+  EXPECT_THAT(lines, Contains("copy 5 nothing at r")) << "it is filled anew";
+}
+
+TEST_F(StateReplicasTest, ANodeThatIsFilledIsWaitedForButItsFailureIsNot) {
+  Loaded(3);
+  Serve();
+  Name(1, {"r"});
+  Copied(1);
+  EXPECT_THAT(Run(5, 4), Not(Contains(HasSubstr("answer")))) << "it has to have this when it comes into step";
+  EXPECT_THAT(Copied(2, absl::UnavailableError("gone")), Contains("answer 5 OK"));
+}
+
+TEST_F(StateReplicasTest, AHomeThatStartsAgainWaitsForNodesInStep) {
+  Loaded(3);
+  AdoptionAsked asked{1000, Keeper(), Named({"r+"})};
+  EXPECT_THAT(On(asked), IsSupersetOf({"copy 1 f/1@5 at r", "fetch model-f"}));
+  Place(Keeper());
+  Answered(0, "prepare");
+  EXPECT_THAT(Run(5, 4), IsEmpty()) << "the older copy is under way";
+  EXPECT_THAT(Copied(1), ElementsAre("copy 2 f/1@5 at r"));
+  EXPECT_THAT(Copied(2), Contains("answer 5 OK"));
+}
+
+TEST_F(StateReplicasTest, ANodeThatIsNamedNoLongerDropsWhatItHas) {
+  InStep();
+  EXPECT_THAT(Name(3, {"s"}),
+              ElementsAre("in step 2 CANCELLED", "copy 4 nothing at s", "copy 5 nothing at r"));
+}
+
+TEST_F(StateReplicasTest, AnEndedSequenceEndsThere) {
+  InStep();
+  On(TimerFired{Timer::kSequences});
+  now += std::chrono::hours(24);
+  EXPECT_THAT(On(TimerFired{Timer::kSequences}),
+              IsSupersetOf({"end 4 f/1@5#chat at r", "forget image of chat"}));
+}
+
+TEST_F(StateReplicasTest, AHomeThatWasCutOffForItsLeaseDoesNothingOfItsOwnAccord) {
+  InStep();
+  Run(5, 4);
+  const auto lines = Join(4, true);
+  EXPECT_THAT(lines, Contains("answer 5 UNAVAILABLE"));
+  EXPECT_THAT(lines, Contains("in step 2 UNAVAILABLE"));
+  EXPECT_THAT(Ask(6), ElementsAre("bounce 6 BOUNCE_NOT_ADOPTED"));
+  EXPECT_THAT(Copied(4), IsEmpty());
+}
+
+TEST_F(StateReplicasTest, AHomeThatJoinsAnewInTimeGoesOn) {
+  InStep();
+  Run(5, 4);
+  ReportAsked report{8, {}};
+  report.wish.set_joining(true);
+  On(report);
+  EXPECT_THAT(report_.adopted(), IsEmpty()) << "the manager says anew whether this is the home";
+  Join(4);
+  EXPECT_THAT(On(AdoptionAsked{9, Keeper(), Named({"r+"})}), ElementsAre("adopted 9 OK"));
+  EXPECT_THAT(Copied(4), Contains("answer 5 OK"));
+}
+
+// --- the node with the copies ---
+
+TEST_F(StateReplicasTest, ACopyIsDurableBeforeTheHomeHears) {
+  Loaded(0);
+  EXPECT_THAT(Offer(1, ""), Contains("copied 1 OK"));
+  EXPECT_THAT(Offer(2, kState), ElementsAre("pull from home: f/1@5"));
+  EXPECT_THAT(Offer(3, kChat), ElementsAre("pull from home: f/1@5#chat"));
+  EXPECT_THAT(Pulled(2), ElementsAre("copied 2 OK"));
+  EXPECT_THAT(Pulled(3, absl::DataLossError("torn")), ElementsAre("copied 3 DATA_LOSS"));
+}
+
+TEST_F(StateReplicasTest, CopiesAreRefusedOfAnotherLifeAnEarlierHomeAndTwiceAtOnce) {
+  Loaded(0);
+  EXPECT_THAT(Offer(1, kState, false, 2), ElementsAre("copied 1 FAILED_PRECONDITION"));
+  EXPECT_THAT(Offer(2, kState, false, 3, 5), ElementsAre("pull from home: f/1@5"));
+  EXPECT_THAT(Offer(3, kState, false, 3, 5), ElementsAre("copied 3 UNAVAILABLE"));
+  EXPECT_THAT(Offer(4, "", false, 3, 5), ElementsAre("copied 4 UNAVAILABLE"));
+  EXPECT_THAT(Offer(5, kChat, false, 3, 4), ElementsAre("copied 5 FAILED_PRECONDITION"));
+  EXPECT_THAT(Offer(6, "g/1@5", false, 3, 5), ElementsAre("copied 6 UNAVAILABLE"));
+}
+
+TEST_F(StateReplicasTest, TheNodeThatBecomesTheHomeReadsItsCopies) {
+  Loaded(0);
+  Offer(1, kState);
+  Pulled(1);
+  Offer(2, kChat);
+  Pulled(2);
+  auto named = Named({});
+  named.set_term(2);
+  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), named}), ElementsAre("load image", "fetch model-f"));
+  Loaded(7, {"chat"});
+  Place(Keeper());
+  EXPECT_THAT(Offer(3, kState), ElementsAre("copied 3 FAILED_PRECONDITION"));
+}
+
+TEST_F(StateReplicasTest, ACopyThatIsUnderWayEndsBeforeTheFilesAreRead) {
+  Loaded(0);
+  Offer(1, kState);
+  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), Named({})}), ElementsAre("fetch model-f"));
+  EXPECT_THAT(Pulled(1), ElementsAre("copied 1 FAILED_PRECONDITION", "load image"));
+}
+
+TEST_F(StateReplicasTest, AnImageThatEndedIsDropped) {
+  Loaded(0);
+  Offer(1, kChat);
+  Pulled(1);
+  EXPECT_THAT(Offer(2, kChat, true), ElementsAre("forget image of chat", "copied 2 OK"));
+}
+
+TEST_F(StateReplicasTest, ASequenceOfAnotherHomeDoesNotEndHere) {
+  Loaded(0);
+  Offer(1, kChat);
+  Pulled(1);
+  now += std::chrono::hours(24);
+  EXPECT_THAT(On(TimerFired{Timer::kSequences}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace troupe::node::state_replicas_test
