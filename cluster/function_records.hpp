@@ -1,6 +1,6 @@
 // FUNCTION RECORDS: the records of functions, by name and number of the version. A cluster has very many functions and few
 // that anything happens to, and an open protobuf record takes four times the memory of its serialised bytes. So a table with
-// a bound keeps only the functions open that were asked for last. Each other function is folded: its records are bytes, and
+// a bound keeps only the functions open that were opened last. Each other function is folded: its records are bytes, and
 // it is opened again when it is asked for. A function is either open or folded, never both.
 //
 //   a function:  open -> folded    FoldCold, when more functions are open than the bound

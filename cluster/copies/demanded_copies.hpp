@@ -53,7 +53,7 @@ class DemandedCopies {
   };
   // GPUs that the model's runs had on average, lately.
   [[nodiscard]] double LoadOf(const std::string& digest, Time now) const;
-  // The load that counts: with `forecast` the one that is to be expected, if that is more.
+  // Returns `load`, or with the policy `forecast` the load that is expected kAhead later, if that is higher.
   [[nodiscard]] double Expected(const std::string& digest, double load, double of_a_node, Time now);
   // True when the number has changed.
   static bool Follow(Copies& copies, std::uint32_t needed, Time now);

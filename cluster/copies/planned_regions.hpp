@@ -20,9 +20,9 @@ namespace troupe::cluster {
 
 class PlannedRegions {
  public:
-  // The nodes from now on, in the order of their names. Adds the models to `touched` whose places may be others then:
-  // those of a node that is gone, has changed or is named in `anew`, those that want more copies, and those that would rather
-  // be at a node that came or has changed. False: these are the nodes of before.
+  // Replaces the nodes; `nodes` are in the order of their names. Adds to `touched` the models whose places may change: the
+  // models of a node that is gone, has changed or is named in `anew`, the models that lack copies, and the models that rank a
+  // node that came or has changed above one of theirs. Returns false when the nodes are the same as before.
   bool SetNodes(std::vector<PlacementNode> nodes, const std::set<std::string>& anew,
                 std::set<std::string>& touched) {
     if (nodes == nodes_ && anew.empty()) return false;

@@ -31,7 +31,8 @@ void StateMoves::Begin(const std::string& digest, const std::string& node) {
   const auto keepers = KeepersOf(functions, digest);
   // Its home is about to be given up, or a node is asked to adopt it: such a request would undo what the move asks for.
   if (keepers.empty() || parts_.copies.table().copies().BeingAdopted(digest)) return;
-  // The node that takes them over drops its copies first, so it must not be the one that replaces a home that is gone.
+  // The node that takes the states over drops its copies first. So a node in step must not take them over: if the home were
+  // gone meanwhile, that node would have to replace it.
   if (parts_.state_replicas.AnyInStep(digest)) return;
   const auto failed = failed_.find(digest);
   std::set<std::string> without{node};

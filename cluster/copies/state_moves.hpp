@@ -1,5 +1,6 @@
-// STATE MOVES: the states of a model's functions, and of their sequences, on their way from a node that drains to another; or
-// from a node that is gone to one that has copies (Restore), which is only stored.
+// STATE MOVES: the states of a model's functions, and of their sequences, on their way from a node that drains to another.
+// When a node is gone, another node that has copies becomes the home (Restore): that is the step `stored` alone, since the
+// copies are there already.
 //
 //   given up     the old node ends its runs and writes everything back; from then on it begins none
 //   taken over   the new node has each image on its disk

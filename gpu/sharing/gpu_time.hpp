@@ -17,7 +17,8 @@ class GpuTime {
   // Of one run.
   class Part {
    public:
-    // What the run had of the GPU while it computed for so long, by a clock that knows it better than Begin's callers.
+    // Returns the part of `computed` in which the run had the GPU. `computed` is measured by the device's own clock, which
+    // begins and ends later than Begin and End are called.
     [[nodiscard]] Duration Of(Duration computed) const;
 
    private:
