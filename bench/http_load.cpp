@@ -318,8 +318,8 @@ class Load {
     if (!connection.Advance(code, due, bytes)) return;
     --busy_;
     const SteadyTime now = SteadyClock::now();
-    // A closed loop counts the answers of the measured time, also those that were asked for before it; else the answers
-    // that all connections wait for when it begins would be missing, and none takes their place at its end.
+    // In a closed loop an answer counts when it comes in the measured time, whenever its request was sent: each
+    // connection waits for an answer when that time begins, and for another one when it ends.
     if (code != options_.expected_code) {
       ++totals_.failed;
     } else if ((options_.rate > 0 ? due : now) >= measured_ && now < end_) {

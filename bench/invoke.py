@@ -158,9 +158,9 @@ class Load:
 
 
 def compare_builds(builds, options, rounds, start, measure):
-    """{name: [what `measure` answers in each round]} of several builds ({name: folder}), each with a site of its own,
-    on which `start` starts what is measured: `measure` gets what it returns. Each round takes the builds in the other
-    order."""
+    """Measures several builds ({name: folder}) in rounds, and returns {name: [what `measure` returned in each round]}. Each
+    build has its own site; `start` prepares it once, and `measure` is given what `start` returned. Each round takes the
+    builds in the opposite order of the round before."""
     for build in builds.values():
         if not (build / "bin" / "trouped").exists():
             raise SystemExit(f"invoke.py: there is no {build}/bin/trouped: name a build folder that has its programs")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A model of more than 2 GiB, from its files to an answer: how long, and how much memory each program takes of its own.
+"""Deploys a model of more than 2 GiB and asks it: how long that takes, and how much private memory each program uses.
 
 usage: large_model.py [--build DIR] [--table-mib N] [--matrices N]
 
@@ -63,7 +63,7 @@ def write_model(folder, table_mib, matrices):
 
 
 class Memory:
-    """The most memory of its own that each program has had."""
+    """Watches how much private memory each program uses, and keeps the highest value of each."""
 
     def __init__(self, root):
         self.root, self.most, self.stopping = root, {}, False

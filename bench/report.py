@@ -61,7 +61,8 @@ class Report:
         return figure
 
     def keep_others(self, of_this):
-        """Keeps the figures of an earlier run in the file, except those that this run measures: `of_this(name)` says which."""
+        """Keeps the figures that an earlier run wrote into the file, but for those that this run measures: `of_this(name)` is
+        true for these."""
         if not self.path.exists():
             return
         others = [figure for figure in json.loads(self.path.read_text())["figures"] if not of_this(figure["name"])]

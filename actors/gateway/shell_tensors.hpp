@@ -31,8 +31,9 @@ class PlacedInputs {
 // The most bytes of outputs that one answer brings.
 inline constexpr Bytes kMostShellOutputs = MiB(48);  // a message has at most 64 MiB
 
-// Brings outputs from arenas into a reply. A reply whose outputs are too large, or lost, becomes that error. `inside`
-// makes of a callback one that runs it inside the caller's actor. `done` is called once, inside it.
+// Brings outputs from arenas into a reply. A reply whose outputs are too large, or lost, becomes that error. The channel may
+// call back on a thread of its own: `inside` wraps a callback so that it runs in the caller's actor. `done` is called
+// once, in that actor.
 using FetchDone = transport::TensorChannel::Done;
 void BringOutputs(transport::TensorChannel& channel, proto::InferReply reply,
                   const std::function<FetchDone(FetchDone)>& inside,

@@ -1,6 +1,6 @@
 // IMAGE PULLER: brings the files of states from the node that gave them up, for the cache of the node that takes them over
-// (PullImage). A file comes in parts of 64 KiB, as tensors of that size travel: inside the messages. What a part's
-// reader checks is its length; the file carries a digest of its own, which the state store checks.
+// (PullImage). A file comes in parts of 64 KiB, as tensors of that size travel: inside the messages. The puller
+// checks the length of each part; the state store checks the whole file by the digest that it carries.
 // It also tells other nodes of images that they are to have copies of (SendImageCopy), over the same connections.
 // UNAVAILABLE: the node cannot be reached; RESOURCE_EXHAUSTED: the file is larger than it may be.
 #pragma once

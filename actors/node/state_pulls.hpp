@@ -33,7 +33,7 @@ class StatePulls {
 
  private:
   static constexpr std::size_t kAtOnce = 4;
-  // Of one image, which may have 2 GiB; each part of it has a limit of its own.
+  // An image, which may have 2 GiB, has to come in this time; the cache bounds the time of each of its parts as well.
   static constexpr Duration kTimeout = std::chrono::minutes(5);
 
   struct All {
