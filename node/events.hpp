@@ -88,8 +88,9 @@ struct ExportAsked {
 struct AdoptionAsked {
   Ask ask = 0;
   proto::FunctionRecord function{};
-  std::optional<proto::StateReplicas>
-      replicas{};  // of the states of its model's functions; absent: they have none
+  // Of the states of its model's functions; absent: they have none.
+  std::optional<proto::StateReplicas> replicas{};
+  std::uint64_t epoch = 0;  // of this node, as the manager knows it
 };
 struct ModelDisowned {
   std::string digest{};

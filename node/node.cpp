@@ -119,7 +119,7 @@ void Parts::Hear(const RouterLost& event) {
 }
 
 void Parts::Hear(const Joined& event) {
-  if (event.lapsed) replication.Lapsed();
+  if (event.lapsed) replication.Lapsed(event.epoch);
   replica_images.Joined();
   membership.On(event);
   routers.On(event);

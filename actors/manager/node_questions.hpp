@@ -25,6 +25,7 @@ class NodeQuestions {
   void Do(cluster::AskAdoption& ask) {
     proto::AdoptModel adopt;
     *adopt.mutable_function() = std::move(ask.function);
+    adopt.set_node_epoch(ask.epoch);
     if (ask.replicas) *adopt.mutable_replicas() = *std::move(ask.replicas);
     cluster::AdoptionAnswered answered{ask.digest, ask.node, ask.epoch, adopt.function().key().name(), {}};
     Call<proto::AdoptModelReply>(

@@ -86,7 +86,7 @@ class NodeController : public ControllerSelf::base {
           return Hello(hello, router);
         },
         [this](proto::AdoptModel& adopt) {
-          node::AdoptionAsked asked{0, std::move(*adopt.mutable_function()), {}};
+          node::AdoptionAsked asked{0, std::move(*adopt.mutable_function()), {}, adopt.node_epoch()};
           if (adopt.has_replicas()) asked.replicas = std::move(*adopt.mutable_replicas());
           return Ask<proto::AdoptModelReply>(std::move(asked));
         },

@@ -148,6 +148,7 @@ constexpr AdminRow kAdminRows[] = {
     {Case::kLoad, "load or unload a function", kOperators},
     {Case::kSplitFunction, "share requests among the versions of a function", kOperators},
     {Case::kUpdateFunction, "change how a function shares its GPUs", kOperators},
+    {Case::kMoveFunction, "move a function's state", kOperators},
     {Case::kProfileFunction, "profile a function", kAdmin},
     {Case::kImportProfile, "import a profile", kAdmin},
     {Case::kRemoveProfile, "remove a profile", kAdmin},

@@ -58,6 +58,8 @@ void Admin::Carry(Ask ask, const proto::AdminRequest& request) {
       return parts_.versions.Split(ask, request.split_function());
     case Case::kUpdateFunction:
       return parts_.sharing.Update(ask, request.update_function());
+    case Case::kMoveFunction:
+      return parts_.state_moves.Order(ask, request.move_function());
     case Case::kSubmitWorkflow:
       return parts_.workflows.Submit(ask, request.submit_workflow());
     case Case::kRemoveWorkflow:

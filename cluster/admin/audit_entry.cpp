@@ -93,6 +93,10 @@ std::optional<AuditEntry> ChangeOf(const proto::AdminRequest& request) {
                      absl::StrCat(Versioned("function", update.key().name(), update.key().version()),
                                   " with ", DescribeUpdate(update)));
     }
+    case Case::kMoveFunction:
+      return EntryOf("function.move", absl::StrCat(Versioned("function", request.move_function().key().name(),
+                                                             request.move_function().key().version()),
+                                                   " to node '", request.move_function().node(), "'"));
     case Case::kSubmitWorkflow:
       return EntryOf("workflow.submit", "a workflow");
     case Case::kRemoveWorkflow:

@@ -1,11 +1,14 @@
 #include "cluster/copies/state_moves.hpp"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/admin/answers.hpp"
 #include "cluster/copies/state_keepers.hpp"
+#include "cluster/failure.hpp"
 #include "cluster/function_state.hpp"
 #include "cluster/parts.hpp"
 
@@ -22,43 +25,106 @@ void StateMoves::Pulse() {
     const bool drains = member != nullptr && member->record.state() == proto::MEMBER_DRAINING;
     if (!drains || !parts_.members.HasNode(node) || moves_.contains(digest)) continue;
     const auto failed = failed_.find(digest);
-    if (failed == failed_.end() || parts_.out.now() >= failed->second.until) Begin(digest, node);
+    if (failed != failed_.end() && parts_.out.now() < failed->second.until) continue;
+    const auto keepers = KeepersOf(parts_.catalogue.functions().table(), digest);
+    // A node is asked to adopt it: that would undo what the move asks for. Or its home is about to be given up.
+    if (keepers.empty() || parts_.copies.table().copies().BeingAdopted(digest)) continue;
+    const auto to = NextHome(digest, node);
+    if (!to.empty() && parts_.members.HasNode(to)) Begin(digest, node, to);
   }
 }
 
-void StateMoves::Begin(const std::string& digest, const std::string& node) {
-  const auto& functions = parts_.catalogue.functions().table();
-  const auto keepers = KeepersOf(functions, digest);
-  // Its home is about to be given up, or a node is asked to adopt it: such a request would undo what the move asks for.
-  if (keepers.empty() || parts_.copies.table().copies().BeingAdopted(digest)) return;
-  // The node that takes the states over drops its copies first. So a node in step must not take them over: if the home were
-  // gone meanwhile, that node would have to replace it.
-  if (parts_.state_replicas.AnyInStep(digest)) return;
-  const auto failed = failed_.find(digest);
-  std::set<std::string> without{node};
-  if (failed != failed_.end()) without.insert(failed->second.node);
+void StateMoves::Begin(const std::string& digest, const std::string& node, const std::string& to,
+                       std::optional<Ask> asker) {
   const auto& members = parts_.members.table();
-  auto to = PlacementTable::OtherHome(*keepers.front(), members, without);
-  if (to.empty()) to = PlacementTable::OtherHome(*keepers.front(), members, {node});
-  if (to.empty() || !parts_.members.HasNode(to)) return;
   auto& move = moves_[digest];
   move = {.number = ++last_,
           .from = {node, members.Find(node)->record.epoch()},
-          .to = {to, members.Find(to)->record.epoch()}};
+          .to = {to, members.Find(to)->record.epoch()},
+          .copied = parts_.state_replicas.InStep(digest, to),
+          .ask = asker};
   parts_.copies.BeginMove(digest);
   AskGiveUp ask{digest, node, move.number, {}};
   ask.wish.set_model_digest(digest);
-  for (const auto* keeper : keepers) ask.wish.add_functions(StateKey(*keeper));
+  for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), digest))
+    ask.wish.add_functions(StateKey(*keeper));
   parts_.out.Add(std::move(ask));
 }
 
+// The node that takes states over drops its copies first, and a node in step must not: if the home were gone meanwhile, it would
+// have to replace it. So where nodes are in step, one of them is the next home.
+std::string StateMoves::NextHome(const std::string& digest, const std::string& node) const {
+  if (parts_.state_replicas.AnyInStep(digest)) return parts_.state_replicas.Successor(digest, false);
+  const auto& keeper = *KeepersOf(parts_.catalogue.functions().table(), digest).front();
+  const auto& members = parts_.members.table();
+  std::set<std::string> without{node};
+  if (const auto failed = failed_.find(digest); failed != failed_.end()) without.insert(failed->second.node);
+  auto to = PlacementTable::OtherHome(keeper, members, without);
+  return to.empty() ? PlacementTable::OtherHome(keeper, members, {node}) : to;
+}
+
+// --- as an operator ordered ---
+
+void StateMoves::Order(Ask ask, const proto::MoveFunction& wish) {
+  const auto& functions = parts_.catalogue.functions().table();
+  const auto* record = functions.Find(wish.key());
+  const auto status =
+      record == nullptr ? functions.FindServed(wish.key()).status() : CheckOrder(*record, wish.node());
+  if (!status.ok()) return parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
+  const auto& digest = record->model_digest();
+  const auto home = parts_.copies.table().homes().Of(digest);
+  if (home == wish.node()) return AnswerOrder(ask, digest);
+  Begin(digest, home, wish.node(), ask);
+  parts_.copies.Place();  // the old home has not adopted the model any more, whenever it answers
+}
+
+absl::Status StateMoves::CheckOrder(const proto::FunctionRecord& record, const std::string& node) const {
+  const auto& digest = record.model_digest();
+  const auto what = Describe(record.key());
+  if (record.state().empty())
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " keeps no state, so nothing of it can be moved: nodes take its model as requests need it"));
+  const auto& members = parts_.members.table();
+  const auto* member = members.Find(node);
+  if (member == nullptr || !parts_.members.HasNode(node))
+    return absl::NotFoundError(absl::StrCat("there is no node '", node,
+                                            "' that is connected; `troupe node list` shows those that are"));
+  const auto home = parts_.copies.table().homes().Of(digest);
+  if (home.empty() || !parts_.members.HasNode(home))
+    return absl::UnavailableError(absl::StrCat(
+        what, ": node '", home, "', which has its state, is not connected: ask again when it is back"));
+  if (home == node) return absl::OkStatus();
+  if (moves_.contains(digest) || parts_.copies.table().copies().BeingAdopted(digest))
+    return absl::UnavailableError(
+        absl::StrCat(what, ": its state moves, or its model is being adopted: ask again in a moment"));
+  std::set<std::string> others;
+  for (const auto& [name, other] : members.members())
+    if (name != node) others.insert(name);
+  if (PlacementTable::OtherHome(record, members, others) != node)
+    return absl::FailedPreconditionError(
+        absl::StrCat("node '", node, "' cannot have ", what,
+                     ": it drains, has no GPU that works, or has too little memory"));
+  return absl::OkStatus();
+}
+
+void StateMoves::AnswerOrder(Ask ask, const std::string& digest) {
+  proto::AdminReply reply;
+  for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), digest))
+    *reply.add_functions() = AnswerFunctionQuery(keeper->key(), parts_.State()).functions(0);
+  parts_.admin.Reply(ask, std::move(reply));
+}
+
+// --- when the home is gone ---
+
 void StateMoves::Restore(const std::string& digest, const std::string& from, const std::string& to) {
-  if (moves_.size() >= kMost || moves_.contains(digest)) return;
+  if (moves_.contains(digest)) return;
   auto& move = moves_[digest];
   move = {.number = ++last_, .from = {from, 0}, .to = {to, 0}, .restores = true};
   parts_.copies.BeginMove(digest);
   Store(moves_.find(digest));
 }
+
+// --- the steps of a move ---
 
 bool StateMoves::Stores(const std::string& digest) const {
   const auto move = moves_.find(digest);
@@ -66,7 +132,7 @@ bool StateMoves::Stores(const std::string& digest) const {
          (move->second.stage == Stage::kStoring || move->second.stage == Stage::kNotStored);
 }
 
-StateMoves::Moves::iterator StateMoves::Find(const std::string& digest, std::uint64_t number, Stage stage) {
+StateMoves::Table::iterator StateMoves::Find(const std::string& digest, std::uint64_t number, Stage stage) {
   const auto move = moves_.find(digest);
   const bool same = move != moves_.end() && move->second.number == number && move->second.stage == stage;
   return same ? move : moves_.end();
@@ -84,6 +150,12 @@ void StateMoves::On(const StatesGivenUp& event) {
   if (!event.reply.ok()) return End(found, event.reply.status());
   if (!Lives(move.to))
     return End(found, absl::UnavailableError(absl::StrCat("node '", move.to.node, "' is gone")));
+  if (move.copied) {
+    const auto& copied = event.reply->copied();
+    if (std::ranges::find(copied, move.to.node) != copied.end()) return Store(found);
+    return End(found, absl::UnavailableError(
+                          absl::StrCat("node '", move.to.node, "' lacks a copy of the newest image")));
+  }
   move.stage = Stage::kTakingOver;
   AskTakeOver ask{event.digest, move.to.node, move.number, {}};
   ask.wish.set_model_digest(event.digest);
@@ -99,7 +171,7 @@ void StateMoves::On(const StatesTakenOver& event) {
   Store(found);
 }
 
-void StateMoves::Store(Moves::iterator found) {
+void StateMoves::Store(Table::iterator found) {
   auto& [digest, move] = *found;
   // Its functions were removed meanwhile.
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
@@ -127,11 +199,23 @@ void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
   parts_.state_replicas.Moved(stored.digest, to);
   stale_[from].insert(stored.digest);
   failed_.erase(stored.digest);
+  const auto ask = move.ask;
   Close(found);
+  if (ask) AnswerOrder(*ask, stored.digest);
   parts_.copies.Place();
 }
 
+void StateMoves::TellLost(const std::string& digest, const std::string& home) {
+  const bool copied = parts_.state_replicas.AnyInStep(digest);
+  for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), digest))
+    parts_.out.Tell("manager", "state-lost",
+                    absl::StrCat("function '", keeper->key().name(), "' version ", keeper->key().version(),
+                                 ": node '", home, copied ? "' and all nodes that had copies" : "'",
+                                 " came back with an empty disk; its state and its sequences begin anew"));
+}
+
 void StateMoves::TellMoved(const std::string& digest, const Move& move) {
+  if (move.from.node == move.to.node) return TellLost(digest, move.to.node);
   for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), digest)) {
     const auto who = absl::StrCat("function '", keeper->key().name(), "' version ", keeper->key().version());
     if (move.restores) {
@@ -157,11 +241,17 @@ void StateMoves::NodeJoined(const std::string& node) {
   }
 }
 
-void StateMoves::End(Moves::iterator found, const absl::Status& why) {
+void StateMoves::End(Table::iterator found, const absl::Status& why) {
   const auto& [digest, move] = *found;
   if (move.stage != Stage::kGivingUp) stale_[move.to.node].insert(digest);
   const auto known = failed_.find(digest);
   const bool again = known != failed_.end();
+  if (move.ask) {
+    parts_.admin.Reply(*move.ask, Failure<proto::AdminReply>(absl::Status(
+                                      why.code(), absl::StrCat("the state stays on node '", move.from.node,
+                                                               "' (", why.message(), ")"))));
+    return Close(found);
+  }
   // The other node may have done nothing wrong; where there is a third one, that is tried.
   failed_[digest] = {parts_.out.now() + parts_.settings.placement_retry, move.to.node};
   if (!again)
@@ -172,7 +262,7 @@ void StateMoves::End(Moves::iterator found, const absl::Status& why) {
   Close(found);
 }
 
-void StateMoves::Close(Moves::iterator found) {
+void StateMoves::Close(Table::iterator found) {
   const auto digest = found->first;
   moves_.erase(found);
   parts_.copies.EndMove(digest);

@@ -1,6 +1,7 @@
-// STATE MOVES: the states of a model's functions, and of their sequences, on their way from a node that drains to another.
-// When a node is gone, another node that has copies becomes the home (Restore): that is the step `stored` alone, since the
-// copies are there already.
+// STATE MOVES: the states of a model's functions, and of their sequences, on their way from one node to another: from one that
+// drains, or as an operator ordered.
+// A node that has copies takes nothing over: the copies are the states when the old node has given them up. When the old node
+// is gone, such a node becomes the home with the step `stored` alone (Restore).
 //
 //   given up     the old node ends its runs and writes everything back; from then on it begins none
 //   taken over   the new node has each image on its disk
@@ -15,6 +16,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -28,7 +30,8 @@ struct Parts;
 
 class StateMoves {
  public:
-  // Of moves at a time; others begin when one of these has ended.
+  // Of moves at a time; others begin when one of these has ended. To restore states moves none of their bytes, so that waits
+  // for no other move.
   static constexpr std::size_t kMost = 4;
 
   explicit StateMoves(Parts& parts) : parts_(parts) {}
@@ -38,10 +41,16 @@ class StateMoves {
   void On(const StatesGivenUp& event);
   void On(const StatesTakenOver& event);
   void On(const HomeMoved& stored, const absl::Status& status);
+  // An operator's order, which is answered when the move has ended: at once with InvalidArgument (no state), NotFound (no such
+  // function or node), FailedPrecondition (the node cannot have it) or Unavailable (not now).
+  void Order(Ask ask, const proto::MoveFunction& wish);
   // In a heartbeat.
   void Heard(const std::string& node);
-  // The home is gone, and `to` has copies of all that was acknowledged: it becomes the home.
+  // The home is gone, and `to` has copies of all that was acknowledged: it becomes the home. Or `to` is the home itself: the
+  // states are lost, and begin anew there.
   void Restore(const std::string& digest, const std::string& from, const std::string& to);
+  [[nodiscard]] bool Moves(const std::string& digest) const { return moves_.contains(digest); }
+  void TellLost(const std::string& digest, const std::string& home);
   // The store is asked for another home, and may have it.
   [[nodiscard]] bool Stores(const std::string& digest) const;
   // The life of it that took part in moves is over.
@@ -58,27 +67,36 @@ class StateMoves {
     Place from{};
     Place to{};
     Stage stage = Stage::kGivingUp;
-    Time again{};           // when the store is asked once more
-    bool restores = false;  // its old home is gone
+    Time again{};              // when the store is asked once more
+    bool restores = false;     // its old home is gone
+    bool copied = false;       // the new home has copies
+    std::optional<Ask> ask{};  // of the operator who ordered it
   };
   struct Failed {
     Time until{};        // no other try before
     std::string node{};  // that could not take it
   };
   // By model digest.
-  using Moves = std::map<std::string, Move>;
+  using Table = std::map<std::string, Move>;
 
-  void Begin(const std::string& digest, const std::string& node);
+  void Begin(const std::string& digest, const std::string& node, const std::string& to,
+             std::optional<Ask> ask = std::nullopt);
+  // Why it cannot be begun now; `node`: where it is to go.
+  [[nodiscard]] absl::Status CheckOrder(const proto::FunctionRecord& record, const std::string& node) const;
+  // The states are at `node`.
+  void AnswerOrder(Ask ask, const std::string& digest);
+  // Empty: no node can take the states over now.
+  [[nodiscard]] std::string NextHome(const std::string& digest, const std::string& node) const;
   // The move that the answer is for; the end: it has ended, or goes on with other nodes.
-  [[nodiscard]] Moves::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
+  [[nodiscard]] Table::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
   [[nodiscard]] bool Lives(const Place& place) const;
-  void Store(Moves::iterator move);
+  void Store(Table::iterator move);
   void TellMoved(const std::string& digest, const Move& move);
-  void End(Moves::iterator move, const absl::Status& why);
-  void Close(Moves::iterator move);
+  void End(Table::iterator move, const absl::Status& why);
+  void Close(Table::iterator move);
 
   Parts& parts_;
-  Moves moves_;
+  Table moves_;
   std::map<std::string, Failed> failed_;
   std::map<std::string, std::set<std::string>> stale_;  // nodes with images that are not theirs; models
   std::uint64_t last_ = 0;

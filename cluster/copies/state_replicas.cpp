@@ -16,12 +16,19 @@ void StateReplicas::Start() {
     kept.term = std::max<std::uint64_t>(1, home.term());
     kept.in_step = {home.in_step().begin(), home.in_step().end()};
     kept.chosen = kept.in_step;
+    kept.home_is_empty = home.home_is_empty();
+    if (kept.home_is_empty) parts_.copies.BeginMove(digest);
   }
 }
 
 void StateReplicas::Pulse() {
   const auto& homes = parts_.copies.table().homes().all();
-  std::erase_if(kept_, [&](const auto& kept) { return !homes.contains(kept.first); });
+  for (auto at = kept_.begin(); at != kept_.end();) {
+    const auto one = at++;
+    if (homes.contains(one->first)) continue;
+    if (one->second.home_is_empty) parts_.copies.EndMove(one->first);
+    kept_.erase(one);
+  }
   for (const auto& [digest, home] : StateHomes::Homes(homes)) {
     const auto known = kept_.find(digest);
     if (known == kept_.end() && ReplicasOf(parts_.catalogue.functions().table(), digest) == 0) continue;
@@ -29,7 +36,7 @@ void StateReplicas::Pulse() {
     const auto* member = parts_.members.table().Find(home);
     const bool gone = member == nullptr || member->record.state() == proto::MEMBER_DEAD ||
                       member->record.state() == proto::MEMBER_LEFT;
-    gone ? Replace(digest, home, kept) : Follow(digest, home, kept);
+    gone || kept.home_is_empty ? Replace(digest, home, kept) : Follow(digest, home, kept);
   }
 }
 
@@ -56,10 +63,7 @@ void StateReplicas::Follow(const std::string& digest, const std::string& home, K
 }
 
 void StateReplicas::Choose(const std::string& digest, const std::string& home, Kept& kept) const {
-  const auto* member = parts_.members.table().Find(home);
-  // What a node that drains has moves to another node, which may be any of the others.
-  const bool drains = member->record.state() == proto::MEMBER_DRAINING;
-  const auto wanted = drains ? 0 : ReplicasOf(parts_.catalogue.functions().table(), digest);
+  const auto wanted = ReplicasOf(parts_.catalogue.functions().table(), digest);
   std::erase_if(kept.emptied, [&](const std::string& node) { return !kept.in_step.contains(node); });
   std::erase_if(kept.chosen, [&](const std::string& node) {
     return node == home || !Lives(node) || kept.emptied.contains(node);
@@ -145,6 +149,9 @@ void StateReplicas::On(const ReplicasAnswered& event) {
   std::set<std::string> in_step;
   for (const auto& node : event.reply->nodes())
     if (kept.chosen.contains(node)) in_step.insert(node);
+  // A node that takes the states over drops its copies.
+  if (parts_.state_moves.Moves(event.digest))
+    std::erase_if(in_step, [&](const std::string& node) { return !kept.in_step.contains(node); });
   if (in_step == kept.in_step || kept.storing || kept.to_store || parts_.state_moves.Stores(event.digest))
     return;
   Store(event.digest, kept, std::move(in_step));
@@ -185,18 +192,43 @@ void StateReplicas::Replace(const std::string& digest, const std::string& home, 
   const auto now = parts_.out.now();
   const auto* member = parts_.members.table().Find(home);
   if (!kept.missed) kept.missed = member == nullptr ? now : member->last_heard;
-  if (now < *kept.missed + ExclusiveLease(parts_.settings.member_lease)) return;
-  const auto other = std::ranges::find_if(kept.in_step, [&](const std::string& node) {
-    return parts_.members.HasNode(node) && !kept.emptied.contains(node) &&
-           parts_.members.table().Find(node)->record.state() == proto::MEMBER_ALIVE;
-  });
-  if (other != kept.in_step.end()) parts_.state_moves.Restore(digest, home, *other);
+  // The life that had the states ended before the home came back.
+  if (!kept.home_is_empty && now < *kept.missed + ExclusiveLease(parts_.settings.member_lease)) return;
+  const bool lost = kept.home_is_empty && kept.emptied.size() == kept.in_step.size();
+  const auto successor = lost ? home : Successor(digest, true);
+  if (!successor.empty()) parts_.state_moves.Restore(digest, home, successor);
 }
 
-void StateReplicas::DiskIsNew(const std::string& node) {
-  for (auto& [digest, kept] : kept_)
-    if (kept.in_step.contains(node) || (kept.to_store && kept.to_store->contains(node)))
-      kept.emptied.insert(node);
+std::string StateReplicas::Successor(const std::string& digest, bool leaving) const {
+  const auto kept = kept_.find(digest);
+  if (kept == kept_.end()) return {};
+  std::string drains;
+  for (const auto& node : kept->second.in_step) {
+    if (!parts_.members.HasNode(node) || kept->second.emptied.contains(node)) continue;
+    const auto state = parts_.members.table().Find(node)->record.state();
+    if (state == proto::MEMBER_ALIVE) return node;
+    if (state == proto::MEMBER_DRAINING) drains = node;
+  }
+  return leaving ? drains : std::string();
+}
+
+Changes StateReplicas::DiskIsNew(const std::string& node) {
+  Changes changes;
+  for (const auto& [digest, home] : parts_.copies.table().homes().all())
+    if (home == node && !AnyInStep(digest)) parts_.state_moves.TellLost(digest, home);
+  for (auto& [digest, kept] : kept_) {
+    if (parts_.state_moves.Stores(digest)) continue;  // another home, which is in step with no node
+    const auto home = parts_.copies.table().homes().Of(digest);
+    const bool had_copies = kept.in_step.contains(node) || (kept.to_store && kept.to_store->contains(node));
+    const bool lost_states = home == node && !kept.in_step.empty();
+    if (had_copies) kept.emptied.insert(node);
+    if (lost_states && !std::exchange(kept.home_is_empty, true)) parts_.copies.BeginMove(digest);
+    if (!had_copies && !lost_states) continue;
+    auto left = kept.in_step;
+    for (const auto& emptied : kept.emptied) left.erase(emptied);
+    changes.Add(HomeChanges(digest, home, kept.term, left, kept.home_is_empty));
+  }
+  return changes;
 }
 
 void StateReplicas::Moved(const std::string& digest, const std::string& home) {
@@ -221,6 +253,11 @@ std::uint64_t StateReplicas::TermOf(const std::string& digest) const {
 bool StateReplicas::AnyInStep(const std::string& digest) const {
   const auto kept = kept_.find(digest);
   return kept != kept_.end() && (!kept->second.in_step.empty() || kept->second.to_store);
+}
+
+bool StateReplicas::InStep(const std::string& digest, const std::string& node) const {
+  const auto kept = kept_.find(digest);
+  return kept != kept_.end() && kept->second.in_step.contains(node);
 }
 
 std::optional<proto::StateReplicas> StateReplicas::NamedFor(const std::string& digest,

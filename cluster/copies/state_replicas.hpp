@@ -2,8 +2,10 @@
 // step: they have every image that was acknowledged, so each of them may become the home.
 //
 //   chosen -(the home says that it has every image, and waits for it from now on)-> stored as in step
-//   in step -(the home says that a copy failed; dead for the manager; the home drains)-> stored as out of step, filled anew
-//   home gone for its lease, a node in step lives -> that node is the home, with the next term; no node is in step with it
+//   in step -(the home says that a copy failed; dead for the manager)-> stored as out of step, filled anew
+//   the home drains -(it has given the states up)-> a node in step is the home (state_moves.hpp)
+//   home gone for its lease, or back with an empty disk; a node in step lives -> that node is the home, with the next term; no
+//     node is in step with it
 //
 // The home goes on without a node only after the store has it out of step, so whatever the store names has all that was
 // acknowledged. A home that was cut off cannot acknowledge a run meanwhile: the new home refuses its copies.
@@ -18,6 +20,7 @@
 #include "absl/status/status.h"
 #include "cluster/events.hpp"
 #include "cluster/records/after_commit.hpp"
+#include "cluster/records/changes.hpp"
 
 namespace troupe::cluster {
 
@@ -31,8 +34,9 @@ class StateReplicas {
   void Pulse();
   void On(const ReplicasAnswered& event);
   void On(const InStepStored& stored, const absl::Status& status);
-  // The node has joined with an empty disk, whatever copies it had before.
-  void DiskIsNew(const std::string& node);
+  // The node joins with an empty disk, whatever it had before. The store is to have these changes before the node has joined:
+  // then its disk is not known as an empty one any more.
+  [[nodiscard]] Changes DiskIsNew(const std::string& node);
   // The store has another home.
   void Moved(const std::string& digest, const std::string& home);
 
@@ -40,6 +44,10 @@ class StateReplicas {
   [[nodiscard]] std::uint64_t TermOf(const std::string& digest) const;
   // The store may name a node as in step.
   [[nodiscard]] bool AnyInStep(const std::string& digest) const;
+  [[nodiscard]] bool InStep(const std::string& digest, const std::string& node) const;
+  // The node in step that is to be the home after this one; empty: none can be now.
+  // `leaving`: it may be a node that drains.
+  [[nodiscard]] std::string Successor(const std::string& digest, bool leaving) const;
   // What the home is told when it adopts the model; nothing: its functions have no replicas.
   [[nodiscard]] std::optional<proto::StateReplicas> NamedFor(const std::string& digest,
                                                              const std::string& node) const;
@@ -54,6 +62,7 @@ class StateReplicas {
     bool storing = false;                             // it is on its way there
     std::set<std::string> chosen{};
     std::set<std::string> emptied{};  // nodes in step whose disk was lost
+    bool home_is_empty = false;       // the home's disk was lost, and a node in step replaces it
     std::string named{};              // what the home was told last
     std::uint64_t question = 0;       // that the home has not answered; 0: none
     Time again{};                     // neither the home nor the store is asked before
@@ -66,7 +75,8 @@ class StateReplicas {
                                       const Kept& kept) const;
   void Ask(const std::string& digest, const std::string& home, Kept& kept);
   void Store(const std::string& digest, Kept& kept, std::set<std::string> in_step);
-  // Makes a node in step the home, when the one that the store names can run nothing any more.
+  // Makes a node in step the home, when the one that the store names can run nothing any more, or has no states. When every node
+  // in step has lost its disk, too, the states begin anew at their home.
   void Replace(const std::string& digest, const std::string& home, Kept& kept);
   [[nodiscard]] bool Lives(const std::string& node) const;
   [[nodiscard]] proto::StateReplicas Named(const std::string& digest, const std::string& home,

@@ -62,10 +62,11 @@ void Members::On(const JoinAsked& event) {
   refused_.erase(name);
   Link(event);
   if (!event.gateway) parts_.state_moves.NodeJoined(name);
-  if (!event.gateway && join.cluster().empty()) parts_.state_replicas.DiskIsNew(name);
-  parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
   // No epoch is ever given twice, not even by a manager that forgot everything else.
-  parts_.commits.Add(EpochChanges(parts_.catalogue, *epoch),
+  auto changes = EpochChanges(parts_.catalogue, *epoch);
+  if (!event.gateway && join.cluster().empty()) changes.Add(parts_.state_replicas.DiskIsNew(name));
+  parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
+  parts_.commits.Add(std::move(changes),
                      EpochStored{event.ask, name, *epoch, JoinEntry(join, absl::OkStatus())});
 }
 

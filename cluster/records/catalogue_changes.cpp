@@ -60,11 +60,12 @@ Changes BirthChanges(const Catalogue& catalogue) {
 }
 
 Changes HomeChanges(const std::string& digest, const std::string& node, std::uint64_t term,
-                    const std::set<std::string>& in_step) {
+                    const std::set<std::string>& in_step, bool home_is_empty) {
   proto::PlacementRecord home;
   home.set_model_digest(digest);
   home.add_nodes(node);
   home.set_term(term);
+  home.set_home_is_empty(home_is_empty);
   for (const auto& other : in_step) home.add_in_step(other);
   Changes changes;
   changes.Put(Table::kSettings, absl::StrCat(kHomeKey, digest), home);

@@ -16,8 +16,9 @@ namespace troupe::cluster {
 [[nodiscard]] Changes BirthChanges(const Catalogue& catalogue);
 [[nodiscard]] Changes EpochChanges(const Catalogue& catalogue, std::uint64_t epoch);
 [[nodiscard]] Changes DrainChanges(const std::string& node, bool drain);
+// See proto::PlacementRecord.
 [[nodiscard]] Changes HomeChanges(const std::string& digest, const std::string& node, std::uint64_t term = 1,
-                                  const std::set<std::string>& in_step = {});
+                                  const std::set<std::string>& in_step = {}, bool home_is_empty = false);
 [[nodiscard]] Changes NoHomeChanges(const std::vector<std::string>& digests);
 // What a start left there that failed, if anything.
 [[nodiscard]] Changes NoStartChanges(const std::set<std::string>& runs);

@@ -40,10 +40,14 @@ void Models::On(const AdoptionAsked& event) {
   // This copy serves calls without a workflow; copies for other keys are made when their first request comes
   // (OpenCopy).
   const auto copy = CopyOf(event.function);
+  // Since then another node may have become the home.
+  if (event.replicas && event.epoch < parts_.membership.epoch())
+    return AnswerAll({event.ask}, copy,
+                     absl::FailedPreconditionError("the order is for an epoch of this node that is over"));
   parts_.remembered.Wanted(copy);
   parts_.handovers.Adopting(event.function.model_digest());
   parts_.replica_images.Adopting(event.function.model_digest(), event.replicas ? event.replicas->term() : 0);
-  parts_.replication.Adopting(event.function.model_digest(), event.replicas);
+  parts_.replication.Adopting(event.function.model_digest(), event.replicas, event.epoch);
   auto& model = held_.Hold(copy);
   if (model.adopted) return AnswerAll({event.ask}, copy, absl::OkStatus());
   model.waiting.push_back(event.ask);

@@ -23,6 +23,8 @@ std::vector<DeclaredState*> Handovers::KeepersOf(const std::string& digest) {
 
 void Handovers::On(const StatesWanted& event) {
   const auto& digest = event.wish.model_digest();
+  // It may be the home by copies that it has not read, since a node that drains adopts nothing.
+  parts_.replica_images.Adopting(digest, 0);
   auto& given = given_[digest];
   given.asks.push_back(event.ask);
   given.functions = {event.wish.functions().begin(), event.wish.functions().end()};
@@ -54,7 +56,7 @@ bool Handovers::Busy(const Given& given) {
   return false;
 }
 
-absl::StatusOr<bool> Handovers::AtRest(const Given& given) {
+absl::StatusOr<bool> Handovers::AtRest(const std::string& digest, const Given& given) {
   for (const auto& function : given.functions) {
     const auto* state = parts_.states.declared().ByKey(parts_.names.FindState(function));
     if (state == nullptr) return false;  // this node will hear of it
@@ -62,11 +64,12 @@ absl::StatusOr<bool> Handovers::AtRest(const Given& given) {
     if (!IsKnown(*state)) return false;
   }
   if (parts_.settings.state_write_back == StateWriteBack::kEvict && parts_.orphans.Any()) return false;
-  return !Busy(given);
+  return !Busy(given) && !parts_.replication.Copying(digest);
 }
 
-proto::GivenUpStates Handovers::ImagesOf(const Given& given) {
+proto::GivenUpStates Handovers::ImagesOf(const std::string& digest, const Given& given) {
   proto::GivenUpStates reply;
+  for (auto& node : parts_.replication.Complete(digest)) reply.add_copied(std::move(node));
   for (const auto& function : given.functions) {
     const auto key = parts_.names.FindState(function);
     if (parts_.states.ImageOf(key) != nullptr) reply.add_images(function);
@@ -231,11 +234,11 @@ void Handovers::Look() {
     const auto entry = it++;
     auto& given = entry->second;
     if (given.at_rest) continue;
-    const auto at_rest = AtRest(given);
+    const auto at_rest = AtRest(entry->first, given);
     if (at_rest.ok() && !*at_rest) continue;
     given.at_rest = at_rest.ok();
-    AnswerGiven(given,
-                at_rest.ok() ? ImagesOf(given) : cluster::Failure<proto::GivenUpStates>(at_rest.status()));
+    AnswerGiven(given, at_rest.ok() ? ImagesOf(entry->first, given)
+                                    : cluster::Failure<proto::GivenUpStates>(at_rest.status()));
     if (!at_rest.ok()) given_.erase(entry);
   }
   std::vector<std::string> pulled;

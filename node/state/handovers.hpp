@@ -1,6 +1,6 @@
 // HANDOVERS: states of a model's functions, with their sequences, that this node gives up to another one, or takes over.
 //
-//   asked to give up -(no run is under way, nothing is on a GPU)-> given up: the files are the states, and others may read them
+//   asked to give up -(no run and no copy is under way, nothing is on a GPU)-> given up: the files are the states, and others may read them
 //   given up -(asked to adopt the model)-> its own again; -(the states are elsewhere)-> forgotten
 //   asked to take over: what was here is dropped -(all images are durable here)-> read -> taken over
 //
@@ -57,11 +57,11 @@ class Handovers {
   };
 
   // Whether the files are the states; an error: why they cannot be.
-  [[nodiscard]] absl::StatusOr<bool> AtRest(const Given& given);
+  [[nodiscard]] absl::StatusOr<bool> AtRest(const std::string& digest, const Given& given);
   // A run, a write-back or an eviction of these states, or of their sequences, is under way.
   [[nodiscard]] bool Busy(const Given& given);
   void AnswerGiven(Given& given, const proto::GivenUpStates& reply);
-  [[nodiscard]] proto::GivenUpStates ImagesOf(const Given& given);
+  [[nodiscard]] proto::GivenUpStates ImagesOf(const std::string& digest, const Given& given);
   [[nodiscard]] absl::Status MayTake(const proto::TakeOverStates& wish);
   [[nodiscard]] absl::StatusOr<PullImages> PullOf(const proto::TakeOverStates& wish);
   // False: it has to wait.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/wire_status.hpp"
@@ -36,6 +35,21 @@ bool Replication::IsReplicated(const std::string& digest) const {
   });
 }
 
+bool Replication::Copying(const std::string& digest) const {
+  const auto home = homes_.find(digest);
+  return home != homes_.end() && std::ranges::any_of(home->second.replicas, [](const auto& replica) {
+           return !replica.second.failed && replica.second.Busy();
+         });
+}
+
+std::vector<std::string> Replication::Complete(const std::string& digest) const {
+  std::vector<std::string> nodes;
+  if (const auto home = homes_.find(digest); home != homes_.end())
+    for (const auto& [node, replica] : home->second.replicas)
+      if (replica.begun && !replica.failed && !replica.Busy()) nodes.push_back(node);
+  return nodes;
+}
+
 bool Replication::Serves(const std::string& function) const {
   const auto* state = OwnerOf(function);
   return state != nullptr && homes_.contains(state->model->digest.text());
@@ -53,8 +67,10 @@ void Replication::On(const ReplicasNamed& event) {
   Name(digest, event.wish, true);
 }
 
-void Replication::Adopting(const std::string& digest, const std::optional<proto::StateReplicas>& replicas) {
+void Replication::Adopting(const std::string& digest, const std::optional<proto::StateReplicas>& replicas,
+                           std::uint64_t epoch) {
   fenced_.erase(digest);
+  if (replicas) adopted_in_[digest] = epoch;
   if (replicas) Name(digest, *replicas, false);
 }
 
@@ -110,10 +126,14 @@ void Replication::Fill(const std::string& digest, Replica& replica) {
   }
 }
 
-void Replication::Lapsed() {
+void Replication::Lapsed(std::uint64_t epoch) {
   std::set<std::string> digests;
   for (const auto* state : std::as_const(parts_.states).declared().InOrder())
     if (const auto& digest = state->model->digest.text(); IsReplicated(digest)) digests.insert(digest);
+  std::erase_if(digests, [&](const std::string& digest) {
+    const auto adopted = adopted_in_.find(digest);
+    return adopted != adopted_in_.end() && adopted->second == epoch;
+  });
   for (const auto& digest : digests) {
     Leave(digest, absl::UnavailableError("this node was cut off for longer than its lease"));
     parts_.models.On(ModelDisowned{digest});
@@ -122,6 +142,7 @@ void Replication::Lapsed() {
 
 void Replication::Leave(const std::string& digest, const absl::Status& why) {
   if (IsReplicated(digest)) fenced_.insert(digest);
+  adopted_in_.erase(digest);
   auto home = homes_.extract(digest);
   if (home.empty()) return;
   if (home.mapped().ask)

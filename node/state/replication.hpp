@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,10 +36,12 @@ class Replication {
 
   void On(const ReplicasNamed& event);
   void On(const CopyEnded& event);
-  // The model is to be adopted: this node is its home.
-  void Adopting(const std::string& digest, const std::optional<proto::StateReplicas>& replicas);
-  // The lease of what only one node may have was over: another node may be the home of what has copies.
-  void Lapsed();
+  // The model is to be adopted: this node is its home, in this epoch.
+  void Adopting(const std::string& digest, const std::optional<proto::StateReplicas>& replicas,
+                std::uint64_t epoch);
+  // The lease of what only one node may have was over before this node joined with this epoch: another node may be the home of
+  // what has copies, but for models that were to be adopted in this epoch. Such an order may come before the answer to the join.
+  void Lapsed(std::uint64_t epoch);
   // This node is not the home any more, or no function keeps a state with the model.
   void Leave(const std::string& digest, const absl::Status& why);
   // The model has a function whose state is to have copies.
@@ -49,6 +52,10 @@ class Replication {
   // Whether the image of a run, which is durable here, has to wait for other nodes: then WriteBacks::Copied is called once,
   // later. FailedPrecondition: another node may be the home, so the run does not count.
   [[nodiscard]] absl::StatusOr<bool> Await(const std::string& image, std::uint64_t batch);
+  // Copies are on their way to nodes that are not given up.
+  [[nodiscard]] bool Copying(const std::string& digest) const;
+  // Which have a copy of every image.
+  [[nodiscard]] std::vector<std::string> Complete(const std::string& digest) const;
   // Other nodes may read the images of this function.
   [[nodiscard]] bool Serves(const std::string& function) const;
 
@@ -68,6 +75,7 @@ class Replication {
 
     [[nodiscard]] bool UnderWay(const std::string& image) const;
     [[nodiscard]] bool Filled() const;
+    [[nodiscard]] bool Busy() const { return begun && !(due.empty() && fill.empty() && under_way.empty()); }
     // A run's answer waits for it.
     [[nodiscard]] bool Lacks(const std::string& image) const;
   };
@@ -94,8 +102,9 @@ class Replication {
   [[nodiscard]] DeclaredState* OwnerOf(const std::string& image) const;
 
   Parts& parts_;
-  Homes homes_;                   // by model digest
-  std::set<std::string> fenced_;  // models of which another node may be the home
+  Homes homes_;                                      // by model digest
+  std::set<std::string> fenced_;                     // models of which another node may be the home
+  std::map<std::string, std::uint64_t> adopted_in_;  // the epoch in which the model was to be adopted last
   std::map<std::uint64_t, std::pair<std::string, std::string>> copies_;  // model and node, by number
   std::uint64_t last_ = 0;
 };

@@ -252,6 +252,20 @@ absl::Status FunctionUnload(Session& session, const Arguments& arguments) {
   return SetLoaded(session, arguments, false);
 }
 
+absl::Status FunctionMove(Session& session, const Arguments& arguments) {
+  const auto key = KeyOf(arguments);
+  proto::AdminRequest request;
+  *request.mutable_move_function()->mutable_key() = key;
+  request.mutable_move_function()->set_node(arguments.Text("NODE"));
+  TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "moving", kDeployTimeout));
+  if (session.json()) return session.PrintJson(reply), absl::OkStatus();
+  std::vector<std::string> moved;
+  for (const auto& function : reply.functions()) moved.push_back(DescribeKey(function.record().key()));
+  session.out() << absl::StrJoin(moved, ", ") << (moved.size() == 1 ? ": its" : ": one model, so their")
+                << " state and sequences are on node " << Printable(arguments.Text("NODE")) << " now\n";
+  return absl::OkStatus();
+}
+
 const Argument kName = {.name = "NAME", .kind = Kind::kFunction, .help = "the function", .required = true};
 
 Argument Version(const char* help) {
@@ -317,6 +331,13 @@ std::vector<Verb> FunctionVerbs() {
        .summary = "Stop serving a version of a function; the registry keeps it",
        .arguments = {kName, Version("only this version; the newest when absent")},
        .run = FunctionUnload},
+      {.group = group,
+       .name = "move",
+       .summary = "Move a function's state and sequences to another node",
+       .arguments = {kName,
+                     {.name = "NODE", .kind = Kind::kNode, .help = "the node", .required = true},
+                     Version("this version; the newest when absent")},
+       .run = FunctionMove},
   };
 }
 

@@ -1,5 +1,6 @@
 #include "sim/chaos/chaos_cluster.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -90,10 +91,27 @@ bool ChaosCluster::KillManager() {
 
 absl::Status ChaosCluster::StartManager() {
   if (manager_up_) return absl::OkStatus();
-  const auto started = world_.TryStartManager(
-      kReplicas, [this](actors::ManagerOptions& options) { options.scaling.owning = shape_.owning; });
+  const auto started = world_.TryStartManager(kReplicas, [this](actors::ManagerOptions& options) {
+    options.scaling.owning = shape_.owning;
+    if (shape_.copied) options.member_lease = options.membership.dead_after;
+  });
   manager_up_ = started.ok();
   return started;
+}
+
+bool ChaosCluster::StatesAreOnlyOn(const std::string& node) const {
+  bool only = false;
+  const auto scanned = storage::ScanMessages<proto::PlacementRecord>(
+      disk_, storage::Table::kSettings, cluster::kHomeKey,
+      [&](std::string_view, const proto::PlacementRecord& home) {
+        const bool has = home.nodes(0) == node && !home.home_is_empty();
+        const auto others =
+            std::ranges::count_if(home.in_step(), [&](const auto& kept) { return kept != node; });
+        const bool copied = std::ranges::find(home.in_step(), node) != home.in_step().end();
+        only |= (has || (home.home_is_empty() && copied)) && others == 0;
+      });
+  TROUPE_CHECK(scanned.ok(), "the homes can be read");
+  return only;
 }
 
 std::vector<std::string> ChaosCluster::BrokenUsage() const {

@@ -120,7 +120,8 @@ bool FaultInjector::StrikeNode(const PlannedFault& fault) {
   const auto kept = fault.kind == FaultKind::kKillDaemon    ? World::Kept::kWorkers
                     : fault.kind == FaultKind::kReplaceNode ? World::Kept::kNothing
                                                             : World::Kept::kDisk;
-  if (kept == World::Kept::kNothing) lost_disks_.push_back(cluster_.world().Now());
+  if (kept == World::Kept::kNothing && cluster_.StatesAreOnlyOn(name))
+    lost_states_.push_back(cluster_.world().Now());
   Later(fault.length, absl::StrCat(name, " is back"), [this, name, silent, kept] {
     cluster_.nodes().Start(name, kept);
     if (silent)

@@ -31,7 +31,8 @@ class FaultInjector {
   // When each gateway may have heard nothing from the manager.
   [[nodiscard]] const std::vector<Silence>& silences() const { return silences_; }
   // When a machine's disk was lost.
-  [[nodiscard]] const std::vector<Time>& lost_disks() const { return lost_disks_; }
+  // When the last disk went that had the states.
+  [[nodiscard]] const std::vector<Time>& lost_states() const { return lost_states_; }
   // A planted error: what begins next and lasts is never mended.
   void LeaveOne() { leave_one_ = true; }
   // Why a manager could not be started again; empty: each could.
@@ -58,7 +59,7 @@ class FaultInjector {
   std::map<std::uint64_t, std::function<void()>> mends_;
   std::uint64_t next_mend_ = 0;
   std::vector<Silence> silences_;
-  std::vector<Time> lost_disks_;
+  std::vector<Time> lost_states_;
   bool leave_one_ = false;
   std::vector<std::string> failures_;
 };

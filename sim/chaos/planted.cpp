@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 26>& AllPlanted() {
-  static constexpr std::array<PlantedName, 26> kAll = {{
+const std::array<PlantedName, 27>& AllPlanted() {
+  static constexpr std::array<PlantedName, 27> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -22,6 +22,7 @@ const std::array<PlantedName, 26>& AllPlanted() {
       {Planted::kLostState, "lost-state", "states"},
       {Planted::kSharedState, "shared-state", "states"},
       {Planted::kForgottenImages, "forgotten-images", "states"},
+      {Planted::kStaleImage, "stale-image", "states"},
       {Planted::kForgottenKey, "forgotten-key", "states"},
       {Planted::kCountedTwice, "counted-twice", "counts"},
       {Planted::kForgottenPages, "forgotten-pages", "usage"},

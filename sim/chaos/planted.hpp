@@ -22,6 +22,7 @@ enum class Planted {
   kLostState,         // states lose a run
   kSharedState,       // a write-back takes the states of all functions of its model
   kForgottenImages,   // a node that takes over states is told of no image
+  kStaleImage,        // nodes drop the copies of states that they are to keep
   kForgottenKey,      // answers are not kept by their keys
   kCountedTwice,      // gateways count each request twice
   kForgottenPages,  // a node's daemon that starts again does not know what it has read of its workers' counts
@@ -43,7 +44,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 26>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 27>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

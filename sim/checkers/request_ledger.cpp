@@ -115,11 +115,16 @@ std::string WrongWith(const RequestRecord& request, const Presence& presence, co
       if (request.run) return "";
       [[fallthrough]];
     default:
+      if (request.code == Code::kInvalidArgument && !request.sequence.empty()) return "";  // state_check's
       return absl::StrCat("it failed as ", absl::StatusCodeToString(request.code), ": ", request.said);
   }
 }
 
 }  // namespace
+
+std::string StateOf(const RequestRecord& request) {
+  return request.sequence.empty() ? request.function : absl::StrCat(request.function, "#", request.sequence);
+}
 
 std::uint64_t RequestLedger::Asked(RequestRecord record) {
   requests_.push_back(std::move(record));

@@ -20,10 +20,12 @@ struct RequestRecord {
   std::string gateway{};
   std::uint64_t life = 0;  // of the gateway, which remembers nothing of one before
   std::string function{};
-  std::string version{};   // "": the newest
-  std::string question{};  // what a right answer repeats
-  std::string key{};       // the client's Idempotency-Key; "": none
-  bool run = false;        // of a workflow, which may fail: run_check judges that
+  std::string version{};              // "": the newest
+  std::string question{};             // what a right answer repeats
+  std::string key{};                  // the client's Idempotency-Key; "": none
+  std::string sequence{};             // whose request it is; "": none
+  bool starts = false, ends = false;  // the sequence
+  bool run = false;                   // of a workflow, which may fail: run_check judges that
   Time asked{};
   Duration timeout{};
   Duration slack{};  // beyond its timeout, after which its answer is too late
@@ -34,6 +36,8 @@ struct RequestRecord {
   std::int64_t runs = -1;  // of a function with state: how many its answer counts
   bool again = false;      // it was given another one's answer, for their key
 };
+// The state that its run goes on with: the function's, or that of its sequence.
+[[nodiscard]] std::string StateOf(const RequestRecord& request);
 struct AnswerSeen {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string said{};

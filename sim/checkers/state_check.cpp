@@ -28,45 +28,49 @@ class States {
   States(const RequestLedger& ledger, const StateRules& rules) : ledger_(ledger), rules_(rules) {}
 
   std::vector<std::string> Check() {
-    for (const auto& function : rules_.functions) CheckFunction(function);
+    auto states = rules_.functions;
+    for (const RequestRecord& request : ledger_.all())
+      if (rules_.functions.contains(request.function)) states.insert(StateOf(request));
+    for (const auto& state : states) CheckState(state);
     return std::move(broken_);
   }
 
  private:
-  void CheckFunction(const std::string& function) {
-    auto effects = EffectsOf(function);
+  void CheckState(const std::string& state) {
+    auto effects = EffectsOf(state);
     std::ranges::sort(effects, {}, &Effect::answered);
     // The first line says enough: what follows a state that was lost is wrong too.
     const auto before = broken_.size();
     for (std::size_t j = 1; j < effects.size(); ++j)
-      for (std::size_t i = 0; i < j && broken_.size() == before; ++i)
-        Compare(function, effects[i], effects[j]);
+      for (std::size_t i = 0; i < j && broken_.size() == before; ++i) Compare(state, effects[i], effects[j]);
     if (!rules_.once || !rules_.lost.empty()) return;
     for (const Effect& effect : effects) {
-      const auto asked = AskedBy(function, effect.answered);
+      const auto asked = AskedBy(state, effect.answered);
       if (effect.runs > asked)
         broken_.push_back(
-            absl::StrCat(function, ": ", ToString(effect), ", and only ", asked, " had been asked for"));
+            absl::StrCat(state, ": ", ToString(effect), ", and only ", asked, " had been asked for"));
     }
   }
 
-  std::vector<Effect> EffectsOf(const std::string& function) {
+  std::vector<Effect> EffectsOf(const std::string& state) {
     std::vector<Effect> effects;
     std::map<std::tuple<std::string, std::uint64_t, std::string>, std::size_t> keyed;
     for (std::size_t i = 0; i < ledger_.all().size(); ++i) {
       const RequestRecord& request = ledger_.all()[i];
-      if (request.function != function || request.answers == 0) continue;
+      if (StateOf(request) != state || request.answers == 0) continue;
       if (request.said.find("nothing was written back") != std::string::npos)
-        broken_.push_back(absl::StrCat(function, ": request ", i + 1,
+        broken_.push_back(absl::StrCat(state, ": request ", i + 1,
                                        " was refused, since its run's state was not there to be kept"));
+      if (IsUnknown(request))
+        broken_.push_back(absl::StrCat(state, ": request ", i + 1, " was told '", request.said, "'"));
       if (request.code != absl::StatusCode::kOk) continue;
       const Effect effect{i + 1, request.asked, request.answered, request.runs};
-      if (request.runs <= 0) broken_.push_back(absl::StrCat(function, ": ", ToString(effect)));
+      if (request.runs <= 0) broken_.push_back(absl::StrCat(state, ": ", ToString(effect)));
       if (!request.key.empty()) {
         const auto [it, first] =
             keyed.try_emplace({request.gateway, request.life, request.key}, effects.size());
         if (!first) {
-          Join(function, request.key, effects[it->second], effect);
+          Join(state, request.key, effects[it->second], effect);
           continue;
         }
       }
@@ -75,38 +79,43 @@ class States {
     return effects;
   }
 
-  void Join(const std::string& function, const std::string& key, Effect& known, const Effect& more) {
+  void Join(const std::string& state, const std::string& key, Effect& known, const Effect& more) {
     if (known.runs != more.runs)
-      broken_.push_back(absl::StrCat(function, ": key '", key, "' was answered by two computations: ",
+      broken_.push_back(absl::StrCat(state, ": key '", key, "' was answered by two computations: ",
                                      ToString(known), "; ", ToString(more)));
     known.asked = std::min(known.asked, more.asked);
     known.answered = std::min(known.answered, more.answered);
   }
 
   // `first` was answered first.
-  void Compare(const std::string& function, const Effect& first, const Effect& second) {
+  void Compare(const std::string& state, const Effect& first, const Effect& second) {
     if (LostBetween(std::min(first.asked, second.asked), second.answered)) return;
     if (first.runs == second.runs)
-      broken_.push_back(absl::StrCat(function, ": two were computed on the same state: ", ToString(first),
-                                     "; ", ToString(second)));
-    if (first.answered < second.asked && first.runs > second.runs)
-      broken_.push_back(absl::StrCat(function, ": what was acknowledged is lost: ", ToString(first), "; ",
+      broken_.push_back(absl::StrCat(state, ": two were computed on the same state: ", ToString(first), "; ",
                                      ToString(second)));
+    if (first.answered < second.asked && first.runs > second.runs)
+      broken_.push_back(
+          absl::StrCat(state, ": what was acknowledged is lost: ", ToString(first), "; ", ToString(second)));
   }
 
   [[nodiscard]] bool LostBetween(Time from, Time to) const {
     return std::ranges::any_of(rules_.lost, [&](Time lost) { return lost >= from && lost <= to; });
+  }
+  // Its client goes on with a sequence only when it has heard that it began. The last request may have come twice.
+  [[nodiscard]] bool IsUnknown(const RequestRecord& request) const {
+    return request.code == absl::StatusCode::kInvalidArgument && (rules_.once || !request.ends) &&
+           !LostBetween(Time::min(), request.answered);
   }
   // A refusal says that the run does not count. A workflow's run may have failed behind that step.
   [[nodiscard]] static bool Refused(const RequestRecord& request) {
     return request.answers > 0 && (request.code == absl::StatusCode::kUnavailable ||
                                    request.code == absl::StatusCode::kResourceExhausted);
   }
-  [[nodiscard]] std::int64_t AskedBy(const std::string& function, Time by) const {
+  [[nodiscard]] std::int64_t AskedBy(const std::string& state, Time by) const {
     return std::ranges::count_if(ledger_.all(), [&](const RequestRecord& request) {
-      if (request.function == function && Refused(request)) return false;
-      return request.asked <= by &&
-             (request.function == function || rules_.callers.contains(request.function));
+      if (StateOf(request) == state && Refused(request)) return false;
+      const bool calls = rules_.functions.contains(state) && rules_.callers.contains(request.function);
+      return request.asked <= by && (StateOf(request) == state || calls);
     });
   }
 

@@ -1,4 +1,4 @@
-// What must hold of functions that keep state, as clients see it. The state of a simulated function is the
+// What must hold of functions that keep state, and of sequences of requests to them, as clients see it. The state of a simulated function is the
 // number of its runs, and each answer says it. No two answers were computed on the same state; what was
 // acknowledged is in every state from then on; no request counts twice, and none that was refused counts,
 // when nothing that may repeat it went wrong; a run that went well finds its state to be kept. Requests with
@@ -14,8 +14,8 @@
 namespace troupe::sim {
 
 struct StateRules {
-  std::set<std::string> functions{};
-  std::vector<Time> lost{};  // a disk was lost then: states may begin again
+  std::set<std::string> functions{};  // with all sequences of requests to them
+  std::vector<Time> lost{};           // a disk was lost then: states may begin again
   // Else what a node computed may be asked of it again, when its answer was lost.
   bool once = false;
   std::set<std::string> callers{};  // workflows whose runs call them, each once

@@ -61,6 +61,8 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
   }
   if (hide_images_ && As<proto::TakeOverStates>(content) != nullptr)
     content.get_mutable_as<proto::TakeOverStates>(0).clear_images();
+  if (drop_copies_ && As<proto::CopyImage>(content) != nullptr)
+    content.get_mutable_as<proto::CopyImage>(0).set_ended(true);
   const auto* submit = As<proto::SubmitRequest>(content);
   if (submit == nullptr) return;
   const auto told = told_.find(passage.to);

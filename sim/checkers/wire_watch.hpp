@@ -26,6 +26,8 @@ class WireWatch final : public NetworkTap {
   void HideStaleEpochs() { hide_ = true; }
   // The same: a node that is to take over states hears of no image of them.
   void HideImages() { hide_images_ = true; }
+  // The same: a node that is to keep a copy of a state drops what it has.
+  void DropCopies() { drop_copies_ = true; }
 
  private:
   using Call = std::pair<std::uint64_t, std::uint64_t>;  // the asker, and the number of its request
@@ -39,6 +41,7 @@ class WireWatch final : public NetworkTap {
   std::uint64_t stale_ = 0;
   bool hide_ = false;
   bool hide_images_ = false;
+  bool drop_copies_ = false;
   std::vector<std::string> broken_;
 };
 

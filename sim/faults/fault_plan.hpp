@@ -42,6 +42,7 @@ struct ClusterShape {
   std::uint32_t operators = 2;
   std::uint32_t runtimes = 1;      // of each GPU; of several, each serves one function alone
   bool linked = false;             // the GPUs of a node have links to each other
+  bool copied = false;             // each state has a copy on another node, and members have a short lease
   std::string preset = "troupe";   // of the policies of nodes and gateways
   std::string batching = "off";    // instead of the preset's policy of that slot
   std::string owning = "by-cost";  // the manager's policy of that slot

@@ -29,6 +29,12 @@ ClusterShape WithLinks(ClusterShape shape, std::uint64_t seed) {
   return shape;
 }
 
+// In every other world of several nodes states have copies. Drawn by itself, too.
+ClusterShape WithCopies(ClusterShape shape, std::uint64_t seed) {
+  shape.copied = shape.nodes > 1 && Random(seed ^ 0xc0b1e5ULL).Below(2) == 0;
+  return shape;
+}
+
 // In one world of four gateways name the GPU of each request. Drawn by itself, too.
 ClusterShape WithNamedGpus(ClusterShape shape, std::uint64_t seed) {
   constexpr std::array<const char*, 3> kPresets = {"load-balance", "lalb", "lalb-o3"};
@@ -47,13 +53,14 @@ ClusterShape WithRuntimes(ClusterShape shape, std::uint64_t seed) {
 }  // namespace
 
 ClusterShape DrawShape(Random& random, std::uint64_t seed) {
-  return WithRuntimes(WithLinks(WithNamedGpus(WithPolicies(DrawSizes(random), seed), seed), seed), seed);
+  const auto shape = WithNamedGpus(WithPolicies(DrawSizes(random), seed), seed);
+  return WithCopies(WithRuntimes(WithLinks(shape, seed), seed), seed);
 }
 
 WorkloadPlan DrawPlan(Random& random, std::uint64_t seed) {
   auto plan = WithConditions(DrawWorkload(random), seed);
   plan = WithLongRuns(WithSiblings(std::move(plan), seed), seed);
-  return WithUpdates(WithQuota(std::move(plan), seed), seed);
+  return WithSequences(WithUpdates(WithQuota(std::move(plan), seed), seed), seed);
 }
 
 }  // namespace troupe::sim

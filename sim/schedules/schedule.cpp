@@ -79,8 +79,9 @@ class ScheduleRun {
     result_.what =
         absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, shape_.linked ? " linked" : "", " GPUs, ",
                      shape_.Isolated() ? absl::StrCat(shape_.runtimes, " isolated runtimes each, ") : "",
-                     shape_.gateways, " gateways, preset ", shape_.preset, ", batching ", shape_.batching,
-                     ", owning ", shape_.owning, "; ", ToString(workload_), "; ", faults_.size(), " faults");
+                     shape_.copied ? "states with a copy, " : "", shape_.gateways, " gateways, preset ",
+                     shape_.preset, ", batching ", shape_.batching, ", owning ", shape_.owning, "; ",
+                     ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
   }
 
@@ -106,6 +107,8 @@ class ScheduleRun {
         return cluster_.nodes().ShareStates();
       case Planted::kForgottenImages:
         return cluster_.wire_watch().HideImages();
+      case Planted::kStaleImage:
+        return cluster_.wire_watch().DropCopies();
       case Planted::kLostState:
         return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().ForgetARun(); });
       case Planted::kForgottenKey:
@@ -257,7 +260,7 @@ class ScheduleRun {
     BreakAll("steps", cluster_.step_watch().broken());
     BreakAll("counts", CheckCounts(clients_.ledger(), cluster_.fronts().Counts()));
     BreakAll("states", CheckStates(clients_.ledger(), {.functions = clients_.load().StatefulNames(),
-                                                       .lost = injector_.lost_disks(),
+                                                       .lost = injector_.lost_states(),
                                                        .once = NothingIsRepeated(),
                                                        .callers = {ClientLoad::kWorkflow}}));
     BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));

@@ -38,6 +38,11 @@ WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+WorkloadPlan WithSequences(WorkloadPlan plan, std::uint64_t seed) {
+  plan.sequences = Random(seed ^ 0x5e90eULL).Below(2) == 0;
+  return plan;
+}
+
 WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed) {
   plan.conditions = Random(seed ^ 0xc04dULL).Below(2) == 0;
   return plan;
@@ -49,7 +54,8 @@ std::string ToString(const WorkloadPlan& plan) {
       " at ", plan.rate, "/s", plan.churn ? ", churn" : "", plan.workflows ? ", workflows" : "",
       plan.workflows && plan.conditions ? " with conditions" : "", plan.drains ? ", drains" : "",
       plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
-      plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "", plan.updates ? ", updates" : "");
+      plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "", plan.updates ? ", updates" : "",
+      plan.sequences ? ", sequences" : "");
 }
 
 Duration ClientLoad::Pause(Duration mean) {

@@ -24,7 +24,8 @@ struct WorkloadPlan {
   bool long_runs = false;  // of one more function, with a run limit, that is asked now and then
   std::uint32_t quota =
       0;  // of one more function: percent of a window's time that it may have of a GPU; 0: none
-  bool updates = false;  // of how functions share their GPUs
+  bool updates = false;    // of how functions share their GPUs
+  bool sequences = false;  // of requests to the functions with state
   Duration length = std::chrono::seconds(6);
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
@@ -37,6 +38,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithQuota(WorkloadPlan plan, std::uint64_t seed);
 // In one world of two. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithUpdates(WorkloadPlan plan, std::uint64_t seed);
+// In one world of two. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithSequences(WorkloadPlan plan, std::uint64_t seed);
 // In one world of two. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);

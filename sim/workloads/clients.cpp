@@ -17,6 +17,7 @@ void Clients::Begin() {
   if (plan.long_runs) requests_.LongLoop();
   if (plan.quota > 0) requests_.QuotaLoop();
   if (plan.updates) updates_.Loop();
+  if (plan.sequences) sequences_.Loop();
 }
 
 }  // namespace troupe::sim

@@ -1,5 +1,5 @@
 // CLIENTS: the people who use a cluster while things go wrong: requests at every gateway, operators who
-// deploy, remove and look, runs of a workflow, nodes that are drained and taken back. They behave as clients
+// deploy, remove and look, sequences of requests, runs of a workflow, nodes that are drained and taken back. They behave as clients
 // do: they time out, they cancel, they ask again elsewhere, they send a command twice, and a request with its
 // key at several gateways. What they saw is in their ledger and their history.
 #pragma once
@@ -8,6 +8,7 @@
 #include "sim/workloads/operators.hpp"
 #include "sim/workloads/request_clients.hpp"
 #include "sim/workloads/returning_clients.hpp"
+#include "sim/workloads/sequence_clients.hpp"
 #include "sim/workloads/sharing_updates.hpp"
 
 namespace troupe::sim {
@@ -19,6 +20,7 @@ class Clients {
         requests_(load_),
         operators_(load_),
         returning_(load_, requests_),
+        sequences_(load_, requests_),
         updates_(load_) {}
 
   // Begins; everything they do has begun by the plan's length. The operators have prepared what is there.
@@ -40,6 +42,7 @@ class Clients {
   RequestClients requests_;
   Operators operators_;
   ReturningClients returning_;
+  SequenceClients sequences_;
   SharingUpdates updates_;
 };
 

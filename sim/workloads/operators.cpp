@@ -148,7 +148,10 @@ void Operators::Change(std::size_t of, Kind kind, const std::string& key, std::u
     deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
     if (deploy.name() == ClientLoad::kQuota) deploy.mutable_sharing()->set_quota_limit(load_.plan().quota);
     if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
-    if (load_.StatefulNames().contains(deploy.name())) *deploy.add_state() = CountTensor();
+    if (load_.StatefulNames().contains(deploy.name())) {
+      *deploy.add_state() = CountTensor();
+      deploy.set_state_replicas(cluster().shape().copied ? 1 : 0);
+    }
   } else if (kind == Kind::kRemove) {
     *request.mutable_remove()->mutable_key() = KeyOf(key);
   } else {

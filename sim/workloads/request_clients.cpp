@@ -32,6 +32,10 @@ proto::InferRequest RequestOf(const RequestRecord& record, std::uint64_t call) {
   input.mutable_spec()->add_shape(1);
   input.mutable_spec()->add_shape(4);
   input.mutable_data()->set_inlined(record.question);
+  if (record.sequence.empty()) return request;
+  request.mutable_sequence()->set_id(record.sequence);
+  request.mutable_sequence()->set_start(record.starts);
+  request.mutable_sequence()->set_end(record.ends);
   return request;
 }
 
@@ -150,15 +154,21 @@ std::uint64_t RequestClients::Send(RequestRecord record, std::uint32_t tries) {
   return request;
 }
 
+void RequestClients::SendThen(RequestRecord record, std::function<void(const RequestRecord&)> then) {
+  const auto request = Send(std::move(record), 1);
+  then_[request] = std::move(then);
+}
+
 void RequestClients::Answered(std::uint64_t request, const AnswerSeen& answer, std::uint32_t tries) {
   const auto now = cluster().world().Now();
   ledger_.Answered(request, now, answer);
   const auto& record = ledger_.all()[request - 1];
-  cluster().Note(absl::StrCat("request ", request, " for ", record.function,
+  cluster().Note(absl::StrCat("request ", request, " for ", StateOf(record),
                               record.key.empty() ? "" : absl::StrCat(" with key ", record.key), " at ",
                               record.gateway, ": ", absl::StatusCodeToString(answer.code), " ", answer.said,
                               answer.runs < 0 ? "" : absl::StrCat(", count ", answer.runs),
                               answer.again ? ", again" : ""));
+  if (const auto then = then_.extract(request); !then.empty()) then.mapped()(record);
   if (answer.code == absl::StatusCode::kOk) {
     ++served_;
     if (twice_ > 0 && --twice_ == 0) ledger_.Answered(request, now, answer);

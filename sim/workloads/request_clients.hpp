@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -26,6 +28,8 @@ class RequestClients {
                     Duration timeout);
   // `tries`: how often its client asks until it has an answer.
   std::uint64_t Send(RequestRecord record, std::uint32_t tries);
+  // Asks once, and calls `then` with the answer, unless these clients are gone.
+  void SendThen(RequestRecord record, std::function<void(const RequestRecord& answered)> then);
 
   [[nodiscard]] const RequestLedger& ledger() const { return ledger_; }
   [[nodiscard]] std::uint64_t served() const { return served_; }
@@ -42,6 +46,7 @@ class RequestClients {
   RequestLedger ledger_;
   std::uint64_t served_ = 0;
   std::uint64_t twice_ = 0;
+  std::map<std::uint64_t, std::function<void(const RequestRecord&)>> then_;  // by request
   std::uint64_t long_asked_ = 0;
   std::uint64_t quota_asked_ = 0;
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // answers may come when this is gone

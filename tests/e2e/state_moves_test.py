@@ -12,6 +12,7 @@ from harness.shell import Shell
 X = np.zeros((1, 256), np.float32)
 X[0, 0] = 1
 NUMBERS = np.arange(1, 1025)
+NOT_FOUND = 3  # the shell's exit code
 SEQUENCES = ("left", "right")
 
 
@@ -106,6 +107,15 @@ class StateMoves(E2eTest):
         kinds = [event["kind"] for event in self.shell.json("events", "--kind", "all", "--limit", 0)["events"]]
         self.assertEqual(kinds.count("state-moved"), 2)
         self.assertNotIn("state-damaged", kinds)
+
+    def test_an_operator_moves_them(self):
+        home = self.home()
+        other = next(name for name in self.nodes if name != home)
+        self.assertIn(f"are on node {other} now", self.shell.text("function", "move", "sum", other))
+        self.add_all()
+        self.assertEqual(self.home(), other)
+        self.assertIn("there is no node 'node-9'", self.shell.error("function", "move", "sum", "node-9", code=NOT_FOUND))
+        self.add_all()
 
     def adopted_by(self):
         return self.http.function("sum").get("adopted_by", [])

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """States and sequences with copies on another node (--state-replicas): kill -9 of their home, in the middle of requests, takes
 nothing that was acknowledged."""
+import shutil
 import threading
 
 import numpy as np
@@ -87,6 +88,28 @@ class StateReplicas(E2eTest):
         self.assertEqual(failed, [])
         self.assertEqual(self.kinds().count("state-restored"), 2)
         self.assertNotIn("state-damaged", self.kinds())
+
+    def test_a_home_that_drains_leaves_them_to_the_node_in_step(self):
+        self.add("chat", start=True)
+        self.add("")
+        home, (replica,) = self.in_step()
+        self.shell.run("node", "drain", home)
+        eventually(lambda: self.placed()[0] == replica, "the node in step is the home")
+        self.add("chat")
+        self.add("")
+        self.assertEqual(self.kinds().count("state-moved"), 1)
+
+    def test_a_home_that_comes_back_with_an_empty_disk_is_replaced(self):
+        self.add("chat", start=True)
+        self.add("")
+        home, (replica,) = self.in_step()
+        self.nodes[home].kill()
+        shutil.rmtree(self.nodes[home].directory / "data")
+        self.nodes[home] = self.start_node(home)
+        eventually(lambda: self.placed()[0] == replica, "the node in step is the home")
+        self.add("chat")
+        self.add("")
+        self.in_step()
 
     def test_a_replica_is_killed_and_replaced(self):
         self.add("")

@@ -98,8 +98,9 @@ class ClusterTest : public testing::Test {
   }
 
   // The node answers the last question to give up, or to take over, states.
-  Lines GivenUp(const std::vector<std::string>& images) {
+  Lines GivenUp(const std::vector<std::string>& images, const std::vector<std::string>& copied = {}) {
     proto::GivenUpStates reply;
+    for (const auto& node : copied) reply.add_copied(node);
     for (const auto& image : images) reply.add_images(image);
     return On(StatesGivenUp{give_up_->digest, give_up_->move, std::move(reply)});
   }
@@ -171,7 +172,8 @@ class ClusterTest : public testing::Test {
   proto::AdminReply reply_{};  // the newest answer to a person
   std::uint64_t change_ = 0;   // the number of the change in the newest entry of the audit
   std::map<std::string, proto::FunctionRecord>
-      written_;  // by function: as it was given to the store for the last time
+      written_;                    // by function: as it was given to the store for the last time
+  proto::PlacementRecord home_{};  // of a model with state: as it was given to the store for the last time
   // The last question of each kind to a node.
   std::optional<AskAdoption> adoption_;
   std::optional<AskGiveUp> give_up_;
@@ -214,6 +216,9 @@ class ClusterTest : public testing::Test {
       proto::FunctionRecord record;
       if (change.table == Table::kFunctions && change.value && record.ParseFromString(*change.value))
         written_[record.key().name()] = std::move(record);
+      if (proto::PlacementRecord home;
+          change.key.starts_with("state-home/") && change.value && home.ParseFromString(*change.value))
+        home_ = std::move(home);
     }
     return absl::StrCat("store ",
                         absl::StrJoin(commit.changes.all(), " ", [](std::string* out, const Change& change) {

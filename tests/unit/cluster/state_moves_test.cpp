@@ -8,6 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -37,6 +38,12 @@ class StateMoves : public ClusterTest {
     AdminAsked asked{.ask = 5};
     asked.request.mutable_drain()->set_name(node);
     asked.request.mutable_drain()->set_drain(drain);
+    return On(asked);
+  }
+  Lines Order(const std::string& name, const std::string& node) {
+    AdminAsked asked{.ask = 6};
+    asked.request.mutable_move_function()->mutable_key()->set_name(name);
+    asked.request.mutable_move_function()->set_node(node);
     return On(asked);
   }
   // Time passes until something happens; members are heard.
@@ -256,6 +263,53 @@ TEST_F(StateMoves, AManagerThatEndedAfterTheStoreHadItAsksTheNewHome) {
   EXPECT_THAT(Stored(), Not(Contains(HasSubstr("adopt"))));
   JoinNode("n2", 8);
   EXPECT_THAT(Stored(), Contains("adopt f at n2"));
+}
+
+TEST_F(StateMoves, AHomeThatComesBackWithAnEmptyDiskHasLostTheState) {
+  EXPECT_THAT(JoinNode("n1", 8), Contains("manager: state-lost"));
+  disk_ = "c";
+  EXPECT_THAT(JoinNode("n1", 9), Not(Contains("manager: state-lost")));
+}
+
+// --- as an operator ordered ---
+
+TEST_F(StateMoves, AnOperatorMovesAStateAndHearsWhenItIsThere) {
+  EXPECT_THAT(Order("f", "n2"), ElementsAre("give up " + key_ + " at n1", "disown at n1"));
+  EXPECT_THAT(GivenUp({key_}), ElementsAre("take over " + key_ + " at n2 from n1"));
+  EXPECT_THAT(TakenOver(), ElementsAre("store state-home/" + Digest()));
+  EXPECT_THAT(Stored(), IsSupersetOf({"manager: state-moved", "answer 6 OK", "adopt f at n2"}));
+  EXPECT_EQ(reply_.functions(0).record().key().name(), "f");
+  EXPECT_EQ(reply_.functions(0).state_home(), "n2");
+  Adopted();
+  EXPECT_THAT(Order("f", "n2"), ElementsAre("answer 6 OK")) << "it is there already";
+}
+
+TEST_F(StateMoves, AnOperatorHearsWhyAStateStays) {
+  Order("f", "n2");
+  EXPECT_THAT(GivenUp(absl::InternalError("torn")), ElementsAre("answer 6 INTERNAL"));
+  EXPECT_THAT(reply_.message(), AllOf(HasSubstr("stays on node 'n1'"), HasSubstr("torn")));
+  EXPECT_THAT(Pulse(), ElementsAre("adopt f at n1"));
+  Adopted();
+  EXPECT_THAT(Later(), IsEmpty()) << "it is not tried again by itself";
+}
+
+TEST_F(StateMoves, AnOrderThatCannotBeCarriedOutIsRefused) {
+  EXPECT_THAT(Order("g", "n2"), ElementsAre("answer 6 NOT_FOUND"));
+  EXPECT_THAT(Order("f", "n9"), ElementsAre("answer 6 NOT_FOUND"));
+  EXPECT_THAT(reply_.message(), HasSubstr("troupe node list"));
+  SetDrain("n2", true);
+  Stored();
+  EXPECT_THAT(Order("f", "n2"), ElementsAre("answer 6 FAILED_PRECONDITION"));
+  SetDrain("n2", false);
+  Stored();
+  Order("f", "n2");
+  EXPECT_THAT(Order("f", "n2"), ElementsAre("answer 6 UNAVAILABLE")) << "it moves already";
+}
+
+TEST_F(StateMoves, AFunctionWithoutStateIsNotMoved) {
+  Deploy("g", 7);
+  Stored();
+  EXPECT_THAT(Order("g", "n2"), ElementsAre("answer 6 INVALID_ARGUMENT"));
 }
 
 }  // namespace

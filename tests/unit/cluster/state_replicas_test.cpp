@@ -8,6 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -29,6 +30,7 @@ class StateReplicas : public ClusterTest {
     JoinNode("n2", 7);
     lines_ = Stored();
     Pulse();
+    key_ = StateKey(written_.at("f"));
   }
   std::string Digest() { return FunctionOf("f").model_digest(); }
   std::string Store() { return "store state-home/" + Digest(); }
@@ -41,12 +43,22 @@ class StateReplicas : public ClusterTest {
     }
     return all;
   }
+  Lines Drain(const std::string& node) {
+    AdminAsked asked{.ask = 5};
+    asked.request.mutable_drain()->set_name(node);
+    asked.request.mutable_drain()->set_drain(true);
+    Lines all = On(asked);
+    for (auto& line : Stored()) all.push_back(std::move(line));
+    for (auto& line : Later(milliseconds(100))) all.push_back(std::move(line));
+    return all;
+  }
   void ComeInStep() {
     EXPECT_THAT(InStep({"n2"}), ElementsAre(Store()));
     EXPECT_THAT(Stored(), ElementsAre("manager: state-in-step", "name to n1: n2+"));
   }
 
   Lines lines_;
+  std::string key_;
   std::map<std::string, std::uint64_t> heard_{{"n1", 1}, {"n2", 2}};
 };
 
@@ -97,6 +109,7 @@ TEST_F(StateReplicas, AHomeThatIsBackBeforeItsLeaseIsOverStaysTheHome) {
   heard_.erase("n1");
   On(MemberLost{"n1"});
   Later(seconds(5));
+  disk_ = "c";
   JoinNode("n1", 8);
   EXPECT_THAT(Stored(), Contains("adopt f at n1"));
   EXPECT_EQ(adoption_->replicas->term(), 1u);
@@ -127,16 +140,39 @@ TEST_F(StateReplicas, ADeadReplicaIsReplaced) {
   EXPECT_THAT(Stored(), ElementsAre("name to n1: n3"));
 }
 
-TEST_F(StateReplicas, ADrainMovesNothingBeforeNoNodeIsInStep) {
+TEST_F(StateReplicas, AHomeThatDrainsIsReplacedByANodeInStepWhichTakesNothingOver) {
   ComeInStep();
-  AdminAsked asked{.ask = 5};
-  asked.request.mutable_drain()->set_name("n1");
-  asked.request.mutable_drain()->set_drain(true);
-  EXPECT_THAT(On(asked), Not(Contains(HasSubstr("give up"))));
+  JoinNode("n3", 9);
   Stored();
-  Lines lines = Stored();
-  for (auto& line : Later(milliseconds(100))) lines.push_back(std::move(line));
-  EXPECT_THAT(lines, Contains(HasSubstr("give up")));
+  heard_["n3"] = 3;
+  EXPECT_THAT(Drain("n1"), Contains("give up " + key_ + " at n1"));
+  EXPECT_THAT(GivenUp({key_}, {"n2"}), ElementsAre(Store()));
+  EXPECT_EQ(home_.nodes(0), "n2");
+  EXPECT_EQ(home_.term(), 2u);
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-moved", "name to n2: n3", "adopt f at n2"));
+  EXPECT_THAT(Hears("n1", 1), ElementsAre("forget at n1", "heard"));
+}
+
+TEST_F(StateReplicas, AHomeThatDrainsStaysTheHomeWhenACopyIsNotTheNewest) {
+  ComeInStep();
+  EXPECT_THAT(Drain("n1"), Contains(HasSubstr("give up")));
+  EXPECT_THAT(GivenUp({key_}), ElementsAre("manager: state-not-moved"));
+  EXPECT_THAT(Later(seconds(5)), Contains(HasSubstr("give up"))) << "it is tried again";
+}
+
+TEST_F(StateReplicas, ANodeThatTakesTheStatesOverDoesNotComeInStepMeanwhile) {
+  EXPECT_THAT(Drain("n1"), Contains(HasSubstr("give up")));
+  EXPECT_THAT(InStep({"n2"}), IsEmpty());
+  EXPECT_THAT(GivenUp({key_}, {"n2"}), ElementsAre("take over " + key_ + " at n2 from n1"));
+}
+
+TEST_F(StateReplicas, ANodeInStepThatDrainsIsBetterThanNone) {
+  ComeInStep();
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  EXPECT_THAT(Drain("n2"), Not(Contains(Store())));
+  EXPECT_THAT(Later(seconds(11)), Contains(Store()));
+  EXPECT_EQ(home_.nodes(0), "n2");
 }
 
 TEST_F(StateReplicas, AManagerThatStartsAgainKnowsWhoIsInStep) {
@@ -161,13 +197,58 @@ TEST_F(StateReplicas, AManagerThatStartsAgainKnowsWhoIsInStep) {
   EXPECT_EQ(adoption_->replicas->term(), 5u);
 }
 
-TEST_F(StateReplicas, ANodeThatComesBackWithAnEmptyDiskIsOutOfStep) {
+TEST_F(StateReplicas, ANodeThatComesBackWithAnEmptyDiskIsOutOfStepBeforeItHasJoined) {
   ComeInStep();
-  JoinNode("n2", 8);
-  EXPECT_THAT(Stored(), Contains(Store()));
+  EXPECT_THAT(JoinNode("n2", 8),
+              Contains(AllOf(HasSubstr("store"), HasSubstr("state-home/"), HasSubstr("epoch"))))
+      << "in one commit";
+  EXPECT_THAT(home_.in_step(), IsEmpty());
   heard_["n2"] = 3;
   Stored();
-  EXPECT_THAT(Pulse(), Contains("name to n1: n2")) << "it is filled anew";
+  Stored();
+  EXPECT_THAT(Later(milliseconds(100)), Contains("name to n1: n2")) << "it is filled anew";
+}
+
+TEST_F(StateReplicas, AHomeThatComesBackWithAnEmptyDiskIsReplaced) {
+  ComeInStep();
+  EXPECT_THAT(JoinNode("n1", 8), Not(Contains("adopt f at n1")));
+  EXPECT_TRUE(home_.home_is_empty());
+  heard_["n1"] = 3;
+  EXPECT_THAT(Stored(), Contains(Store())) << "the node is known to have joined";
+  EXPECT_EQ(home_.nodes(0), "n2");
+  EXPECT_FALSE(home_.home_is_empty());
+  EXPECT_THAT(Stored(), AllOf(Contains("manager: state-restored"), Contains("adopt f at n2")));
+}
+
+TEST_F(StateReplicas, AManagerThatStartsAgainKnowsThatTheHomeIsEmpty) {
+  ComeInStep();
+  JoinNode("n1", 8);
+  CatalogueRecords records;
+  records.cluster = "c";
+  records.last_epoch = 3;
+  records.functions.push_back(written_.at("f"));
+  records.homes.push_back(home_);
+  Begin(std::move(records));
+  Stored();
+  disk_ = "c";
+  EXPECT_THAT(JoinNode("n1", 7), Not(Contains("adopt f at n1")));
+  EXPECT_THAT(Stored(), Not(Contains("adopt f at n1")));
+  JoinNode("n2", 8);
+  heard_ = {{"n1", 4}, {"n2", 5}};
+  EXPECT_THAT(Stored(), Contains(Store()));
+  EXPECT_THAT(Stored(), Contains("adopt f at n2"));
+}
+
+TEST_F(StateReplicas, StatesThatEveryDiskLostBeginAnew) {
+  ComeInStep();
+  JoinNode("n2", 8);
+  JoinNode("n1", 9);
+  heard_ = {{"n1", 4}, {"n2", 3}};
+  EXPECT_THAT(Stored(), Contains(Store()));
+  EXPECT_EQ(home_.nodes(0), "n1");
+  EXPECT_FALSE(home_.home_is_empty());
+  Stored();
+  EXPECT_THAT(Stored(), AllOf(Contains("manager: state-lost"), Contains("adopt f at n1")));
 }
 
 TEST_F(StateReplicas, ANodeThatComesBackWithItsDiskStaysInStep) {

@@ -214,7 +214,9 @@ class NodeTest : public testing::Test {
   static std::string Line(const Answer<proto::GivenUpStates>& answer) {
     return absl::StrCat("given up ", answer.ask, " ",
                         absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.reply.code())),
-                        answer.reply.images().empty() ? "" : " ", absl::StrJoin(answer.reply.images(), " "));
+                        answer.reply.images().empty() ? "" : " ", absl::StrJoin(answer.reply.images(), " "),
+                        answer.reply.copied().empty() ? "" : ", copied to ",
+                        absl::StrJoin(answer.reply.copied(), " "));
   }
   std::string Line(const Answer<proto::TakenOverStates>& answer) {
     taken_over_ = answer.reply;

@@ -89,6 +89,11 @@ class StateReplicasTest : public NodeTest {
     arrived.message.set_node_epoch(epoch_);
     return On(std::move(arrived));
   }
+  static proto::WorkerOutcome Written(std::uint64_t runs) {
+    proto::WorkerOutcome outcome;
+    *outcome.mutable_state()->add_states() = *Image(kState, runs);
+    return outcome;
+  }
   // A request's run has ended, and its state is durable here.
   Lines Run(node::Ask ask, std::uint64_t runs) {
     Ask(ask);
@@ -96,9 +101,7 @@ class StateReplicasTest : public NodeTest {
     well.set_end_ns(1);
     Answered(0, "swap-in", well);
     Answered(0, "run");
-    proto::WorkerOutcome outcome;
-    *outcome.mutable_state()->add_states() = *Image(kState, runs);
-    Answered(0, "write-back", outcome);
+    Answered(0, "write-back", Written(runs));
     return On(ImageSaved{++batch_, Image(kState, runs)});
   }
   // The home, with "r" in step: the copies so far have the numbers 1 to 3.
@@ -110,6 +113,12 @@ class StateReplicasTest : public NodeTest {
     EXPECT_THAT(Copied(2), IsEmpty());
     EXPECT_THAT(Copied(3), ElementsAre("in step 1 OK r"));
     EXPECT_THAT(Name(2, {"r+"}), IsEmpty());
+  }
+  Lines GiveUp(node::Ask ask) {
+    StatesWanted wanted{ask, {}};
+    wanted.wish.set_model_digest(kModel);
+    wanted.wish.add_functions(kState);
+    return On(std::move(wanted));
   }
   Lines Offer(node::Ask ask, const std::string& image, bool ended = false, std::uint64_t epoch = 3,
               std::uint64_t term = 1) {
@@ -163,7 +172,7 @@ TEST_F(StateReplicasTest, ANodeThatIsFilledIsWaitedForButItsFailureIsNot) {
 
 TEST_F(StateReplicasTest, AHomeThatStartsAgainWaitsForNodesInStep) {
   Loaded(3);
-  AdoptionAsked asked{1000, Keeper(), Named({"r+"})};
+  AdoptionAsked asked{1000, Keeper(), Named({"r+"}), epoch_};
   EXPECT_THAT(On(asked), IsSupersetOf({"copy 1 f/1@5 at r", "fetch model-f"}));
   Place(Keeper());
   Answered(0, "prepare");
@@ -186,6 +195,26 @@ TEST_F(StateReplicasTest, AnEndedSequenceEndsThere) {
               IsSupersetOf({"end 4 f/1@5#chat at r", "forget image of chat"}));
 }
 
+TEST_F(StateReplicasTest, StatesAreGivenUpWhenTheNewestImagesAreOnTheOtherNode) {
+  InStep();
+  EXPECT_THAT(Run(5, 4), ElementsAre("copy 4 f/1@5 at r"));
+  EXPECT_THAT(GiveUp(6), ElementsAre("drop model-f"));
+  EXPECT_THAT(Copied(4), IsSupersetOf({"answer 5 OK", "order 0 write-back packed-f"}));
+  Answered(0, "write-back", Written(4));
+  EXPECT_THAT(On(ImageSaved{++batch_, Image(kState, 4)}), Contains("copy 5 f/1@5 at r"));
+  EXPECT_THAT(Answered(0, "evict"), IsEmpty()) << "copy 5 is under way";
+  EXPECT_THAT(Copied(5), ElementsAre("given up 6 OK f/1@5 f/1@5#chat, copied to r"));
+}
+
+TEST_F(StateReplicasTest, ANodeWhoseCopyFailedIsNoNextHome) {
+  InStep();
+  On(TimerFired{Timer::kSequences});
+  now += std::chrono::hours(24);
+  On(TimerFired{Timer::kSequences});
+  EXPECT_THAT(GiveUp(6), Not(Contains(HasSubstr("given up")))) << "copy 4 is under way";
+  EXPECT_THAT(Copied(4, absl::UnavailableError("gone")), Contains("given up 6 OK f/1@5"));
+}
+
 TEST_F(StateReplicasTest, AHomeThatWasCutOffForItsLeaseDoesNothingOfItsOwnAccord) {
   InStep();
   Run(5, 4);
@@ -196,6 +225,17 @@ TEST_F(StateReplicasTest, AHomeThatWasCutOffForItsLeaseDoesNothingOfItsOwnAccord
   EXPECT_THAT(Copied(4), IsEmpty());
 }
 
+TEST_F(StateReplicasTest, AHomeThatWasCutOffGoesOnWhenTheOrderComesBeforeTheAnswerToItsJoin) {
+  InStep();
+  AdoptionAsked asked{9, Keeper(), Named({"r+"}), 4};
+  EXPECT_THAT(On(asked), ElementsAre("adopted 9 OK"));
+  EXPECT_THAT(Join(4, true), Not(Contains(HasSubstr("drop"))));
+  EXPECT_THAT(Run(5, 4), ElementsAre("copy 4 f/1@5 at r"));
+  EXPECT_THAT(Copied(4), Contains("answer 5 OK"));
+  EXPECT_THAT(Join(5, true), Contains("in step 2 UNAVAILABLE")) << "the order was of another epoch";
+  EXPECT_THAT(On(asked), ElementsAre("adopted 9 FAILED_PRECONDITION"));
+}
+
 TEST_F(StateReplicasTest, AHomeThatJoinsAnewInTimeGoesOn) {
   InStep();
   Run(5, 4);
@@ -204,7 +244,7 @@ TEST_F(StateReplicasTest, AHomeThatJoinsAnewInTimeGoesOn) {
   On(report);
   EXPECT_THAT(report_.adopted(), IsEmpty()) << "the manager says anew whether this is the home";
   Join(4);
-  EXPECT_THAT(On(AdoptionAsked{9, Keeper(), Named({"r+"})}), ElementsAre("adopted 9 OK"));
+  EXPECT_THAT(On(AdoptionAsked{9, Keeper(), Named({"r+"}), epoch_}), ElementsAre("adopted 9 OK"));
   EXPECT_THAT(Copied(4), Contains("answer 5 OK"));
 }
 
@@ -237,16 +277,24 @@ TEST_F(StateReplicasTest, TheNodeThatBecomesTheHomeReadsItsCopies) {
   Pulled(2);
   auto named = Named({});
   named.set_term(2);
-  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), named}), ElementsAre("load image", "fetch model-f"));
+  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), named, epoch_}), ElementsAre("load image", "fetch model-f"));
   Loaded(7, {"chat"});
   Place(Keeper());
   EXPECT_THAT(Offer(3, kState), ElementsAre("copied 3 FAILED_PRECONDITION"));
 }
 
+TEST_F(StateReplicasTest, ANodeThatIsTheHomeByItsCopiesAloneReadsThemToGiveThemUp) {
+  Loaded(0);
+  Offer(1, kState);
+  Pulled(1);
+  EXPECT_THAT(GiveUp(6), Contains("load image"));
+  EXPECT_THAT(Loaded(7), Contains("given up 6 OK f/1@5"));
+}
+
 TEST_F(StateReplicasTest, ACopyThatIsUnderWayEndsBeforeTheFilesAreRead) {
   Loaded(0);
   Offer(1, kState);
-  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), Named({})}), ElementsAre("fetch model-f"));
+  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), Named({}), epoch_}), ElementsAre("fetch model-f"));
   EXPECT_THAT(Pulled(1), ElementsAre("copied 1 FAILED_PRECONDITION", "load image"));
 }
 

@@ -55,7 +55,7 @@ TEST(CommandLine, WhatIsWrongIsOneLineWithACodeOfItsOwn) {
   for (
       const auto& [line, message] : std::vector<std::pair<std::string, std::string>>{
           {"frobnicate", "no such command"},
-          {"function", "show, remove, load, unload, update, canary, promote, rollback, follow; see"},
+          {"function", "show, remove, load, unload, move, update, canary, promote, rollback, follow; see"},
           {"--json", "say what: cluster, "},
           {"frobnicate", "simulate, chaos-sim, experiment, audit, store, shell, help; see 'troupe --help'"},
           {"functoin list", "did you mean 'function'?"},

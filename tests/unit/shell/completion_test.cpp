@@ -40,7 +40,7 @@ TEST(Completion, VerbsFirst) {
   EXPECT_THAT(CompletionsOf("fu"), ElementsAre("function"));
   EXPECT_THAT(CompletionsOf(""), Contains("infer"));
   EXPECT_THAT(CompletionsOf("function "),
-              ElementsAre("canary", "check", "deploy", "follow", "list", "load", "promote", "remove",
+              ElementsAre("canary", "check", "deploy", "follow", "list", "load", "move", "promote", "remove",
                           "rollback", "show", "unload", "update"));
   EXPECT_THAT(CompletionsOf("workflow r"), ElementsAre("remove", "run", "runs"));
   EXPECT_THAT(CompletionsOf("help function s"), ElementsAre("show"));

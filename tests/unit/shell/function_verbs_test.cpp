@@ -182,6 +182,22 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   EXPECT_FALSE(troupe.cluster.asked.back().load().load());
 }
 
+TEST_F(RegistryVerbTest, AStateIsMovedWithThoseOfItsModel) {
+  proto::AdminReply reply;
+  reply.add_functions()->mutable_record()->mutable_key()->set_name("sum");
+  troupe.cluster.Answer(Request::kMoveFunction, reply);
+  EXPECT_EQ(troupe.Run("function move sum node-b"), ExitCode::kOk);
+  EXPECT_EQ(troupe.cluster.asked.back().move_function().key().name(), "sum");
+  EXPECT_EQ(troupe.cluster.asked.back().move_function().node(), "node-b");
+  EXPECT_THAT(troupe.out(), HasSubstr("sum: its state and sequences are on node node-b now\n"));
+  reply.add_functions()->mutable_record()->mutable_key()->set_name("total");
+  troupe.cluster.answers.clear();
+  troupe.cluster.Answer(Request::kMoveFunction, reply);
+  EXPECT_EQ(troupe.Run("function move sum node-b"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("sum, total: one model, so their state and sequences are on node node-b"));
+}
+
 TEST_F(RegistryVerbTest, WhoRemovesAFunctionHearsWhichWorkflowsCallIt) {
   proto::AdminReply removed;
   *removed.add_functions() = MakeFunction("digits", "1");
