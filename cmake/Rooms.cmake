@@ -4,14 +4,43 @@ set(TROUPE_COMMON_PCH
   <algorithm> <array> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <utility> <vector>
   <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>)
 
+# troupe_unite(OUT TARGET SIZE SOURCES ...): sets OUT to units of SIZE sources each, which include the sources by their paths in the
+# repository. CMake's own units name them by the folder of the checkout, and a compiler cache finds nothing in another one.
+function(troupe_unite out target size)
+  set(units)
+  set(members)
+  set(batch)
+  set(left ${ARGN})
+  list(LENGTH left remaining)
+  foreach(source ${left})
+    get_filename_component(path ${source} ABSOLUTE)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
+    string(APPEND batch "#include \"${path}\"\n")
+    list(APPEND members ${source})
+    math(EXPR remaining "${remaining} - 1")
+    list(LENGTH members count)
+    if(count EQUAL size OR remaining EQUAL 0)
+      list(LENGTH units number)
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/units/${target}_${number}.cpp)
+      file(CONFIGURE OUTPUT ${unit} CONTENT "${batch}" @ONLY)  # left alone when it says the same already
+      list(APPEND units ${unit})
+      set(members)
+      set(batch)
+    endif()
+  endforeach()
+  set(${out} ${units} PARENT_SCOPE)
+endfunction()
+
 # troupe_room(NAME [APART] SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [PCH headers ... | PCH_FROM target])
 # A folder is a target; its DEPS are the arrows of docs/architecture.md. Its sources are compiled eight at a time, because most of
 # what a source costs is its headers; APART compiles them one by one. A name in an unnamed namespace is unique in its room.
 function(troupe_room name)
   cmake_parse_arguments(ROOM "APART" "PCH_FROM" "SOURCES;DEPS;PRIVATE_DEPS;PCH" ${ARGN})
+  if(NOT ROOM_APART)
+    troupe_unite(ROOM_SOURCES troupe_${name} 8 ${ROOM_SOURCES})
+  endif()
   add_library(troupe_${name} STATIC ${ROOM_SOURCES})
   if(NOT ROOM_APART)
-    set_target_properties(troupe_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # GCC takes each of the eight for a header, and GCC 12 doubts the bounds of absl's inlined vectors wrongly.
     target_compile_options(troupe_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> -Wno-array-bounds)
   endif()
@@ -46,13 +75,15 @@ add_custom_target(release_tests)
 # One ctest entry per binary (not per case): starting a process hundreds of times costs more than the cases.
 function(troupe_test name)
   cmake_parse_arguments(TEST "BOTH" "TIER;TIMEOUT;PCH_FROM" "SOURCES;DEPS;PROGRAMS;PCH" ${ARGN})
-  add_executable(${name} ${TEST_SOURCES})
+  troupe_unite(units ${name} 8 ${TEST_SOURCES})
+  add_executable(${name} ${units})
   target_link_libraries(${name} PRIVATE troupe_settings ${TEST_DEPS} GTest::gmock GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD ON)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   # Only the rooms are optimised: the compiler takes two thirds of the time for the tests themselves then.
   target_compile_options(${name} PRIVATE -O0)
   if(TROUPE_SANITIZE MATCHES "undefined")
-    target_compile_options(${name} PRIVATE -fno-sanitize=alignment)  # of the rooms' sources it is checked
+    # The rooms' sources are checked; to check the tests' own, too, takes a quarter of the time that compiling them takes.
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
   if(TEST_PCH)
     target_precompile_headers(${name} PRIVATE ${TEST_PCH})

@@ -10,9 +10,10 @@ import shutil
 import sys
 
 build = pathlib.Path(sys.argv[1]).resolve()
+root = pathlib.Path(__file__).resolve().parent.parent
 tidy = build / "tidy"
 tidy.mkdir(exist_ok=True)
-UNIT = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
+UNIT = re.compile(r"/units/\w+_\d+\.cpp$")
 PART = re.compile(r'^#include "(.+\.cpp)"$', re.M)
 
 
@@ -25,7 +26,7 @@ def redirect(match):
 
 def parts(file):
     """The sources that `file` is made of."""
-    return PART.findall(pathlib.Path(file).read_text()) if UNIT.search(file) else [file]
+    return [str(root / part) for part in PART.findall(pathlib.Path(file).read_text())] if UNIT.search(file) else [file]
 
 
 def alone(entry):

@@ -11,7 +11,7 @@ namespace troupe::gpu::cuda {
 namespace {
 
 // A context for each place of each share costs memory: a GPU with small parts is split into larger ones.
-constexpr std::uint32_t kMostUnits = 20;
+constexpr std::uint32_t kMostPieces = 20;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ absl::Status GreenContexts::Split() {
   const std::uint32_t sms = all.sm.smCount;
   const std::uint32_t step = std::max(all.sm.smCoscheduledAlignment, 1U);
   std::uint32_t least = std::max(all.sm.minSmPartitionSize, 1U);
-  while (sms / least > kMostUnits) least += step;
+  while (sms / least > kMostPieces) least += step;
   unsigned int groups = 0;
   TROUPE_RETURN_IF_ERROR(
       context_.Check(driver.cuDevSmResourceSplitByCount(nullptr, &groups, &all, nullptr, 0, least),

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/cuda/shared_library.hpp"
 
 namespace troupe::gpu::cuda {
 namespace {
@@ -13,17 +14,9 @@ namespace {
 absl::StatusOr<void*> Open(const std::string& name) {
   void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
-  const char* const error = dlerror();
   return absl::FailedPreconditionError(absl::StrCat(name, " is needed and cannot be opened (",
-                                                    error == nullptr ? "no reason given" : error,
+                                                    LastLoadError(),
                                                     "); install it, or add its folder to LD_LIBRARY_PATH"));
-}
-
-template <class Function>
-absl::Status Find(void* library, const std::string& file, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  if (function != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(file, " has no ", name, ": it is of another version"));
 }
 
 #define TROUPE_STRING(name) #name
@@ -40,7 +33,7 @@ absl::Status CheckMajor(const std::string& file, std::string_view library, std::
 absl::StatusOr<std::unique_ptr<Blas>> LoadBlas(const std::string& file) {
   TROUPE_ASSIGN_OR_RETURN(void* const library, Open(file));
   auto blas = std::make_unique<Blas>();
-#define TROUPE_FIND(name) TROUPE_RETURN_IF_ERROR(Find(library, file, TROUPE_STRING(name), blas->name));
+#define TROUPE_FIND(name) TROUPE_RETURN_IF_ERROR(FindCall(library, file, TROUPE_STRING(name), blas->name));
   TROUPE_CUBLAS_CALLS(TROUPE_FIND)
 #undef TROUPE_FIND
   int major = 0;
@@ -52,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Blas>> LoadBlas(const std::string& file) {
 absl::StatusOr<std::unique_ptr<Dnn>> LoadDnn(const std::string& file) {
   TROUPE_ASSIGN_OR_RETURN(void* const library, Open(file));
   auto dnn = std::make_unique<Dnn>();
-#define TROUPE_FIND(name) TROUPE_RETURN_IF_ERROR(Find(library, file, TROUPE_STRING(name), dnn->name));
+#define TROUPE_FIND(name) TROUPE_RETURN_IF_ERROR(FindCall(library, file, TROUPE_STRING(name), dnn->name));
   TROUPE_CUDNN_CALLS(TROUPE_FIND)
 #undef TROUPE_FIND
   const std::size_t version = dnn->cudnnGetVersion();  // up to version 8 its major number was the thousands

@@ -17,7 +17,7 @@ using transport::UniqueFd;
 using transport::UnixConnection;
 
 constexpr auto kHandleType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-constexpr std::uint64_t kMostUnits = 1 << 16;
+constexpr std::uint64_t kMostUnitsOfAPeer = 1 << 16;
 // For the other worker to send the next round. Its thread for this does nothing else.
 constexpr Duration kPatience = std::chrono::seconds(5);
 
@@ -28,7 +28,7 @@ absl::StatusOr<ExportHeader> ReceiveHeader(UnixConnection& from, Bytes granulari
     return absl::InvalidArgumentError("this descriptor carries no device memory");
   std::memcpy(&header, message.bytes.data(), sizeof(header));
   if (!std::has_single_bit(header.unit) || header.unit % granularity.count() != 0 ||
-      header.unit > GiB(4).count() || header.count == 0 || header.count > kMostUnits) {
+      header.unit > GiB(4).count() || header.count == 0 || header.count > kMostUnitsOfAPeer) {
     return absl::InvalidArgumentError(
         absl::StrCat(header.count, " units of ", header.unit, " bytes are no device memory"));
   }
