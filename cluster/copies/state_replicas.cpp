@@ -40,10 +40,14 @@ void StateReplicas::Pulse() {
   }
 }
 
-bool StateReplicas::Lives(const std::string& node) const {
+bool StateReplicas::IsThere(const std::string& node) const {
   const auto* member = parts_.members.table().Find(node);
-  return member != nullptr && parts_.members.HasNode(node) &&
-         (member->record.state() == proto::MEMBER_ALIVE || member->record.state() == proto::MEMBER_SUSPECT);
+  return member != nullptr && parts_.members.HasNode(node) && member->record.state() != proto::MEMBER_DEAD &&
+         member->record.state() != proto::MEMBER_LEFT;
+}
+
+bool StateReplicas::Lives(const std::string& node) const {
+  return IsThere(node) && parts_.members.table().Find(node)->record.state() != proto::MEMBER_DRAINING;
 }
 
 // --- while the home is there ---
@@ -62,22 +66,41 @@ void StateReplicas::Follow(const std::string& digest, const std::string& home, K
   Ask(digest, home, kept);
 }
 
-void StateReplicas::Choose(const std::string& digest, const std::string& home, Kept& kept) const {
+void StateReplicas::Choose(const std::string& digest, const std::string& home, Kept& kept) {
   const auto wanted = ReplicasOf(parts_.catalogue.functions().table(), digest);
   std::erase_if(kept.emptied, [&](const std::string& node) { return !kept.in_step.contains(node); });
-  std::erase_if(kept.chosen, [&](const std::string& node) {
-    return node == home || !Lives(node) || kept.emptied.contains(node);
-  });
-  while (kept.chosen.size() > wanted) {
+  std::erase_if(kept.chosen,
+                [&](const std::string& node) { return node == home || kept.emptied.contains(node); });
+  DropMissing(home, kept);
+  const auto lives = [&](const std::string& node) { return Lives(node); };
+  auto living = static_cast<std::uint32_t>(std::ranges::count_if(kept.chosen, lives));
+  for (; living > wanted; --living) {
     const auto other = std::ranges::find_if(
-        kept.chosen, [&](const std::string& node) { return !kept.in_step.contains(node); });
-    kept.chosen.erase(other == kept.chosen.end() ? kept.chosen.begin() : other);
+        kept.chosen, [&](const std::string& node) { return Lives(node) && !kept.in_step.contains(node); });
+    kept.chosen.erase(other == kept.chosen.end() ? std::ranges::find_if(kept.chosen, lives) : other);
   }
-  while (kept.chosen.size() < wanted) {
+  for (; living < wanted; ++living) {
     const auto node = OtherNode(digest, home, kept);
     if (node.empty()) return;
     kept.chosen.insert(node);
   }
+  // A node that drains has its copies for as long as it is there, and until enough others are in step.
+  if (std::ranges::count_if(kept.in_step, lives) >= wanted)
+    std::erase_if(kept.chosen, [&](const std::string& node) { return IsThere(node) && !Lives(node); });
+}
+
+// What is lost with the home at once may come back, and the home may not: so a node in step is dropped when the home was heard
+// after it was lost. The home waits for it so long, or says itself that a copy failed.
+void StateReplicas::DropMissing(const std::string& home, Kept& kept) {
+  std::erase_if(kept.missing,
+                [&](const auto& one) { return !kept.chosen.contains(one.first) || IsThere(one.first); });
+  const auto heard = parts_.members.table().Find(home)->last_heard;
+  std::erase_if(kept.chosen, [&](const std::string& node) {
+    if (IsThere(node)) return false;
+    if (!kept.in_step.contains(node)) return true;
+    const auto since = kept.missing.try_emplace(node, parts_.out.now()).first->second;
+    return heard > since + parts_.settings.membership.heartbeat;
+  });
 }
 
 // On a host of its own, if there is one.

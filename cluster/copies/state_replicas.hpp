@@ -2,7 +2,7 @@
 // step: they have every image that was acknowledged, so each of them may become the home.
 //
 //   chosen -(the home says that it has every image, and waits for it from now on)-> stored as in step
-//   in step -(the home says that a copy failed; dead for the manager)-> stored as out of step, filled anew
+//   in step -(the home says that a copy failed, or is heard after the node was lost)-> stored as out of step, filled anew
 //   the home drains -(it has given the states up)-> a node in step is the home (state_moves.hpp)
 //   home gone for its lease, or back with an empty disk; a node in step lives -> that node is the home, with the next term; no
 //     node is in step with it
@@ -61,16 +61,18 @@ class StateReplicas {
     std::optional<std::set<std::string>> to_store{};  // as the store may have it, and is to have it
     bool storing = false;                             // it is on its way there
     std::set<std::string> chosen{};
-    std::set<std::string> emptied{};  // nodes in step whose disk was lost
-    bool home_is_empty = false;       // the home's disk was lost, and a node in step replaces it
-    std::string named{};              // what the home was told last
-    std::uint64_t question = 0;       // that the home has not answered; 0: none
-    Time again{};                     // neither the home nor the store is asked before
-    std::optional<Time> missed{};     // since when the home is not known
+    std::map<std::string, Time> missing{};  // chosen nodes that are not connected, since when
+    std::set<std::string> emptied{};        // nodes in step whose disk was lost
+    bool home_is_empty = false;             // the home's disk was lost, and a node in step replaces it
+    std::string named{};                    // what the home was told last
+    std::uint64_t question = 0;             // that the home has not answered; 0: none
+    Time again{};                           // neither the home nor the store is asked before
+    std::optional<Time> missed{};           // since when the home is not known
   };
 
   void Follow(const std::string& digest, const std::string& home, Kept& kept);
-  void Choose(const std::string& digest, const std::string& home, Kept& kept) const;
+  void Choose(const std::string& digest, const std::string& home, Kept& kept);
+  void DropMissing(const std::string& home, Kept& kept);
   [[nodiscard]] std::string OtherNode(const std::string& digest, const std::string& home,
                                       const Kept& kept) const;
   void Ask(const std::string& digest, const std::string& home, Kept& kept);
@@ -78,6 +80,8 @@ class StateReplicas {
   // Makes a node in step the home, when the one that the store names can run nothing any more, or has no states. When every node
   // in step has lost its disk, too, the states begin anew at their home.
   void Replace(const std::string& digest, const std::string& home, Kept& kept);
+  // Connected and not dead; Lives: and it does not drain.
+  [[nodiscard]] bool IsThere(const std::string& node) const;
   [[nodiscard]] bool Lives(const std::string& node) const;
   [[nodiscard]] proto::StateReplicas Named(const std::string& digest, const std::string& home,
                                            const Kept& kept) const;

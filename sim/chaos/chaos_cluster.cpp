@@ -99,16 +99,14 @@ absl::Status ChaosCluster::StartManager() {
   return started;
 }
 
-bool ChaosCluster::StatesAreOnlyOn(const std::string& node) const {
+bool ChaosCluster::StatesAreOnlyOn(const std::set<std::string>& nodes) const {
   bool only = false;
   const auto scanned = storage::ScanMessages<proto::PlacementRecord>(
       disk_, storage::Table::kSettings, cluster::kHomeKey,
       [&](std::string_view, const proto::PlacementRecord& home) {
-        const bool has = home.nodes(0) == node && !home.home_is_empty();
-        const auto others =
-            std::ranges::count_if(home.in_step(), [&](const auto& kept) { return kept != node; });
-        const bool copied = std::ranges::find(home.in_step(), node) != home.in_step().end();
-        only |= (has || (home.home_is_empty() && copied)) && others == 0;
+        std::set<std::string> holders{home.in_step().begin(), home.in_step().end()};
+        if (!home.home_is_empty()) holders.insert(home.nodes(0));
+        only |= std::ranges::includes(nodes, holders);
       });
   TROUPE_CHECK(scanned.ok(), "the homes can be read");
   return only;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -42,8 +43,8 @@ class ChaosCluster {
   [[nodiscard]] bool manager_up() const { return manager_up_; }
   [[nodiscard]] std::uint64_t torn() const { return torn_; }  // records that a killed manager was writing
 
-  // By the manager's store, no other node has the states, or may go on with copies of them.
-  [[nodiscard]] bool StatesAreOnlyOn(const std::string& node) const;
+  // By the manager's store, no node but these has the states, or may go on with copies of them.
+  [[nodiscard]] bool StatesAreOnlyOn(const std::set<std::string>& nodes) const;
 
   // --- what happened, for people and for the trace hash ---
   void Note(const std::string& what);

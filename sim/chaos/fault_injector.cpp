@@ -12,7 +12,7 @@ namespace troupe::sim {
 
 namespace {
 
-// How long a gateway that lost the manager takes to know again what has changed: its connection is given up
+// How long a member that lost the manager takes to know again what has changed: its connection is given up
 // and made anew, and it joins again.
 constexpr Duration kRejoin = std::chrono::seconds(3);
 
@@ -120,14 +120,21 @@ bool FaultInjector::StrikeNode(const PlannedFault& fault) {
   const auto kept = fault.kind == FaultKind::kKillDaemon    ? World::Kept::kWorkers
                     : fault.kind == FaultKind::kReplaceNode ? World::Kept::kNothing
                                                             : World::Kept::kDisk;
-  if (kept == World::Kept::kNothing && cluster_.StatesAreOnlyOn(name))
-    lost_states_.push_back(cluster_.world().Now());
+  if (kept == World::Kept::kNothing) LoseDisk(name);
   Later(fault.length, absl::StrCat(name, " is back"), [this, name, silent, kept] {
     cluster_.nodes().Start(name, kept);
+    if (kept == World::Kept::kNothing)
+      cluster_.agenda().In(kRejoin, [this, name] { lost_disks_.erase(name); });
     if (silent)
       for (const auto& peer : PeersOf(name)) cluster_.world().network()->Heal(name, peer, false);
   });
   return true;
+}
+
+// The store hears of it when the node joins with another disk.
+void FaultInjector::LoseDisk(const std::string& node) {
+  lost_disks_.insert(node);
+  if (cluster_.StatesAreOnlyOn(lost_disks_)) lost_states_.push_back(cluster_.world().Now());
 }
 
 bool FaultInjector::StrikeGateway(const PlannedFault& fault) {

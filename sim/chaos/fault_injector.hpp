@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ class FaultInjector {
   [[nodiscard]] bool Strike(const PlannedFault& fault);
   bool StrikeWorker(const PlannedFault& fault);
   bool StrikeNode(const PlannedFault& fault);
+  void LoseDisk(const std::string& node);
   bool StrikeGateway(const PlannedFault& fault);
   bool StrikeManager(const PlannedFault& fault);
   bool KillManager(Duration down);
@@ -59,6 +61,7 @@ class FaultInjector {
   std::map<std::uint64_t, std::function<void()>> mends_;
   std::uint64_t next_mend_ = 0;
   std::vector<Silence> silences_;
+  std::set<std::string> lost_disks_;  // nodes whose disk is gone, until they have joined with another
   std::vector<Time> lost_states_;
   bool leave_one_ = false;
   std::vector<std::string> failures_;

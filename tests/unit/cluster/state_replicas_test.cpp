@@ -130,14 +130,41 @@ TEST_F(StateReplicas, AHomeThatComesBackLaterForgetsAndIsFilled) {
   EXPECT_THAT(Hears("n1", 3), ElementsAre("forget at n1", "heard"));
 }
 
-TEST_F(StateReplicas, ADeadReplicaIsReplaced) {
+TEST_F(StateReplicas, ADeadReplicaIsReplacedWhenTheHomeIsHeardAfterIt) {
   ComeInStep();
   JoinNode("n3", 9);
   Stored();
   heard_["n3"] = 3;
   heard_.erase("n2");
-  EXPECT_THAT(On(MemberLost{"n2"}), Contains(Store())) << "it is out of step";
+  EXPECT_THAT(On(MemberLost{"n2"}), AllOf(Contains("name to n1: n2+ n3"), Not(Contains(Store()))))
+      << "the home may be gone, too, and its disk with it";
+  EXPECT_THAT(Later(seconds(1)), Contains(Store())) << "it is out of step";
   EXPECT_THAT(Stored(), ElementsAre("name to n1: n3"));
+}
+
+TEST_F(StateReplicas, AReplicaThatIsLostWithItsHomeReplacesItWhenItIsBack) {
+  ComeInStep();
+  heard_.clear();
+  On(MemberLost{"n2"});
+  On(MemberLost{"n1"});
+  Later(seconds(11));
+  disk_ = "c";
+  JoinNode("n2", 9);
+  heard_ = {{"n2", 3}};
+  EXPECT_THAT(Stored(), Contains(Store()));
+  EXPECT_EQ(home_.nodes(0), "n2");
+}
+
+TEST_F(StateReplicas, AReplicaThatDrainsKeepsItsCopiesUntilAnotherNodeIsInStep) {
+  ComeInStep();
+  JoinNode("n3", 9);
+  Stored();
+  heard_["n3"] = 3;
+  EXPECT_THAT(Drain("n2"), AllOf(Contains("name to n1: n2+ n3"), Not(Contains(Store()))));
+  EXPECT_THAT(InStep({"n2", "n3"}), ElementsAre(Store()));
+  Stored();
+  EXPECT_THAT(Pulse(), ElementsAre(Store()));
+  EXPECT_THAT(home_.in_step(), ElementsAre("n3"));
 }
 
 TEST_F(StateReplicas, AHomeThatDrainsIsReplacedByANodeInStepWhichTakesNothingOver) {
