@@ -27,7 +27,7 @@ Finished StateTurns::EndFirst(const StateNumber& state, const absl::Status& why)
 }
 
 bool StateTurns::Waits(const RequestEntry& entry, const FunctionStates::State& state) const {
-  if (!state.sequence || state.gpu == kNoGpu) return false;
+  if (state.gpu == kNoGpu) return false;
   const Gpu& gpu = tables_.gpus.at(state.gpu);
   return !parts_.chooser.HasSlot(entry, gpu, gpu.Find(entry.model));
 }

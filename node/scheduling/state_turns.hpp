@@ -12,7 +12,7 @@ class StateTurns {
   StateTurns(SchedulerParts& parts, SchedulerTables& tables) : parts_(parts), tables_(tables) {}
 
   // The request of this model that goes next: the most urgent, but the requests of each state in the order in
-  // which they were accepted, one at a time. A sequence whose GPU is busy does not keep others from other GPUs. Null: none
+  // which they were accepted, one at a time. A state whose GPU is busy does not keep others from other GPUs. Null: none
   // may go now.
   enum class Among { kAll, kOwnPlaces };  // those that have places of their own
   [[nodiscard]] RequestEntry* NextOf(ModelId model, Among among = Among::kAll);

@@ -121,6 +121,42 @@ TEST_F(LateBinding, WeightsThatAStateComesWithAreTheHosts) {
   EXPECT_TRUE(dispatch.bring_state);
 }
 
+TEST_F(LateBinding, AStateWhoseGpuIsBusyKeepsNoOtherFromItsGpu) {
+  Gpus(2);
+  Model("a", 20);
+  const auto begin = [this](std::uint64_t sequence, const char* function, const char* state) {
+    scheduler.DeclareState(StateNamed(state), ModelNamed("a"), MiB(1));
+    Submit(sequence, "a", function, state);
+    const Dispatch dispatch = Next();
+    Loaded(dispatch);
+    return dispatch;
+  };
+  const Dispatch s = begin(1, "f", "s");
+  const Dispatch t = begin(2, "g", "t");
+  ASSERT_NE(s.gpu, t.gpu);
+  for (const auto& run : {s, t})
+    scheduler.Apply(RunDone{.gpu = run.gpu,
+                            .request = run.request,
+                            .end = RunEnd::kRan,
+                            .took = milliseconds(1),
+                            .brought_state = true},
+                    now);
+  // Requests without a state fill both GPUs; those on t's GPU end.
+  std::vector<Dispatch> runs;
+  std::uint64_t sequence = 10;
+  for (auto more = Decide(); sequence == 10 || !more.empty(); more = Decide()) {
+    runs.insert(runs.end(), more.begin(), more.end());
+    Submit(sequence++, "a");
+  }
+  for (const auto& run : runs)
+    if (run.gpu == t.gpu) Ran(run);
+  Serve(Next());
+  Submit(sequence++, "a", "f", "s");
+  EXPECT_TRUE(Decide().empty());
+  Submit(sequence++, "a", "g", "t");
+  EXPECT_EQ(Next().gpu, t.gpu);
+}
+
 TEST_F(LateBinding, AStateDoesNotFollowWeightsThatMayNotCome) {
   Gpus(2);
   Model("a", 40);
