@@ -1,5 +1,5 @@
-// STATE MOVES: the states of a model's functions, and of their sequences, on their way from one node to another: from one that
-// drains, or as an operator ordered.
+// STATE MOVES: moves the states of a model's functions, and of their sequences, to another node: when their node drains, or when
+// an operator orders it.
 // A node that has copies takes nothing over: the copies are the states when the old node has given them up. When the old node
 // is gone, such a node becomes the home with the step `stored` alone (Restore).
 //

@@ -77,10 +77,10 @@ class StateReplicas {
                                       const Kept& kept) const;
   void Ask(const std::string& digest, const std::string& home, Kept& kept);
   void Store(const std::string& digest, Kept& kept, std::set<std::string> in_step);
-  // Makes a node in step the home, when the one that the store names can run nothing any more, or has no states. When every node
-  // in step has lost its disk, too, the states begin anew at their home.
+  // The home is dead, or its disk was lost: makes a node in step the home. When every node in step has lost its disk, too, the
+  // states begin anew at their home.
   void Replace(const std::string& digest, const std::string& home, Kept& kept);
-  // Connected and not dead; Lives: and it does not drain.
+  // The node is connected and not dead. Lives: it does not drain either.
   [[nodiscard]] bool IsThere(const std::string& node) const;
   [[nodiscard]] bool Lives(const std::string& node) const;
   [[nodiscard]] proto::StateReplicas Named(const std::string& digest, const std::string& home,

@@ -1,6 +1,7 @@
 // HANDOVERS: states of a model's functions, with their sequences, that this node gives up to another one, or takes over.
 //
-//   asked to give up -(no run and no copy is under way, nothing is on a GPU)-> given up: the files are the states, and others may read them
+//   asked to give up -(no run and no copy is under way, nothing is on a GPU)-> given up: the files are the states, and other
+//     nodes may read them
 //   given up -(asked to adopt the model)-> its own again; -(the states are elsewhere)-> forgotten
 //   asked to take over: what was here is dropped -(all images are durable here)-> read -> taken over
 //

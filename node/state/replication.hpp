@@ -52,9 +52,9 @@ class Replication {
   // Whether the image of a run, which is durable here, has to wait for other nodes: then WriteBacks::Copied is called once,
   // later. FailedPrecondition: another node may be the home, so the run does not count.
   [[nodiscard]] absl::StatusOr<bool> Await(const std::string& image, std::uint64_t batch);
-  // Copies are on their way to nodes that are not given up.
+  // Copies are on their way to nodes whose copies have not failed.
   [[nodiscard]] bool Copying(const std::string& digest) const;
-  // Which have a copy of every image.
+  // The nodes that have a copy of every image.
   [[nodiscard]] std::vector<std::string> Complete(const std::string& digest) const;
   // Other nodes may read the images of this function.
   [[nodiscard]] bool Serves(const std::string& function) const;

@@ -31,8 +31,7 @@ class FaultInjector {
   [[nodiscard]] const FaultCounts& fired() const { return fired_; }
   // When each gateway may have heard nothing from the manager.
   [[nodiscard]] const std::vector<Silence>& silences() const { return silences_; }
-  // When a machine's disk was lost.
-  // When the last disk went that had the states.
+  // When the last disk was lost that had the states.
   [[nodiscard]] const std::vector<Time>& lost_states() const { return lost_states_; }
   // A planted error: what begins next and lasts is never mended.
   void LeaveOne() { leave_one_ = true; }
