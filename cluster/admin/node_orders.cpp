@@ -26,10 +26,10 @@ void NodeOrders::Answer(Ask ask, const absl::Status& status) {
 }
 
 void NodeOrders::Drain(Ask ask, const proto::DrainNode& wish) {
-  auto status = parts_.members.SetDraining(wish.name(), wish.drain());
-  if (status.ok() && !parts_.members.HasNode(wish.name()))
-    status = absl::UnavailableError("the node is not connected");
-  if (!status.ok()) return Answer(ask, status);
+  const auto status = parts_.members.SetDraining(wish.name(), wish.drain());
+  // Such a node is gone, or was not heard of since the manager started: it hears of the drain, or of its end, when it joins.
+  const bool away = absl::IsFailedPrecondition(status) || parts_.catalogue.Drained(wish.name());
+  if (!status.ok() && !away) return Answer(ask, status);
   parts_.members.Pulse();
   parts_.commits.Add(DrainChanges(wish.name(), wish.drain()), DrainStored{ask, wish});
 }
@@ -41,12 +41,11 @@ void NodeOrders::On(const DrainStored& stored, const absl::Status& status) {
   // It may have joined anew meanwhile, as what was stored then.
   static_cast<void>(members.SetDraining(wish.name(), parts_.catalogue.Drained(wish.name())));
   members.Pulse();
-  const bool connected = members.HasNode(wish.name());
   if (!status.ok()) return Answer(stored.ask, status);
-  if (!connected)
-    return Answer(stored.ask, absl::UnavailableError(
-                                  "the node is not connected any more; it hears of it when it is back"));
-  parts_.out.Add(AskDrain{stored.ask, wish});
+  if (members.HasNode(wish.name())) return parts_.out.Add(AskDrain{stored.ask, wish});
+  proto::AdminReply reply;
+  reply.set_message("the node is not connected, and hears of it when it joins");
+  parts_.admin.Reply(stored.ask, std::move(reply));
 }
 
 void NodeOrders::On(const DrainAnswered& event) {

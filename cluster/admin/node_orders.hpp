@@ -16,7 +16,7 @@ class NodeOrders {
  public:
   explicit NodeOrders(Parts& parts) : parts_(parts) {}
 
-  // Durable before the node is asked.
+  // Durable before the node is asked. The order counts for a node that is not connected, too: it is asked when it joins.
   void Drain(Ask ask, const proto::DrainNode& wish);
   void Kill(Ask ask, const proto::KillGpu& wish);
   void On(const DrainStored& stored, const absl::Status& status);

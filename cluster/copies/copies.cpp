@@ -88,6 +88,7 @@ void Copies::TellUnreachable() {
   std::set<std::string> now;
   for (const auto& [digest, why] : table_.problems()) {
     if (!table_.HasHome(digest) || !absl::IsUnavailable(why)) continue;
+    if (parts_.members.Awaits(table_.homes().Of(digest))) continue;
     now.insert(digest);
     if (!unreachable_.contains(digest))
       parts_.out.Tell("manager", "state-unreachable", std::string(why.message()));

@@ -15,6 +15,11 @@ Members::Members(Parts& parts) : parts_(parts), table_(parts.settings.membership
 
 void Members::Start() {
   last_pulse_ = parts_.out.now();
+  gathered_ = last_pulse_ + parts_.settings.membership.dead_after;
+}
+
+bool Members::Awaits(const std::string& name) const {
+  return parts_.out.now() < gathered_ && table_.Find(name) == nullptr;
 }
 
 absl::StatusOr<std::uint64_t> Members::Admit(const JoinAsked& event) {

@@ -40,6 +40,8 @@ class Members {
   [[nodiscard]] const MembershipTable& table() const { return table_; }
   [[nodiscard]] const std::set<std::string>& nodes() const { return nodes_; }
   [[nodiscard]] bool HasNode(const std::string& name) const { return nodes_.contains(name); }
+  // The manager has started, and this member has not come back yet, but has the time to.
+  [[nodiscard]] bool Awaits(const std::string& name) const;
   // The gateways that can go on with runs of workflows, and the process of each.
   [[nodiscard]] const std::map<std::string, std::uint32_t>& fronts() const { return fronts_; }
 
@@ -69,6 +71,7 @@ class Members {
   std::map<std::string, std::uint32_t> fronts_;
   std::set<std::string> refused_;  // members that are another's, or another's name; told once each
   Time last_pulse_{};
+  Time gathered_{};  // a member that has not come back by then since the manager's start is gone
 };
 
 }  // namespace troupe::cluster

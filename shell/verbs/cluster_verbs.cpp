@@ -52,7 +52,8 @@ absl::Status NodeDrain(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "draining"));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   session.out() << Printable(arguments.Text("NAME"))
-                << (undo ? " takes part again\n" : " takes no new requests; what it holds is finished\n");
+                << (undo ? " takes part again" : " takes no new requests; what it holds is finished")
+                << (reply.message().empty() ? "" : " (" + Printable(reply.message()) + ")") << '\n';
   return absl::OkStatus();
 }
 

@@ -72,17 +72,55 @@ TEST_F(LostNode, ANodeThatJoinsAgainBeforeItsDeathIsNoticedIsNotDisconnected) {
   EXPECT_THAT(Pulse(), Not(Contains("disconnect n1")));
 }
 
+AdminAsked DrainOf(const std::string& node, bool drain) {
+  AdminAsked asked{.ask = 5};
+  asked.request.mutable_drain()->set_name(node);
+  asked.request.mutable_drain()->set_drain(drain);
+  return asked;
+}
+
 TEST_F(LostNode, ADrainedNodeIsDrainedAgainWhenItIsBack) {
-  AdminAsked drain{.ask = 5};
-  drain.request.mutable_drain()->set_name("n1");
-  drain.request.mutable_drain()->set_drain(true);
-  EXPECT_THAT(On(drain),
+  EXPECT_THAT(On(DrainOf("n1", true)),
               ElementsAre("n1: member-draining", "tell members", "adopt f at n2", "store drained/n1"));
   EXPECT_THAT(Stored(), ElementsAre("drain n1")) << "the drain is durable before the node is asked";
   EXPECT_THAT(On(DrainAnswered{5, absl::OkStatus()}), ElementsAre("answer 5 OK"));
   On(MemberLost{"n1"});
   JoinNode("n1", 6);
   EXPECT_THAT(Stored(), Contains("drain n1"));
+}
+
+TEST_F(LostNode, ADrainOfANodeThatIsGoneCountsWhenItIsBack) {
+  On(MemberLost{"n1"});
+  EXPECT_THAT(On(DrainOf("n1", true)), ElementsAre("store drained/n1"));
+  EXPECT_THAT(Stored(), ElementsAre("answer 5 OK"));
+  JoinNode("n1", 6);
+  EXPECT_THAT(Stored(), Contains("drain n1"));
+}
+
+TEST_F(LostNode, ADrainIsUndoneWhileItsNodeIsGone) {
+  On(DrainOf("n1", true));
+  Stored();
+  On(MemberLost{"n1"});
+  EXPECT_THAT(On(DrainOf("n1", false)), ElementsAre("store -drained/n1"));
+  EXPECT_THAT(Stored(), ElementsAre("answer 5 OK"));
+  JoinNode("n1", 6);
+  EXPECT_THAT(Stored(), Not(Contains("drain n1")));
+}
+
+TEST_F(LostNode, ANodeThatWasNeverHeardOfIsNotDrained) {
+  EXPECT_THAT(On(DrainOf("n9", true)), ElementsAre("answer 5 NOT_FOUND"));
+  EXPECT_THAT(On(DrainOf("n9", false)), ElementsAre("answer 5 NOT_FOUND"));
+}
+
+TEST_F(ClusterTest, ADrainIsUndoneBeforeItsNodeIsBackAfterTheManagersStart) {
+  auto records = Records();
+  records.drained = {"n1"};
+  Begin(records);
+  Stored();
+  EXPECT_THAT(On(DrainOf("n1", false)), ElementsAre("store -drained/n1"));
+  EXPECT_THAT(Stored(), ElementsAre("answer 5 OK"));
+  JoinNode("n1", 6);
+  EXPECT_THAT(Stored(), Not(Contains("drain n1")));
 }
 
 TEST_F(LostNode, AJoinThatIsNotStoredIsAnsweredWithWhy) {

@@ -131,6 +131,17 @@ TEST_F(StateMoves, ANodeThatIsAskedToAdoptGivesUpNothing) {
   EXPECT_THAT(lines, Contains(HasSubstr("give up g/1")));
 }
 
+TEST_F(StateMoves, AfterTheManagersStartAHomeHasTheTimeToComeBack) {
+  CatalogueRecords records{.cluster = "c"};
+  records.functions = {written_.at("f")};
+  records.homes.emplace_back().set_model_digest(Digest());
+  records.homes.back().add_nodes("n1");
+  Begin(records);
+  for (int i = 1; i < 16; ++i) EXPECT_THAT(Pulse(), IsEmpty()) << "a member has 800 ms";
+  EXPECT_THAT(Pulse(), ElementsAre("manager: state-unreachable"));
+  EXPECT_THAT(Pulse(), IsEmpty()) << "it is told once";
+}
+
 // --- what fails before the store is asked: the state stays where it is ---
 
 TEST_F(StateMoves, WhatTheNodeCannotGiveUpStaysAndIsTriedAgain) {
