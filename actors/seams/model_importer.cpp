@@ -95,7 +95,7 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::strin
   const auto& report = *imported;
   proto::FunctionRecord record;
   record.set_onnx_digest(onnx_digest);
-  record.set_likely_size(report.likely_size);
+  record.mutable_likely_sizes()->Assign(report.likely_sizes.begin(), report.likely_sizes.end());
   for (const auto& spec : report.inputs) *record.add_inputs() = spec;
   for (const auto& spec : report.outputs) *record.add_outputs() = spec;
   TROUPE_ASSIGN_OR_RETURN(const auto canonical, StoreFolder(output, report.digest));

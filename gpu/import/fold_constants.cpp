@@ -1,5 +1,6 @@
 // The walk that knows values: folding and shape inference are one, since a folded Shape makes later shapes
 // known.
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,10 @@ bool Dynamic(const proto::TensorSpec& spec) {
   return false;
 }
 
+OpenDimensions::Sizes Alike(const Graph& graph, std::int64_t size) {
+  return graph.open.SizesOf({size});
+}
+
 bool OnlyBatchIsDynamic(const Graph& graph) {
   for (const proto::TensorSpec& input : graph.inputs)
     for (int i = 1; i < input.shape_size(); ++i)
@@ -33,10 +38,10 @@ bool OnlyBatchIsDynamic(const Graph& graph) {
 
 class Walk {
  public:
-  // `dynamic`: what dynamic dimensions are taken for; 0: values that depend on them stay unknown.
+  // `open`: what the inputs' open dimensions are taken for; absent: values that depend on them stay unknown.
   // `budget` outlives the walk.
-  Walk(const Graph& graph, std::int64_t dynamic, Bytes max_folded, FoldBudget& budget)
-      : graph_(graph), dynamic_(dynamic), max_folded_(max_folded), budget_(budget) {
+  Walk(const Graph& graph, std::optional<OpenDimensions::Sizes> open, Bytes max_folded, FoldBudget& budget)
+      : graph_(graph), open_(std::move(open)), max_folded_(max_folded), budget_(budget) {
     for (const proto::TensorSpec& input : graph.inputs) AddInput(input);
     for (const auto& [name, constant] : graph.constants) infos_[name] = InfoOf(constant);
   }
@@ -89,11 +94,12 @@ class Walk {
 
  private:
   void AddInput(const proto::TensorSpec& spec) {
-    if (dynamic_ == 0 && Dynamic(spec)) return;
+    if (!open_ && Dynamic(spec)) return;
     if (spec.type() == proto::DATA_TYPE_UNSPECIFIED) return;  // of a subgraph: its step gives it a type
     ValueInfo info;
     info.type = spec.type();
-    for (std::int64_t size : spec.shape()) info.shape.push_back(size < 0 ? dynamic_ : size);
+    const proto::TensorSpec known = Dynamic(spec) ? graph_.open.With(*open_, spec) : spec;
+    info.shape.assign(known.shape().begin(), known.shape().end());
     infos_[spec.name()] = std::move(info);
   }
 
@@ -118,7 +124,7 @@ class Walk {
   }
 
   const Graph& graph_;
-  std::int64_t dynamic_;
+  std::optional<OpenDimensions::Sizes> open_;
   Bytes max_folded_;
   FoldBudget& budget_;
   ValueInfos infos_;
@@ -135,7 +141,7 @@ absl::Status LimitOf(const proto::Step& step, const ImportOptions& options) {
 }  // namespace
 
 absl::Status FoldConstants(Graph& graph, const ImportOptions& options, FoldBudget& budget) {
-  Walk walk(graph, 0, options.max_folded, budget);
+  Walk walk(graph, std::nullopt, options.max_folded, budget);
   UseCounts uses = CountUses(graph);
   std::vector<proto::Step> left;
   std::uint64_t visited = 0;
@@ -164,11 +170,11 @@ absl::Status FoldConstants(Graph& graph, const ImportOptions& options) {
   return FoldConstants(graph, options, budget);
 }
 
-absl::StatusOr<ValueInfos> InferValues(const Graph& graph, std::int64_t dynamic) {
+absl::StatusOr<ValueInfos> InferValues(const Graph& graph, const OpenDimensions::Sizes& open) {
   // Shape arithmetic is small; contents of weights need not be computed to know their shapes.
   constexpr Bytes kShapeArithmetic = KiB(64);
   FoldBudget budget({.operations = std::uint64_t{1} << 28, .bytes = MiB(256)});
-  Walk walk(graph, dynamic, kShapeArithmetic, budget);
+  Walk walk(graph, open, kShapeArithmetic, budget);
   for (const proto::Step& step : graph.steps) TROUPE_RETURN_IF_ERROR(walk.Visit(step).status());
   // The contents die with the walk.
   for (auto& [name, info] : walk.infos()) info.constant = nullptr;
@@ -178,15 +184,16 @@ absl::StatusOr<ValueInfos> InferValues(const Graph& graph, std::int64_t dynamic)
 absl::StatusOr<ValueInfos> InferShapes(const Graph& graph) {
   bool dynamic = false;
   for (const proto::TensorSpec& input : graph.inputs) dynamic |= Dynamic(input);
-  auto one = InferValues(graph, 1);
+  auto one = InferValues(graph, Alike(graph, 1));
   if (!dynamic) return one;
   // Two choices apart tell which dimensions follow the inputs' and which are fixed. Where only one works, as
   // in a model that is made for one batch size, nothing general is known.
-  auto two = InferValues(graph, 2);
+  auto two = InferValues(graph, Alike(graph, 2));
   if (!one.ok() && !two.ok() && OnlyBatchIsDynamic(graph)) {
     // No batch size works: the model itself is wrong, and its deployer should know now.
     bool any = false;
-    for (std::int64_t batch : {3, 4, 8, 16, 32, 64, 128}) any = any || InferValues(graph, batch).ok();
+    for (std::int64_t batch : {3, 4, 8, 16, 32, 64, 128})
+      any = any || InferValues(graph, Alike(graph, batch)).ok();
     if (!any) return one.status();
   }
   if (!one.ok() || !two.ok()) return ValueInfos();

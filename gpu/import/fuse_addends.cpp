@@ -72,7 +72,7 @@ class Fuser {
       return false;
     if (left->second.shape != right->second.shape) return false;
     for (std::int64_t size : left->second.shape)
-      if (size < 0 && graph_.dynamic_symbols > 1) return false;
+      if (size < 0 && graph_.open.symbols() > 1) return false;
     return true;
   }
 

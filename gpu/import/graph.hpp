@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "gpu/import/open_dimensions.hpp"
 #include "proto/model.pb.h"
 
 namespace troupe::gpu {
@@ -52,9 +53,7 @@ struct Graph {
   std::vector<proto::TensorSpec> inputs;  // without the initialisers
   std::vector<proto::TensorSpec> outputs;
   std::vector<std::string> unshaped_outputs;  // outputs whose shape the file does not tell
-  // Independent dynamic dimensions among the inputs: those of one name are one, those without a name one
-  // each.
-  int dynamic_symbols = 0;
+  OpenDimensions open;                        // of the inputs; none of a subgraph's
   std::vector<proto::Step> steps;
   absl::flat_hash_map<std::string, Constant> constants;  // by value name
   // Of steps with subgraphs, until SealSubgraphs writes them into the steps. Such a step's attribute kSubgraphPlaces says

@@ -37,6 +37,21 @@ std::vector<proto::TensorSpec> SpecsOf(const json::value& value) {
   return specs;
 }
 
+absl::Status CheckLikelySizes(const ImportReport& report) {
+  std::size_t open = 0;
+  for (const proto::TensorSpec& input : report.inputs)
+    for (int i = 1; i < input.shape_size(); ++i) open += input.shape(i) < 0 ? 1 : 0;
+  const auto& sizes = report.likely_sizes;
+  if (!sizes.empty() && sizes.size() != open)
+    return absl::InternalError(absl::StrCat("the importer's report has ", sizes.size(), " likely sizes for ",
+                                            open, " open dimensions"));
+  for (const std::uint32_t size : sizes)
+    if (size == 0 || size > kMostLikelySize)
+      return absl::InternalError(absl::StrCat("the importer's report has the likely size ", size,
+                                              ", which is not 1 to ", kMostLikelySize));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ImportExit ExitOf(const absl::Status& status) {
@@ -119,7 +134,8 @@ std::string ToJson(const ImportReport& report) {
                       {"weights_bytes", report.weights.count()},
                       {"steps", report.steps}};
   if (!report.packed_digest.empty()) object["packed_digest"] = report.packed_digest;
-  if (report.likely_size != 0) object["likely_size"] = report.likely_size;
+  if (!report.likely_sizes.empty())
+    object["likely_sizes"] = json::array(report.likely_sizes.begin(), report.likely_sizes.end());
   if (!report.operators.empty()) {
     json::object& operators = object["operators"].emplace_object();
     for (const auto& [name, count] : report.operators) operators[name] = count;
@@ -141,13 +157,12 @@ absl::StatusOr<ImportReport> ParseReport(const std::string& line) {
     report.steps = value.at("steps").to_number<std::uint64_t>();
     if (const json::value* packed = value.as_object().if_contains("packed_digest"))
       report.packed_digest = std::string(packed->as_string());
-    if (const json::value* size = value.as_object().if_contains("likely_size"))
-      report.likely_size = size->to_number<std::uint32_t>();
+    if (const json::value* sizes = value.as_object().if_contains("likely_sizes"))
+      for (const json::value& size : sizes->as_array())
+        report.likely_sizes.push_back(size.to_number<std::uint32_t>());
     if (!IsSha256Hex(report.digest) || !(report.packed_digest.empty() || IsSha256Hex(report.packed_digest)))
       return absl::InternalError("the importer's report has no digest");
-    if (report.likely_size > kMostLikelySize)
-      return absl::InternalError(absl::StrCat("the importer's report has the likely size ",
-                                              report.likely_size, ", more than ", kMostLikelySize));
+    TROUPE_RETURN_IF_ERROR(CheckLikelySizes(report));
     return report;
   } catch (const std::exception&) {
     return absl::InternalError("the importer's report is not what was agreed");

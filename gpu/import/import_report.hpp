@@ -21,7 +21,7 @@ namespace troupe::gpu {
 // Where --pack writes, inside the output folder: canonical files of their own.
 inline constexpr char kPackedFolder[] = "packed";
 
-// The importer tries no larger one for ImportReport.likely_size.
+// The importer tries none that is larger (OpenDimensions::Trials).
 inline constexpr std::uint32_t kMostLikelySize = 512;
 
 struct ImportReport {
@@ -32,8 +32,9 @@ struct ImportReport {
   Bytes weights;
   std::uint64_t steps = 0;
   std::string packed_digest;  // of the packed model beside it; empty without --pack
-  // What it was packed for: the size of the inputs' dynamic dimensions, but of the first, which was 1; 0 without --pack.
-  std::uint32_t likely_size = 0;
+  // What it was packed for: the sizes of the inputs' open dimensions, in order, but of each input's first, which was 1; empty
+  // without --pack.
+  std::vector<std::uint32_t> likely_sizes;
   // Of a file that was only judged:
   std::map<std::string, std::uint64_t> operators;  // how many steps have each
   std::vector<std::string> cuda_refused;           // what a CUDA GPU would refuse, a line for each reason

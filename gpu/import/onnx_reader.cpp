@@ -170,8 +170,8 @@ class GraphReader {
       if (!input.type().tensor_type().has_shape())
         return absl::UnimplementedError(
             absl::StrCat("input '", input.name(), "' does not say how many dimensions it has"));
+      AddOpenDimensions(input, to_.inputs.back());
     }
-    CountSymbols();
     absl::flat_hash_set<std::string> names;
     for (const onnx::ValueInfoProto& output : from_.output()) {
       TROUPE_ASSIGN_OR_RETURN(*to_.outputs.emplace(to_.outputs.end()), SpecOf(output, "output"));
@@ -183,16 +183,10 @@ class GraphReader {
     return absl::OkStatus();
   }
 
-  void CountSymbols() {
-    absl::flat_hash_set<std::string> named;
-    for (const onnx::ValueInfoProto& input : from_.input()) {
-      if (to_.constants.contains(input.name())) continue;
-      for (const auto& dim : input.type().tensor_type().shape().dim()) {
-        if (dim.has_dim_value() && dim.dim_value() >= 0) continue;
-        if (!dim.has_dim_param() || dim.dim_param().empty() || named.insert(dim.dim_param()).second)
-          ++to_.dynamic_symbols;
-      }
-    }
+  void AddOpenDimensions(const onnx::ValueInfoProto& input, const proto::TensorSpec& spec) {
+    std::vector<std::string> names;
+    for (const auto& dim : input.type().tensor_type().shape().dim()) names.push_back(dim.dim_param());
+    to_.open.AddInput(spec, names);
   }
 
   absl::Status ReadNodes() {

@@ -41,6 +41,7 @@ struct ImportOptions {
 
 struct ImportedModel {
   proto::Model model;
+  OpenDimensions open;                         // of its inputs
   std::vector<std::byte> weights;              // the blob that model.weights describes, in memory
   std::span<const std::byte> written_weights;  // or where ImportOptions.weights has it
   [[nodiscard]] std::span<const std::byte> blob() const {

@@ -39,10 +39,10 @@ void EliminateIdentities(Graph& graph);
 // Types and shapes of values for one choice of the dynamic dimensions; values of unknown shape are not in it.
 using ValueInfos = absl::flat_hash_map<std::string, ValueInfo>;
 
-// Infers every value with each dynamic input dimension equal to `dynamic`. A model without dynamic dimensions
+// Infers every value with these sizes of the inputs' open dimensions. A model without open dimensions
 // gets the error of the first step that is wrong; with them an error may be due to the choice, and is the
 // caller's to weigh.
-[[nodiscard]] absl::StatusOr<ValueInfos> InferValues(const Graph& graph, std::int64_t dynamic);
+[[nodiscard]] absl::StatusOr<ValueInfos> InferValues(const Graph& graph, const OpenDimensions::Sizes& open);
 
 // What is known of every value whatever the dynamic dimensions are: -1 where two choices differ, nothing
 // where one of them fails. An error where every choice must fail: no dimension is dynamic, or only the batch

@@ -19,11 +19,10 @@ Shape ShapeOf(const ValueInfo& info, const proto::TensorSpec& declared) {
   return shape;
 }
 
-// Dimensions of an output that no general inference knows: any choice of the dynamic ones that works will
-// tell.
+// Dimensions of an output that no general inference knows: any choice of the open ones that works will tell.
 absl::Status GuessRank(const Graph& graph, proto::TensorSpec& output) {
-  for (std::int64_t dynamic : {1, 2, 4, 8, 16, 32, 64, 128, 224, 256, 512}) {
-    const auto values = InferValues(graph, dynamic);
+  for (const auto& trial : graph.open.Trials()) {
+    const auto values = InferValues(graph, graph.open.SizesOf(trial));
     if (!values.ok() || !values->contains(output.name())) continue;
     for (std::size_t i = 0; i < values->at(output.name()).shape.size(); ++i) output.add_shape(-1);
     return absl::OkStatus();

@@ -29,6 +29,7 @@
 #include "gpu/import/model_archive.hpp"
 #include "gpu/import/small_weights.hpp"
 #include "gpu/jail/jail.hpp"
+#include "proto/open_dimension.hpp"
 
 namespace {
 
@@ -104,13 +105,26 @@ void TellFolding(std::uint64_t steps, std::uint64_t total) {
   if (steps % stride == 0) Tell(ImportProgress::Stage::kFolding, steps, total);
 }
 
-// The inputs for one row with each other dynamic dimension of this size.
-std::vector<proto::TensorSpec> InputsOf(const proto::Model& model, std::uint32_t dynamic) {
-  std::vector<proto::TensorSpec> inputs(model.inputs().begin(), model.inputs().end());
-  for (proto::TensorSpec& input : inputs)
-    for (int i = 0; i < input.shape_size(); ++i)
-      if (input.shape(i) < 0) input.set_shape(i, i == 0 ? 1 : dynamic);
+// The inputs for one row, with these sizes of their other open dimensions.
+std::vector<proto::TensorSpec> InputsOf(const ImportedModel& imported, const OpenDimensions::Sizes& sizes) {
+  std::vector<proto::TensorSpec> inputs;
+  for (const proto::TensorSpec& input : imported.model.inputs()) {
+    inputs.push_back(imported.open.With(sizes, input));
+    if (proto::LeadingIsOpen(input)) inputs.back().set_shape(0, 1);
+  }
   return inputs;
+}
+
+// The sizes of the open dimensions but each input's first, in order.
+std::vector<std::uint32_t> LikelySizes(const ImportedModel& imported,
+                                       const std::vector<proto::TensorSpec>& inputs) {
+  std::vector<std::uint32_t> sizes;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const proto::TensorSpec& input = imported.model.inputs(static_cast<int>(i));
+    for (int j = 1; j < input.shape_size(); ++j)
+      if (input.shape(j) < 0) sizes.push_back(static_cast<std::uint32_t>(inputs[i].shape(j)));
+  }
+  return sizes;
 }
 
 // From here on what is packed goes to the file weight by weight, and is not held.
@@ -130,13 +144,12 @@ absl::StatusOr<std::string> PackFor(const ImportedModel& imported,
   return WriteModelFile(files, packed.model);
 }
 
-// Does something for the shapes that are likely: every dynamic dimension 1, or, where the model's windows do not fit into
-// that, the smallest size that they fit into; `work` gets the inputs, and the size.
+// Does something for inputs that the model is likely to work with; `work` gets them.
 template <class Work>
-absl::Status ForLikelyShapes(const proto::Model& model, Work work) {
+absl::Status ForLikelyInputs(const ImportedModel& imported, Work work) {
   absl::Status first;
-  for (const std::uint32_t dynamic : {1, 2, 3, 4, 8, 16, 32, 64, 128, 224, 256, 512}) {
-    const absl::Status status = work(InputsOf(model, dynamic), dynamic);
+  for (const auto& trial : imported.open.Trials()) {
+    const absl::Status status = work(InputsOf(imported, imported.open.SizesOf(trial)));
     first.Update(status);
     if (!absl::IsInvalidArgument(status)) return status;
   }
@@ -145,20 +158,18 @@ absl::Status ForLikelyShapes(const proto::Model& model, Work work) {
 
 // Other shapes than those that it was packed for stay correct.
 absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& files, ImportReport& report) {
-  return ForLikelyShapes(
-      imported.model,
-      [&](const std::vector<proto::TensorSpec>& inputs, std::uint32_t dynamic) -> absl::Status {
-        TROUPE_ASSIGN_OR_RETURN(report.packed_digest, PackFor(imported, inputs, files));
-        report.likely_size = dynamic;
-        return absl::OkStatus();
-      });
+  return ForLikelyInputs(imported, [&](const std::vector<proto::TensorSpec>& inputs) -> absl::Status {
+    TROUPE_ASSIGN_OR_RETURN(report.packed_digest, PackFor(imported, inputs, files));
+    report.likely_sizes = LikelySizes(imported, inputs);
+    return absl::OkStatus();
+  });
 }
 
 // What only a judged file's report has.
 void Judge(const ImportedModel& imported, ImportReport& report) {
   for (const proto::Step& step : imported.model.steps()) ++report.operators[step.op()];
-  const absl::Status judged = ForLikelyShapes(
-      imported.model, [&](const std::vector<proto::TensorSpec>& inputs, std::uint32_t) -> absl::Status {
+  const absl::Status judged =
+      ForLikelyInputs(imported, [&](const std::vector<proto::TensorSpec>& inputs) -> absl::Status {
         TROUPE_ASSIGN_OR_RETURN(report.cuda_refused, CudaRefusals(imported.model, imported.blob(), inputs));
         return absl::OkStatus();
       });

@@ -120,6 +120,16 @@ proto::WorkerOrder RunOrderFor(const Dispatch& dispatch, const proto::SubmitRequ
   return order;
 }
 
+namespace {
+
+// Of an open dimension that is not an input's first; `index`: among those of all inputs.
+std::uint32_t LikelySize(const proto::FunctionRecord& function, int index) {
+  if (index < function.likely_sizes_size()) return std::max<std::uint32_t>(function.likely_sizes(index), 1);
+  return std::max<std::uint32_t>(function.likely_size(), 1);
+}
+
+}  // namespace
+
 proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const proto::HostCopy& copy,
                                    std::uint32_t rows) {
   proto::WorkerOrder order;
@@ -127,10 +137,11 @@ proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const 
   *prepare.mutable_model() = copy;
   prepare.set_precision(function.precision());
   *prepare.mutable_inputs() = function.inputs();
+  int open = 0;
   for (auto& input : *prepare.mutable_inputs()) {
     if (proto::LeadingIsOpen(input)) input.set_shape(0, rows);
     for (auto& size : *input.mutable_shape())
-      if (size < 0) size = std::max<std::uint32_t>(function.likely_size(), 1);
+      if (size < 0) size = LikelySize(function, open++);
   }
   return order;
 }

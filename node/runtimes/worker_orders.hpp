@@ -29,7 +29,7 @@ namespace troupe::node {
 [[nodiscard]] proto::WorkerOrder RunOrderFor(const Dispatch& dispatch, const proto::SubmitRequest& request,
                                              const proto::HostCopy& copy, Time now);
 // The plan that is made ready ahead of the first request: open leading dimensions (-1) are `rows`, and every
-// other open dimension is the function's likely size.
+// other open dimension has the function's likely size.
 [[nodiscard]] proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function,
                                                  const proto::HostCopy& copy, std::uint32_t rows = 1);
 

@@ -162,6 +162,9 @@ std::string DocsPage(const std::vector<Verdict>& verdicts) {
       "the\n"
       "conformance run gives them as constants there. What a CUDA GPU would refuse of a file, `troupe function check` "
       "says.\n\n"
+      "Dimensions of the inputs may be open, and those of one name have one size. A deployment has to find sizes that fit together: "
+      "it\ntries all alike, from 1 to 512, and then one or two of them twice as large as the others (a mask as long as the past "
+      "and\nthe new tokens together). A model that works with none of these is refused. Requests may have any sizes that fit.\n\n"
       "## Operators\n\n",
       OperatorTable(), "\n", TextTensors(), "\n", ControlFlow(), "\n", Sequences(), "\n", NewerOpsets(cases),
       "\n", FusedOperators(cases), "\n", ClassicModels(LoadClassicCases()),

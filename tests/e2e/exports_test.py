@@ -9,16 +9,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from harness import main
+from harness.client import infer_binary
 from harness.networks import scale, value
 from harness.served_models import ServedModels, archived
 from harness.shell import Shell
 
 X = {"x": np.ones((1, 4), np.float32)}
-
-
-# The importer plans a model with one size for all of its open dimensions. Here one of them is the sum of two others, so that no
-# size fits; the engine computes it for the sizes of a request (onnx_opsets_test).
-NO_SIZE_FITS = {"rotary_decoder_dynamo_20"}
 
 
 def networks():
@@ -39,12 +35,29 @@ class Exports(ServedModels):
         self.assertGreaterEqual(len(tried), 66)
         for name, (model, inputs, expected) in tried.items():
             with self.subTest(name):
-                answer = self.http.deploy(name, model)
-                if name in NO_SIZE_FITS:
-                    self.assertIn("does not hold the elements", answer.error)
-                    continue
-                answer.good()
+                self.http.deploy(name, model).good()
                 self.check(name, inputs, expected)
+
+    def test_a_decoder_goes_on_from_its_cache(self):
+        """The first request has an empty cache, and each later one a token and the cache that the one before has answered."""
+        model, _, _ = networks()["rotary_decoder_dynamo_20"]
+        self.http.deploy("decoder", model).good()
+        tokens = np.array([[3, 1, 4, 1, 5]], np.int64)
+
+        def ask(first, end, cache):
+            given = infer_binary(self.http, "decoder", {
+                "input_ids": tokens[:, first:end], "attention_mask": np.ones((1, end), np.int64),
+                "position_ids": np.arange(first, end, dtype=np.int64)[None], "past_key": cache[0], "past_value": cache[1]})
+            logits, *cache = (np.frombuffer(data, np.float32).reshape(shape)
+                              for shape, data in (given[name] for name in ("logits", "present_key", "present_value")))
+            return logits, cache
+        empty = [np.zeros((1, 2, 0, 8), np.float32)] * 2
+        whole, _ = ask(0, 5, empty)
+        logits, cache = ask(0, 2, empty)
+        for token in range(2, 5):
+            logits, cache = ask(token, token + 1, cache)
+        self.assertEqual(cache[0].shape, (1, 2, 5, 8))
+        np.testing.assert_allclose(logits, whole, rtol=1e-4, atol=1e-5)
 
     def test_weights_in_files_beside_the_model_are_sent_along(self):
         model, inputs, expected = networks()["vision_transformer_20"]

@@ -19,7 +19,9 @@ namespace troupe::gpu::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -134,13 +136,37 @@ TEST_F(ImportRunnerTest, PacksForASizeThatTheModelWorksWith) {
   limits.pack = true;
   const auto report = Import(b.File(), limits);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->likely_size, 8u);
-  EXPECT_EQ(Import(SmallNetwork().File(), limits)->likely_size, 1u);
-  EXPECT_EQ(Import(SmallNetwork().File())->likely_size, 0u);
+  EXPECT_THAT(report->likely_sizes, ElementsAre(8u, 8u));
+  EXPECT_THAT(Import(SmallNetwork().File(), limits)->likely_sizes, IsEmpty()) << "only rows are open";
+  EXPECT_THAT(Import(b.File())->likely_sizes, IsEmpty()) << "nothing was packed";
   ImportReport told = *report;
-  EXPECT_EQ(ParseReport(ToJson(told))->likely_size, 8u);
-  told.likely_size = kMostLikelySize + 1;
+  EXPECT_EQ(ParseReport(ToJson(told))->likely_sizes, report->likely_sizes);
+  told.likely_sizes = {8, kMostLikelySize + 1};
   EXPECT_FALSE(ParseReport(ToJson(told)).ok());
+  told.likely_sizes = {8, 0};
+  EXPECT_FALSE(ParseReport(ToJson(told)).ok());
+  told.likely_sizes = {8};
+  EXPECT_FALSE(ParseReport(ToJson(told)).ok()) << "two dimensions are open";
+}
+
+void Name(onnx::ValueInfoProto& input, int dimension, const std::string& name) {
+  input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(dimension)->set_dim_param(name);
+}
+
+// A mask is as long as the past and the new tokens together, as in a decoder with a cache.
+TEST_F(ImportRunnerTest, PacksForSizesThatFitTogether) {
+  OnnxBuilder b;
+  Name(b.Input("past", {1, -1, 2}), 1, "past");
+  Name(b.Input("new", {1, -1, 2}), 1, "length");
+  Name(b.Input("mask", {1, 1, -1}), 2, "total");
+  SetInt(b.Node("Concat", {"past", "new"}, {"all"}), "axis", 1);
+  b.Node("MatMul", {"mask", "all"}, {"y"});
+  b.Output("y", {1, 1, 2});
+  ImportLimits limits;
+  limits.pack = true;
+  const auto report = Import(b.File(), limits);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->likely_sizes, ElementsAre(1u, 1u, 2u));
 }
 
 TEST_F(ImportRunnerTest, ExternalDataLiesBesideTheFile) {

@@ -49,6 +49,9 @@ TEST(Orders, APlanAheadIsForRowsOfTheLikelySize) {
   EXPECT_EQ(shape(1), (std::vector<std::int64_t>{1, 3, 1, 1}));
   function.set_likely_size(8);
   EXPECT_EQ(shape(4), (std::vector<std::int64_t>{4, 3, 8, 8}));
+  function.add_likely_sizes(16);
+  function.add_likely_sizes(32);
+  EXPECT_EQ(shape(4), (std::vector<std::int64_t>{4, 3, 16, 32}));
 }
 
 TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {
