@@ -102,8 +102,9 @@ void Parts::Pulse() {
 }
 
 ManagerState Parts::State() const {
-  return {catalogue, members.table(), copies.table(), ownership,
-          scaling,   state_replicas,  out.events(),   out.now()};
+  return {catalogue,    members.table(), copies.table(),
+          ownership,    scaling,         state_replicas,
+          out.events(), out.now(),       copies.unreachable().size()};
 }
 
 Cluster::Cluster(ClusterSettings settings, Catalogue catalogue)

@@ -154,6 +154,11 @@ class ManagerRole final : public Role {
                 static_cast<double>(status.functions()));
     gauges_.Set("troupe_models_short_of_copies", "Models with fewer host copies than wanted.", {},
                 static_cast<double>(status.models_short()));
+    gauges_.Set("troupe_states_short_of_copies",
+                "Models whose states have fewer copies in step than their functions ask for.", {},
+                static_cast<double>(status.states_short()));
+    gauges_.Set("troupe_states_unreachable", "Models whose states are on a node that is gone or drains.", {},
+                static_cast<double>(status.states_unreachable()));
     gauges_.Set("troupe_workflows", "Workflows in the registry.", {},
                 static_cast<double>(status.workflows()));
     gauges_.Set("troupe_steps_recomputed_total",

@@ -37,6 +37,8 @@ proto::AdminReply AnswerStatus(const ManagerState& state) {
   status.set_runs(state.catalogue.runs().size());
   status.set_steps_recomputed(state.catalogue.runs().steps_recomputed());
   status.set_models_short(state.placement.problems().size());
+  status.set_states_short(state.state_replicas.Short());
+  status.set_states_unreachable(state.states_unreachable);
   for (const auto& [name, member] : state.members.members()) {
     auto& entry = *status.add_members();
     *entry.mutable_member() = member.record;

@@ -28,6 +28,7 @@ struct ManagerState {
   const StateReplicas& state_replicas;
   const EventLog& events;
   Time now;
+  std::size_t states_unreachable;  // models
 };
 
 // "alive", "suspect", ...

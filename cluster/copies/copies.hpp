@@ -53,6 +53,8 @@ class Copies {
   void On(const HomeStored& stored, const absl::Status& status);
 
   [[nodiscard]] const PlacementTable& table() const { return table_; }
+  // Models with states whose home is not there, as it was told.
+  [[nodiscard]] const std::set<std::string>& unreachable() const { return unreachable_; }
 
  private:
   // New homes of functions' states become durable first: no state begins on a node that the store does not
@@ -69,7 +71,7 @@ class Copies {
 
   Parts& parts_;
   PlacementTable table_;
-  std::set<std::string> unreachable_;               // models whose home is not there, as it was told
+  std::set<std::string> unreachable_;
   std::multimap<std::string, Deployed> deploying_;  // by model digest
   std::uint64_t located_ = 0;  // questions for places, so that each names another node first
 };

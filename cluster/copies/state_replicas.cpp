@@ -292,6 +292,15 @@ std::optional<proto::StateReplicas> StateReplicas::NamedFor(const std::string& d
   return Named(digest, node, kept == kept_.end() ? Kept() : kept->second);
 }
 
+std::size_t StateReplicas::Short() const {
+  const auto& functions = parts_.catalogue.functions().table();
+  return static_cast<std::size_t>(std::ranges::count_if(kept_, [&](const auto& entry) {
+    const auto copies =
+        std::ranges::count_if(entry.second.in_step, [&](const std::string& node) { return IsThere(node); });
+    return static_cast<std::uint64_t>(copies) < ReplicasOf(functions, entry.first);
+  }));
+}
+
 void StateReplicas::Describe(proto::FunctionStatus& function) const {
   const auto& record = function.record();
   if (record.state().empty()) return;

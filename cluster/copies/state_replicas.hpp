@@ -51,6 +51,8 @@ class StateReplicas {
   // What the home is told when it adopts the model; nothing: its functions have no replicas.
   [[nodiscard]] std::optional<proto::StateReplicas> NamedFor(const std::string& digest,
                                                              const std::string& node) const;
+  // Models whose states have copies in step on fewer nodes that are there than their functions ask for.
+  [[nodiscard]] std::size_t Short() const;
   // Adds the home and the other nodes.
   void Describe(proto::FunctionStatus& function) const;
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster/cluster.hpp"
+#include "cluster/records/record_keys.hpp"
 #include "tests/unit/cluster/records.hpp"
 
 namespace troupe::cluster {
@@ -217,7 +218,7 @@ class ClusterTest : public testing::Test {
       if (change.table == Table::kFunctions && change.value && record.ParseFromString(*change.value))
         written_[record.key().name()] = std::move(record);
       if (proto::PlacementRecord home;
-          change.key.starts_with("state-home/") && change.value && home.ParseFromString(*change.value))
+          change.key.starts_with(kHomeKey) && change.value && home.ParseFromString(*change.value))
         home_ = std::move(home);
     }
     return absl::StrCat("store ",

@@ -140,6 +140,10 @@ TEST_F(StateMoves, AfterTheManagersStartAHomeHasTheTimeToComeBack) {
   for (int i = 1; i < 16; ++i) EXPECT_THAT(Pulse(), IsEmpty()) << "a member has 800 ms";
   EXPECT_THAT(Pulse(), ElementsAre("manager: state-unreachable"));
   EXPECT_THAT(Pulse(), IsEmpty()) << "it is told once";
+  AdminAsked status{.ask = 6};
+  status.request.mutable_cluster_status();
+  On(status);
+  EXPECT_EQ(reply_.status().states_unreachable(), 1u);
 }
 
 // --- what fails before the store is asked: the state stays where it is ---

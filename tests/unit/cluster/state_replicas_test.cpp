@@ -52,6 +52,13 @@ class StateReplicas : public ClusterTest {
     for (auto& line : Later(milliseconds(100))) all.push_back(std::move(line));
     return all;
   }
+  // Models with too few copies of their states, as the manager's status says.
+  std::uint64_t Short() {
+    AdminAsked asked{.ask = 6};
+    asked.request.mutable_cluster_status();
+    On(asked);
+    return reply_.status().states_short();
+  }
   void ComeInStep() {
     EXPECT_THAT(InStep({"n2"}), ElementsAre(Store()));
     EXPECT_THAT(Stored(), ElementsAre("manager: state-in-step", "name to n1: n2+"));
@@ -69,6 +76,14 @@ TEST_F(StateReplicas, TheHomeIsToldOfAnotherNodeAndSaysWhenItIsInStep) {
   EXPECT_EQ(named_->wish.replicas(0).epoch(), 2u);
   ComeInStep();
   EXPECT_THAT(Later(seconds(1)), IsEmpty());
+}
+
+TEST_F(StateReplicas, TheStatusCountsModelsWithTooFewCopies) {
+  EXPECT_EQ(Short(), 1u) << "no node is in step";
+  ComeInStep();
+  EXPECT_EQ(Short(), 0u);
+  On(MemberLost{"n2"});
+  EXPECT_EQ(Short(), 1u) << "the store has it in step, and it is gone";
 }
 
 TEST_F(StateReplicas, ANodeWhoseCopyFailedIsOutOfStepBeforeTheHomeIsToldSo) {
