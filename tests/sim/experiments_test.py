@@ -208,7 +208,14 @@ class Experiment(unittest.TestCase):
             data = self.small_inputs(folder)
             figures = self.figures(data, "azure-day", "--seeds", "1", "--minutes", "2", "--rates", "1,10", "--gpus", "1,8",
                                    "--presets", "load-balance,troupe")
-            self.assertEqual(len([name for name in figures if name.endswith("/compliant")]), 8)
+            for rate in (1, 10):
+                needed = figures.get(f"azure-day/{rate}x/troupe/gpus_needed", {"value": None})["value"]
+                tried = {gpus: figures[f"azure-day/{rate}x/{gpus}/troupe/compliant"]["value"]
+                         for gpus in (1, 8) if f"azure-day/{rate}x/{gpus}/troupe/compliant" in figures}
+                enough = [gpus for gpus, compliant in tried.items() if compliant >= 0.99]
+                self.assertEqual(needed, min(enough, default=None))
+                self.assertEqual(8 in tried, 1 not in enough)  # what has enough is not run with more
+            self.assertIn("azure-day/1x/troupe/gpus_needed", figures)
             paid = [figures[f"azure-day/{rate}x/1/troupe/paid_gpu_s"]["value"] for rate in (1, 10)]
             self.assertGreater(paid[1], 2 * paid[0])
             self.assertGreater(paid[0], 0)
