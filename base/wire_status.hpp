@@ -39,5 +39,11 @@ template <class Reply>
 [[nodiscard]] absl::Status StatusIn(const absl::StatusOr<Reply>& reply) {
   return reply.ok() ? StatusIn(*reply) : reply.status();
 }
+// The reply, or the error that it carries.
+template <class Reply>
+[[nodiscard]] absl::StatusOr<Reply> Checked(absl::StatusOr<Reply> reply) {
+  if (const auto status = StatusIn(reply); !status.ok()) return status;
+  return reply;
+}
 
 }  // namespace troupe

@@ -9,6 +9,7 @@
 #include "cluster/cluster_view.hpp"
 #include "node/events.hpp"
 #include "node/scheduling/owned_gpus.hpp"
+#include "proto/admin.pb.h"
 
 namespace troupe::node {
 

@@ -1,5 +1,8 @@
 #include "actors/client/manager_client.hpp"
 
+#include <caf/actor_system.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -69,12 +72,6 @@ bool MayGoOn(const absl::Status& status) {
          absl::IsOutOfRange(status);
 }
 
-template <class Reply>
-absl::StatusOr<Reply> WithCode(absl::StatusOr<Reply> reply) {
-  if (reply.ok() && reply->code() != 0) return StatusIn(*reply);
-  return reply;
-}
-
 }  // namespace
 
 struct ManagerClient::State {
@@ -122,7 +119,7 @@ class ManagerClient::Agent : public AgentActor::base {
                 if (!status.ok()) return done(status);
                 Call<proto::AdminReply>(
                     this, calls_, manager_, timeout, std::move(request),
-                    [done](absl::StatusOr<proto::AdminReply> reply) { done(WithCode(std::move(reply))); });
+                    [done](absl::StatusOr<proto::AdminReply> reply) { done(Checked(std::move(reply))); });
               });
   }
 
@@ -142,7 +139,7 @@ class ManagerClient::Agent : public AgentActor::base {
       upload->find = kComesBack;
       Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, upload->Chunk(proto::UploadChunk::ASK),
                                [this, upload](absl::StatusOr<proto::UploadReply> reply) {
-                                 reply = WithCode(std::move(reply));
+                                 reply = Checked(std::move(reply));
                                  if (absl::IsNotFound(reply.status())) reply = proto::UploadReply();
                                  Arrived(upload, reply);
                                });
@@ -180,10 +177,9 @@ class ManagerClient::Agent : public AgentActor::base {
     if (!piece.ok()) return upload->End(piece.status());
     chunk.set_data(*std::move(piece));
     chunk.set_last(size == rest);
-    Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk),
-                             [this, upload](const absl::StatusOr<proto::UploadReply>& reply) {
-                               Arrived(upload, WithCode(reply));
-                             });
+    Call<proto::UploadReply>(
+        this, calls_, manager_, kChunkTimeout, std::move(chunk),
+        [this, upload](const absl::StatusOr<proto::UploadReply>& reply) { Arrived(upload, Checked(reply)); });
   }
 
   void TryAgain(const std::shared_ptr<UploadJob>& upload, const absl::Status& why) {

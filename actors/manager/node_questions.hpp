@@ -44,8 +44,7 @@ class NodeQuestions {
     Call<proto::GivenUpStates>(
         self_, calls_, links_.Node(ask.node), options_.adopt_timeout, std::move(ask.wish),
         [this, digest = ask.digest, move = ask.move](absl::StatusOr<proto::GivenUpStates> reply) {
-          if (reply.ok() && !StatusIn(*reply).ok()) reply = StatusIn(*reply);
-          hear_(cluster::StatesGivenUp{digest, move, std::move(reply)});
+          hear_(cluster::StatesGivenUp{digest, move, Checked(std::move(reply))});
         });
   }
   void Do(cluster::AskTakeOver& ask) {
@@ -65,8 +64,7 @@ class NodeQuestions {
     Call<proto::ReplicasInStep>(
         self_, calls_, links_.Node(name.node), kReplicasTimeout, std::move(name.wish),
         [this, digest = name.digest, question = name.question](absl::StatusOr<proto::ReplicasInStep> reply) {
-          if (reply.ok() && !StatusIn(*reply).ok()) reply = StatusIn(*reply);
-          hear_(cluster::ReplicasAnswered{digest, question, std::move(reply)});
+          hear_(cluster::ReplicasAnswered{digest, question, Checked(std::move(reply))});
         });
   }
   void Do(cluster::AskDrain& ask) {

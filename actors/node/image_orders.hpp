@@ -69,7 +69,7 @@ class ImageOrders {
     *message.mutable_copy() = std::move(send.copy);
     Call<proto::CopiedImage>(self_, calls_, cache_, kCopyTimeout, std::move(message),
                              [this, number = send.number](const absl::StatusOr<proto::CopiedImage>& reply) {
-                               hear_(node::CopyEnded{number, reply.ok() ? StatusIn(*reply) : reply.status()});
+                               hear_(node::CopyEnded{number, StatusIn(reply)});
                              });
   }
 

@@ -147,10 +147,9 @@ class ImagePuller : public PullerSelf::base {
   void BeginCopy(std::uint64_t id) {
     auto& copy = copies_.at(id);
     copy.begun = true;
-    Call<proto::CopiedImage>(this, calls_, nodes_.at(copy.wish.address()).actor, terms_.copy_timeout,
-                             copy.wish.copy(), [this, id](const absl::StatusOr<proto::CopiedImage>& reply) {
-                               EndCopy(id, reply.ok() ? StatusIn(*reply) : reply.status());
-                             });
+    Call<proto::CopiedImage>(
+        this, calls_, nodes_.at(copy.wish.address()).actor, terms_.copy_timeout, copy.wish.copy(),
+        [this, id](const absl::StatusOr<proto::CopiedImage>& reply) { EndCopy(id, StatusIn(reply)); });
   }
 
   void EndCopy(std::uint64_t id, const absl::Status& status) {

@@ -29,14 +29,15 @@ void StateMoves::Pulse() {
     const auto keepers = KeepersOf(parts_.catalogue.functions().table(), digest);
     // A node is asked to adopt it: that would undo what the move asks for. Or its home is about to be given up.
     if (keepers.empty() || parts_.copies.table().copies().BeingAdopted(digest)) continue;
-    const auto to = NextHome(digest, node);
-    if (!to.empty() && parts_.members.HasNode(to)) Begin(digest, node, to);
+    const auto to = NextHome(*keepers.front(), node);
+    if (!to.empty() && parts_.members.HasNode(to)) Begin(keepers, node, to);
   }
 }
 
-void StateMoves::Begin(const std::string& digest, const std::string& node, const std::string& to,
-                       std::optional<Ask> asker) {
+void StateMoves::Begin(const std::vector<const proto::FunctionRecord*>& keepers, const std::string& node,
+                       const std::string& to, std::optional<Ask> asker) {
   const auto& members = parts_.members.table();
+  const auto& digest = keepers.front()->model_digest();
   auto& move = moves_[digest];
   move = {.number = ++last_,
           .from = {node, members.Find(node)->record.epoch()},
@@ -46,16 +47,15 @@ void StateMoves::Begin(const std::string& digest, const std::string& node, const
   parts_.copies.BeginMove(digest);
   AskGiveUp ask{digest, node, move.number, {}};
   ask.wish.set_model_digest(digest);
-  for (const auto* keeper : KeepersOf(parts_.catalogue.functions().table(), digest))
-    ask.wish.add_functions(StateKey(*keeper));
+  for (const auto* keeper : keepers) ask.wish.add_functions(StateKey(*keeper));
   parts_.out.Add(std::move(ask));
 }
 
 // The node that takes states over drops its copies first, and a node in step must not: if the home were gone meanwhile, it would
 // have to replace it. So where nodes are in step, one of them is the next home.
-std::string StateMoves::NextHome(const std::string& digest, const std::string& node) const {
+std::string StateMoves::NextHome(const proto::FunctionRecord& keeper, const std::string& node) const {
+  const auto& digest = keeper.model_digest();
   if (parts_.state_replicas.AnyInStep(digest)) return parts_.state_replicas.Successor(digest, false);
-  const auto& keeper = *KeepersOf(parts_.catalogue.functions().table(), digest).front();
   const auto& members = parts_.members.table();
   std::set<std::string> without{node};
   if (const auto failed = failed_.find(digest); failed != failed_.end()) without.insert(failed->second.node);
@@ -74,7 +74,7 @@ void StateMoves::Order(Ask ask, const proto::MoveFunction& wish) {
   const auto& digest = record->model_digest();
   const auto home = parts_.copies.table().homes().Of(digest);
   if (home == wish.node()) return AnswerOrder(ask, digest);
-  Begin(digest, home, wish.node(), ask);
+  Begin(KeepersOf(functions, digest), home, wish.node(), ask);
   parts_.copies.Place();  // the old home has not adopted the model any more, whenever it answers
 }
 

@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/events.hpp"
@@ -79,14 +80,15 @@ class StateMoves {
   // By model digest.
   using Table = std::map<std::string, Move>;
 
-  void Begin(const std::string& digest, const std::string& node, const std::string& to,
-             std::optional<Ask> ask = std::nullopt);
+  // `keepers`: all functions that keep a state with the model.
+  void Begin(const std::vector<const proto::FunctionRecord*>& keepers, const std::string& node,
+             const std::string& to, std::optional<Ask> ask = std::nullopt);
   // Why it cannot be begun now; `node`: where it is to go.
   [[nodiscard]] absl::Status CheckOrder(const proto::FunctionRecord& record, const std::string& node) const;
   // The states are at `node`.
   void AnswerOrder(Ask ask, const std::string& digest);
-  // Empty: no node can take the states over now.
-  [[nodiscard]] std::string NextHome(const std::string& digest, const std::string& node) const;
+  // `keeper`: one of the functions that keep a state with the model. Empty: no node can take the states over now.
+  [[nodiscard]] std::string NextHome(const proto::FunctionRecord& keeper, const std::string& node) const;
   // The move that the answer is for; the end: it has ended, or goes on with other nodes.
   [[nodiscard]] Table::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
   [[nodiscard]] bool Lives(const Place& place) const;

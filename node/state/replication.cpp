@@ -70,8 +70,9 @@ void Replication::On(const ReplicasNamed& event) {
 void Replication::Adopting(const std::string& digest, const std::optional<proto::StateReplicas>& replicas,
                            std::uint64_t epoch) {
   fenced_.erase(digest);
-  if (replicas) adopted_in_[digest] = epoch;
-  if (replicas) Name(digest, *replicas, false);
+  if (!replicas) return;
+  adopted_in_[digest] = epoch;
+  Name(digest, *replicas, false);
 }
 
 void Replication::Name(const std::string& digest, const proto::StateReplicas& named, bool stored) {

@@ -159,7 +159,7 @@ std::string TensorValues::Json(std::size_t i) const {
     case proto::FP64: {
       const double number = Number(i);
       if (!std::isfinite(number)) return "null";
-      return absl::StrFormat(tensor_.spec().type() == proto::FP64 ? "%.17g" : "%.9g", number);
+      return absl::StrFormat("%.*g", tensor_.spec().type() == proto::FP64 ? 17 : 9, number);
     }
     default:
       return numeric() ? absl::StrFormat("%.0f", Number(i)) : JsonString(texts_[i]);

@@ -32,7 +32,7 @@ std::string ColourAt(double part) {
 }
 
 std::string Figure(double throughput) {
-  return absl::StrFormat(throughput >= 100 ? "%.0f" : throughput >= 10 ? "%.1f" : "%.2f", throughput);
+  return absl::StrFormat("%.*f", throughput >= 100 ? 0 : throughput >= 10 ? 1 : 2, throughput);
 }
 
 struct Text {
