@@ -133,7 +133,8 @@ void Copies::On(const PlacesAsked& event) {
     if (!member->record.address().empty()) holders.push_back(member);
   }
   if (!holders.empty())
-    std::ranges::rotate(holders, holders.begin() + static_cast<std::ptrdiff_t>(located_++ % holders.size()));
+    std::rotate(holders.begin(), holders.begin() + static_cast<std::ptrdiff_t>(located_++ % holders.size()),
+                holders.end());
   if (holders.size() > kPlaces) holders.resize(kPlaces);
   for (const auto* member : holders) {
     auto& place = *reply.add_places();

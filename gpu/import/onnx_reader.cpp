@@ -79,7 +79,7 @@ absl::StatusOr<proto::TensorSpec> SpecOf(const onnx::ValueInfoProto& value, cons
 // The number of a trip and its condition are scalars here; a body may declare them as vectors of one element.
 void GiveAsVector(const onnx::ValueInfoProto& declared, std::size_t input, Graph& body) {
   if (declared.type().tensor_type().shape().dim_size() != 1) return;
-  const std::string name = declared.name();
+  const std::string& name = declared.name();
   const std::int64_t one = 1;
   body.inputs[input].set_name(name + "/scalar");
   body.constants[name + "/shape"] = {proto::INT64, {1}, HoldBytes(&one, sizeof(one))};
