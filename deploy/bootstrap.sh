@@ -32,7 +32,7 @@ test_packages=(
   libonnx-testdata                        # conformance tests
   clang-format clang-tidy                 # `make check`
   lld                                     # links the tests
-  libclang-rt-16-dev                      # libFuzzer, for the fuzz targets in the sanitizers' build
+  clang-16 libclang-rt-16-dev libomp-16-dev llvm-16  # the sanitizers' build, in half of GCC's time
   chromium chromium-driver                # the console's test
   jq openssl                              # the end-to-end tests
   iproute2 nftables util-linux            # networks of the chaos tests

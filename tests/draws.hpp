@@ -4,13 +4,11 @@
 
 #include <algorithm>
 
+#include "base/sanitizer.hpp"
+
 namespace troupe::test {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr unsigned kDrawnOfFour = 1;
-#else
-inline constexpr unsigned kDrawnOfFour = 4;
-#endif
+inline constexpr unsigned kDrawnOfFour = kSanitized ? 1 : 4;
 
 // At least one.
 template <class Count>

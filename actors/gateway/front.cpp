@@ -1,5 +1,7 @@
 #include "actors/gateway/front.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <map>
 #include <memory>
 #include <utility>

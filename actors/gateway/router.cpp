@@ -1,5 +1,7 @@
 #include "actors/gateway/router.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <iterator>
 #include <map>
 #include <utility>

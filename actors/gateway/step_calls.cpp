@@ -1,5 +1,7 @@
 #include "actors/gateway/step_calls.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <algorithm>
 #include <caf/send.hpp>
 #include <memory>

@@ -1,6 +1,8 @@
 // How a run begins, which gateway has it, and how it ends.
 #include "actors/gateway/workflow_run.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <algorithm>
 #include <memory>
 #include <utility>

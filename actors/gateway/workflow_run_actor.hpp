@@ -2,6 +2,8 @@
 // its end), workflow_run_steps.cpp (its steps). Contract: actors/interfaces/workflow_run.hpp.
 #pragma once
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <map>
 #include <memory>
 #include <set>

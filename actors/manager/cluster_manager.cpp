@@ -2,6 +2,8 @@
 // and timers.
 #include "actors/manager/cluster_manager.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"

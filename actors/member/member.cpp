@@ -1,5 +1,7 @@
 #include "actors/member/member.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <functional>
 #include <memory>
 #include <type_traits>

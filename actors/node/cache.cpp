@@ -1,5 +1,7 @@
 #include "actors/node/cache.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <map>
 #include <utility>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "actors/node/executor.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"

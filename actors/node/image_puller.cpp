@@ -1,5 +1,7 @@
 #include "actors/node/image_puller.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -2,6 +2,8 @@
 // timers.
 #include "actors/node/node_controller.hpp"
 
+#include <caf/typed_event_based_actor.hpp>
+
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -2,11 +2,12 @@
 // shared header changes.
 #pragma once
 
+#include "base/sanitizer.hpp"
 #include "gpu/device/interface_digest.hpp"
 
 namespace troupe::gpu {
 
-#ifdef __SANITIZE_ADDRESS__
+#if TROUPE_SANITIZED
 #define TROUPE_BUILD_KIND ", sanitized"
 #else
 #define TROUPE_BUILD_KIND ""

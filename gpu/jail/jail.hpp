@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/sanitizer.hpp"
 #include "base/units.hpp"
 #include "gpu/jail/filter.hpp"
 
@@ -20,11 +21,7 @@ struct JailLimits {
 
 // A sanitizer maps most of the address space, reads /proc/self and starts a tracing process at exit, all of
 // which a jail forbids. Programs built with one keep only the limits and no_new_privs.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kJailRelaxed = true;
-#else
-inline constexpr bool kJailRelaxed = false;
-#endif
+inline constexpr bool kJailRelaxed = kSanitized;
 
 // What the kernel did not grant, as words for one sentence.
 struct JailReport {

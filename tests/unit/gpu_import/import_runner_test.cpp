@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/sanitizer.hpp"
 #include "base/tar.hpp"
 #include "gpu/import/canonical_files.hpp"
 #include "tests/temporary_directory.hpp"
@@ -23,12 +24,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 class ImportRunnerTest : public testing::Test {
  protected:
