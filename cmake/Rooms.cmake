@@ -108,6 +108,9 @@ function(troupe_test name)
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
+  if(TROUPE_SANITIZE)
+    math(EXPR TEST_TIMEOUT "3 * ${TEST_TIMEOUT}")  # a sanitizer makes programs slow
+  endif()
   # A fake driver library holds its own copy of the rooms that its program links too. AddressSanitizer calls two copies of one
   # global a violation; at level 1 it does so only when their sizes differ, which would be a real mistake.
   set(sanitizers "ASAN_OPTIONS=detect_odr_violation=1;UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/ubsan.supp;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
