@@ -20,7 +20,8 @@ void OpenDimensions::AddInput(const proto::TensorSpec& spec, std::span<const std
 std::vector<std::vector<int>> OpenDimensions::Larger() const {
   constexpr std::size_t kMostAlone = 16;
   constexpr std::size_t kMostInPairs = 6;
-  std::set<int> free;  // one that is only the first dimension of inputs is a number of rows
+  // A symbol that stands only as the first dimension of inputs is a number of rows: no size depends on it.
+  std::set<int> free;
   for (const auto& [input, dimensions] : inputs_)
     for (std::size_t i = 1; i < dimensions.size(); ++i)
       if (dimensions[i] != kFixed) free.insert(dimensions[i]);

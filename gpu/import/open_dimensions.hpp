@@ -1,6 +1,6 @@
 // OPEN DIMENSIONS: which dimensions of a model's inputs are open, and which of them the file takes for one size by giving them
-// one name. A model whose sizes depend on each other (a mask as long as the past and the new tokens together) works with few
-// choices of sizes: the trials here are those that are likely to work.
+// one name. In some models sizes depend on each other: a mask is as long as the past and the new tokens together. The importer
+// looks for sizes that such a model accepts, and tries the choices that Trials lists.
 #pragma once
 
 #include <cstdint>

@@ -74,8 +74,8 @@ struct Search {
   const MinuteCounts& counts;
   std::uint32_t rate = 1;
   std::vector<std::string> left{};  // presets
-  std::map<std::string, std::vector<double>>
-      needed{};  // GPUs by preset, then by seed; 0: more than were tried
+  // GPUs by preset, then by seed; 0: more than were tried.
+  std::map<std::string, std::vector<double>> needed{};
 };
 
 Sweep SweepOf(const Search& search, std::uint32_t gpus) {
