@@ -133,6 +133,10 @@ void WorkflowRun::Submit() {
     start_.set_depth(options_.depth);
     *start_.mutable_inputs() = *std::move(stored);
     Register();
+    // No other request can name a run without a key, so the log has no run of its name: its first steps need not wait.
+    if (options_.keyed || options_.depth > 0 || !manager_) return;
+    ownership_.started = true;
+    Advance();
   });
 }
 
@@ -150,7 +154,11 @@ void WorkflowRun::Register() {
 
 void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
   if (absl::IsAborted(run.status())) return Yield();
-  if (!run.ok()) return Answer(run.status());
+  if (!run.ok()) {
+    if (!ownership_.logged) Forget();  // steps that were begun ahead count for nothing
+    return Answer(run.status());
+  }
+  ownership_.logged = true;
   if (run->state() != proto::RUN_RUNNING) return AnswerAs(*run);
   if (ownership_.started && Knows(*run)) {
     ownership_.claim = run->claim();

@@ -47,6 +47,7 @@ class WorkflowRun : public RunSelf::base {
   };
   struct Ownership {
     std::uint64_t claim = 0;
+    bool logged = false;     // the log has the run's start
     bool started = false;    // the run is ours: a cancellation before that waits for it
     std::uint64_t life = 0;  // what an earlier one began is dropped when it comes back
   };
@@ -96,6 +97,7 @@ class WorkflowRun : public RunSelf::base {
 
   // --- steps (workflow_run_steps.cpp) ---
   void Advance();
+  // A step that may change a function's state waits until the log has the run's start.
   void RunStep(const proto::WorkflowStep& step);
   // The values that a step needs here as bytes have come.
   void FetchFor(const proto::WorkflowStep& step, const std::vector<std::string>& names);
@@ -110,7 +112,7 @@ class WorkflowRun : public RunSelf::base {
   // That a step was skipped, or failed, is durable before a step that reads it is decided.
   void CommitEnd(const std::string& step, proto::StepEnd end, const absl::Status& status);
   // Whether the run goes on behind a step while the log still writes its end: not where a function's state went on with it,
-  // nor without a manager.
+  // nor while its manager is away.
   [[nodiscard]] bool GoesOnUnwritten(const proto::WorkflowStep& step, Duration took) const;
   // `written`: the outputs as the log is to keep them. `goes_on`: what reads the step need not wait for the log.
   void CommitStep(const proto::WorkflowStep& step, const Values& outputs, const Values& written,

@@ -16,6 +16,21 @@ namespace troupe::actors {
 
 using Decided = cluster::StepDecision::Kind;
 
+namespace {
+
+// Whether it is known that the step calls a function without a state. `known`: null for nothing.
+bool IsStateless(const proto::WorkflowStep& step, const ViewCell* known) {
+  if (step.function().empty() || known == nullptr) return false;
+  proto::FunctionKey key;
+  key.set_name(step.function());
+  key.set_version(step.version());
+  const auto view = known->Get();
+  const auto* const function = view->functions().Find(key);
+  return function != nullptr && function->state().empty();
+}
+
+}  // namespace
+
 void WorkflowRun::Advance() {
   const auto truth = [this](const std::string& name) -> absl::StatusOr<bool> {
     const auto value = results_.values.Find(name);
@@ -45,6 +60,12 @@ void WorkflowRun::Advance() {
 }
 
 void WorkflowRun::RunStep(const proto::WorkflowStep& step) {
+  if (!ownership_.logged && !IsStateless(step, options_.view.get()))
+    return session_.WhenTied([this, step, life = ownership_.life](absl::Status status) {
+      if (life != ownership_.life) return;
+      if (progress_.state() != proto::RUN_RUNNING) status.Update(absl::CancelledError("the run has ended"));
+      status.ok() ? RunStep(step) : Failed(step, status);
+    });
   const auto bound = progress_.Bound(step.name());
   if (const auto names = results_.values.NeededAsBytes(bound); !names.empty()) return FetchFor(bound, names);
   const auto calls = results_.values.CallsOf(bound);
@@ -180,14 +201,8 @@ void WorkflowRun::CommitEnd(const std::string& step, proto::StepEnd end, const a
 }
 
 bool WorkflowRun::GoesOnUnwritten(const proto::WorkflowStep& step, Duration took) const {
-  if (!session_.registered() || !cluster::MayGoOnUnwritten(step.durable(), took)) return false;
-  if (step.function().empty() || !options_.view) return false;
-  proto::FunctionKey key;
-  key.set_name(step.function());
-  key.set_version(step.version());
-  const auto view = options_.view->Get();
-  const auto* const function = view->functions().Find(key);
-  return function != nullptr && function->state().empty();
+  const bool away = ownership_.logged && !session_.registered();
+  return !away && cluster::MayGoOnUnwritten(step.durable(), took) && IsStateless(step, options_.view.get());
 }
 
 // Where the outputs are is durable before a step that needs them begins, unless the run goes on; and they are, if they are
@@ -218,7 +233,11 @@ void WorkflowRun::CommitStep(const proto::WorkflowStep& step, const Values& outp
             if (!status.ok()) return NotCommitted(step, status);
             if (!goes_on) Committed(step, outputs);
           });
-          if (goes_on) Committed(step, committed);
+          if (!goes_on) return;
+          // At once, but for a step that was begun ahead of the run's start.
+          session_.WhenTied([this, step, committed, life](const absl::Status& status) {
+            if (life == ownership_.life && status.ok()) Committed(step, committed);
+          });
         });
 }
 

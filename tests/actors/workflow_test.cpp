@@ -449,8 +449,10 @@ TEST_F(Workflow, AStepIsDurableBeforeTheNextBeginsAndTheEndBeforeTheAnswer) {
 // The disk is waited for twice, whatever the number of steps: for the start and for the end.
 TEST_F(Workflow, BehindAShortStepTheRunGoesOnWhileTheDiskWrites) {
   ShowFunctions({});
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
   world_.store().Hold();
-  Infer(RequestOf("flow"));
+  Infer(request);
   EXPECT_TRUE(script_->calls.empty()) << "the run itself is not durable yet";
   ASSERT_TRUE(CompleteNext());
   EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c", "join"}));
@@ -462,13 +464,78 @@ TEST_F(Workflow, BehindAShortStepTheRunGoesOnWhileTheDiskWrites) {
   ASSERT_TRUE(CompleteNext());
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
-  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+  EXPECT_EQ(Stored("mine")->state(), proto::RUN_SUCCEEDED);
+}
+
+// No other request can name a run without a key: its first steps begin while the disk writes its start.
+TEST_F(Workflow, ARunWithoutAKeyBeginsWhileTheDiskWritesItsStart) {
+  ShowFunctions({});
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  EXPECT_EQ(world_.store().held(), 1u) << "its start";
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"}));
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls.back(), "join");
+  while (world_.store().held() > 1) ASSERT_TRUE(CompleteNext());
+  EXPECT_FALSE(reply_.has_value()) << "the end is not durable yet";
+  ASSERT_TRUE(CompleteNext());
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+}
+
+TEST_F(Workflow, AStepWithAStateWaitsForTheStartOfARunWithoutAKey) {
+  ShowFunctions({"net-b"});
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c"}));
+  ASSERT_TRUE(CompleteNext());
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c", "net-b"}));
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+}
+
+TEST_F(Workflow, WhatBeganBeforeAStartThatTheDiskRefusesIsCancelled) {
+  ShowFunctions({"net-b"});
+  script_->hold = true;
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  EXPECT_EQ(script_->held.size(), 2u);
+  world_.store().FailNext(absl::ResourceExhaustedError("no space left on the device"), 1);
+  world_.store().Release();
+  world_.Run(milliseconds(100));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kResourceExhausted)) << reply_->message();
+  EXPECT_EQ(script_->cancelled, 2u);
+  EXPECT_EQ(script_->calls, (Calls{"net-a", "net-c"})) << "a state would have advanced";
+}
+
+TEST_F(Workflow, ARunWithoutAKeyWhoseManagerGoesAwayBeforeItsStartEndsOnce) {
+  ShowFunctions({});
+  script_->hold = true;
+  world_.store().Hold();
+  Infer(RequestOf("flow"));
+  AnswerHeld(3);
+  world_.StopManager();
+  world_.store().Release();
+  world_.Run(milliseconds(500));
+  EXPECT_FALSE(reply_.has_value());
+  EXPECT_EQ(script_->calls.size(), 3u) << "what reads them waits for the log";
+  world_.StartManager();
+  script_->hold = false;
+  world_.Run(seconds(3));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(std::ranges::count(script_->calls, "join"), 1);
 }
 
 TEST_F(Workflow, AStepWhoseFunctionHasAStateIsWaitedFor) {
   ShowFunctions({"net-b"});
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
   world_.store().Hold();
-  Infer(RequestOf("flow"));
+  Infer(request);
   ASSERT_TRUE(CompleteNext());
   EXPECT_EQ(script_->calls, (Calls{"net-a", "net-b", "net-c"}));
   while (world_.store().held() > 0) ASSERT_TRUE(CompleteNext());
@@ -523,8 +590,10 @@ TEST_F(Workflow, AStepThatReadWhatCannotBeStoredRunsAgain) {
 // A gateway dies before the disk has all steps of its run: the next gateway runs the missing steps again.
 TEST_F(Workflow, StepsThatTheDiskHasNotGotRunAgain) {
   ShowFunctions({});
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
   world_.store().Hold();
-  Infer(RequestOf("flow"));
+  Infer(request);
   ASSERT_TRUE(CompleteNext());
   ASSERT_TRUE(CompleteNext());
   EXPECT_EQ(StoredSteps(), Calls{"left"});
@@ -535,11 +604,11 @@ TEST_F(Workflow, StepsThatTheDiskHasNotGotRunAgain) {
   world_.Run(milliseconds(100));
   EXPECT_EQ(StoredSteps(), Calls{"left"});
   Open(router_);
-  Infer(RequestOf("flow"));
+  Infer(request);
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_EQ(script_->calls.size() - before, 3u) << "of 'middle', 'right' and 'last'";
-  EXPECT_EQ(Stored()->state(), proto::RUN_SUCCEEDED);
+  EXPECT_EQ(Stored("mine")->state(), proto::RUN_SUCCEEDED);
 }
 
 TEST_F(Workflow, AForEachCallsOncePerSliceAndPutsTheAnswersTogether) {
