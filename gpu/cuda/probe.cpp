@@ -1,5 +1,7 @@
 #include "gpu/cuda/probe.hpp"
 
+#include <cublas_v2.h>
+#include <cudnn.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gpu/cuda/device.hpp"
 #include "gpu/cuda/probe_parts.hpp"
 #include "transport/steady_clock.hpp"
@@ -27,11 +30,7 @@ class Prober {
   void Say(std::string part, std::string name, std::string value) {
     cuda::Say(probed_, std::move(part), std::move(name), std::move(value));
   }
-  template <class Function>
-  static Function* Call(void* library, const char* name) {
-    return reinterpret_cast<Function*>(dlsym(library, name));
-  }
-  void Library(const std::string& file, const char* version);
+  void Library(const std::string& file, std::string (*version)(void* library));
   void Libraries();
   bool Describe();
   void Measure(const CudaOptions& options);
@@ -43,28 +42,35 @@ class Prober {
   CUdevice device_ = 0;
 };
 
-// Each by the call that tells its version without a GPU.
-void Prober::Library(const std::string& file, const char* version) {
+// What `version` says of the library in that file: it tells its version without a GPU.
+void Prober::Library(const std::string& file, std::string (*version)(void* library)) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const error = dlerror();
     return Say("libraries", file, absl::StrCat("missing: ", error == nullptr ? "no reason given" : error));
   }
-  std::string told = "there, of a version that it does not tell";
-  if (auto* const number = Call<std::size_t()>(library, version); number != nullptr && file == options_.dnn)
-    told = absl::StrCat("version ", number());
-  if (auto* const property = Call<int(int, int*)>(library, version);
-      property != nullptr && file != options_.dnn) {
-    std::array<int, 3> parts{};
-    for (int i = 0; i < 3; ++i) (void)property(i, &parts[static_cast<std::size_t>(i)]);
-    told = absl::StrCat("version ", parts[0], ".", parts[1], ".", parts[2]);
-  }
-  Say("libraries", file, told);
+  Say("libraries", file, version(library));
+}
+
+constexpr char kUntold[] = "there, of a version that it does not tell";
+
+std::string BlasVersion(void* library) {
+  auto* const property = reinterpret_cast<decltype(&cublasGetProperty)>(dlsym(library, "cublasGetProperty"));
+  if (property == nullptr) return kUntold;
+  std::array<int, 3> parts{};
+  constexpr std::array kParts = {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL};
+  for (std::size_t i = 0; i < parts.size(); ++i) (void)property(kParts[i], &parts[i]);
+  return absl::StrCat("version ", absl::StrJoin(parts, "."));
+}
+
+std::string DnnVersion(void* library) {
+  auto* const number = reinterpret_cast<decltype(&cudnnGetVersion)>(dlsym(library, "cudnnGetVersion"));
+  return number == nullptr ? kUntold : absl::StrCat("version ", number());
 }
 
 void Prober::Libraries() {
-  Library(options_.blas, "cublasGetProperty");
-  Library(options_.dnn, "cudnnGetVersion");
+  Library(options_.blas, &BlasVersion);
+  Library(options_.dnn, &DnnVersion);
   for (const auto& [file, without] : {std::pair(options_.blas_lt, "bias and Relu are kernels of their own"),
                                       std::pair(options_.nccl, "no broadcasts between GPUs")}) {
     const bool there = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;

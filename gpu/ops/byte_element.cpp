@@ -102,7 +102,8 @@ void BinaryRow(const Row& row) {
     const float x = tables.a[a[i * row.step[0]]];
     const float y = tables.b[b[i * row.step[1]]];
     const float real = adds ? x + y : x * y * tables.scale;
-    out[i] = static_cast<T>(std::clamp(std::nearbyint(real) + tables.zero, kLow, kHigh));
+    const float whole = std::isnan(real) ? 0.0F : std::nearbyint(real);  // as QuantizeTo has it
+    out[i] = static_cast<T>(std::clamp(whole + tables.zero, kLow, kHigh));
   }
 }
 

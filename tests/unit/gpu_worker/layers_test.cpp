@@ -33,18 +33,19 @@ class PartsPlan final : public Plan {
     std::copy(x, x + count_, y);
     for (std::size_t step = 0; step < kParts; ++step) {
       if (absl::Status status = bindings.before_step(step); !status.ok()) return status;
-      const std::byte* part = bindings.weights + step * kPart;
-      if (!bindings.places.empty()) {
-        const auto behind = std::ranges::upper_bound(bindings.places, step * kPart, {}, &WeightPlace::offset);
-        part = std::prev(behind)->address + (step * kPart - std::prev(behind)->offset);
-      }
-      const auto* w = reinterpret_cast<const float*>(part);
+      const auto* w = reinterpret_cast<const float*>(PartOf(bindings, step));
       for (std::size_t i = 0; i < count_; ++i) y[i] += w[0] + w[kPart / sizeof(float) - 1];
     }
     return outputs_;
   }
 
  private:
+  static const std::byte* PartOf(const PlanBindings& bindings, std::size_t step) {
+    if (bindings.places.empty()) return bindings.weights + step * kPart;
+    const auto behind = std::ranges::upper_bound(bindings.places, step * kPart, {}, &WeightPlace::offset);
+    return std::prev(behind)->address + (step * kPart - std::prev(behind)->offset);
+  }
+
   std::vector<proto::TensorSpec> outputs_;
   StepWeights steps_[kParts];
   std::size_t count_ = 0;
