@@ -1,5 +1,5 @@
 // How many cases a property test draws. `make test` runs these tests in both builds: the release build draws all
-// cases, and a sanitizer's build, whose programs take ten to twenty times as long, a quarter of them.
+// cases, and a sanitizer's build, whose programs take ten to twenty times as long, an eighth of them.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace troupe::test {
 
-inline constexpr unsigned kDrawnOfFour = kSanitized ? 1 : 4;
+inline constexpr unsigned kDrawnOfEight = kSanitized ? 1 : 8;
 
 // At least one.
 template <class Count>
 constexpr Count Draws(Count all) {
-  return std::max<Count>(1, all * kDrawnOfFour / 4);
+  return std::max<Count>(1, all * kDrawnOfEight / 8);
 }
 
 }  // namespace troupe::test

@@ -58,10 +58,10 @@ class Replicas : public ::testing::Test {
 
 TEST_F(Replicas, AFunctionWhoseLoadIsMoreThanItsNodesCanServeGetsMore) {
   ASSERT_EQ(Holders(), 2U);
-  Load(milliseconds(4), seconds(20));  // two and a half GPUs' work
+  Load(milliseconds(4), seconds(12));  // two and a half GPUs' work
   EXPECT_EQ(Holders(), 4U);
   const auto settled = world_.answers.size();
-  Load(milliseconds(4), seconds(20));
+  Load(milliseconds(4), seconds(12));
   world_.Run(seconds(5));
   const auto served = From(settled);
   EXPECT_EQ(served.failed, 0U);
@@ -71,9 +71,9 @@ TEST_F(Replicas, AFunctionWhoseLoadIsMoreThanItsNodesCanServeGetsMore) {
 }
 
 TEST_F(Replicas, ItGivesThemUpWhenTheLoadIsGoneAndNoRequestFails) {
-  Load(milliseconds(4), seconds(20));
+  Load(milliseconds(4), seconds(12));
   ASSERT_EQ(Holders(), 4U);
-  Load(milliseconds(100), seconds(240));
+  Load(milliseconds(100), seconds(150));
   world_.Run(seconds(5));
   EXPECT_EQ(Holders(), 2U);
   EXPECT_EQ(From(0).failed, 0U);
@@ -81,7 +81,7 @@ TEST_F(Replicas, ItGivesThemUpWhenTheLoadIsGoneAndNoRequestFails) {
 }
 
 TEST_F(Replicas, ANodeThatDiesInTheMiddleIsMadeUpFor) {
-  Load(milliseconds(4), seconds(20));
+  Load(milliseconds(4), seconds(12));
   world_.KillNode("node-2");
   Load(milliseconds(5), seconds(10));
   world_.Run(seconds(15));

@@ -7,6 +7,7 @@
 #include "gpu/import/model_check.hpp"
 #include "tests/conformance/declared.hpp"
 #include "tests/conformance/run_case.hpp"
+#include "tests/draws.hpp"
 
 namespace troupe::gpu::conformance {
 namespace {
@@ -73,7 +74,7 @@ class DamagedFiles : public testing::Test {
   }
 
  private:
-  static constexpr int kDamages = 30;
+  static constexpr int kDamages = test::Draws(30);
 
   static std::string Damage(Random& random, std::string file) {
     const std::size_t at = random.Below(file.size());

@@ -11,6 +11,7 @@
 
 #include "base/random.hpp"
 #include "cluster/request_table.hpp"
+#include "tests/draws.hpp"
 
 namespace troupe::cluster::gpu_turns_property_test {
 namespace {
@@ -243,7 +244,7 @@ void Drive(std::uint64_t seed, std::size_t nodes, std::size_t per_node, std::uin
 }
 
 TEST(GpuTurnsProperty, DecidesAsThePaperPrintsOnOneNodeAndOnMany) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::Draws(40u); ++seed) {
     const std::uint32_t limit = seed % 4 == 0 ? 25 : static_cast<std::uint32_t>(seed % 4);
     for (const auto& [nodes, per_node] : {std::pair<std::size_t, std::size_t>{1, 6}, {6, 1}, {3, 2}}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(nodes) + " nodes");
