@@ -29,9 +29,11 @@ absl::StatusOr<std::optional<std::uint32_t>> NumberBehind(std::string_view slot,
 
 namespace {
 
-// What the systems of the papers have in common: a model comes for a request, to nodes that do not follow the load.
+// What the systems of the papers have in common: a model comes for a request, to nodes that do not follow the load, and routers
+// count requests.
 PolicyNames Published() {
   PolicyNames names;
+  names.routing = "locality-by-count";
   names.prefetch = "asked";
   names.replicas = "fixed";
   return names;
@@ -119,7 +121,7 @@ PolicyNames InOrder() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 21> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 22> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
@@ -127,6 +129,8 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
       {"troupe-late-last", "troupe whose late requests yield, however many a function had before",
        TroupeWith(&PolicyNames::ordering, "edf-late-last")},
       {"troupe-kind-blind", "troupe where all GPUs are taken to be alike", KindBlind()},
+      {"troupe-by-count", "troupe whose routers count requests, however long each takes",
+       TroupeWith(&PolicyNames::routing, "locality-by-count")},
       {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::prefetch, "ahead")},
       {"troupe-asked", "troupe without prefetch", TroupeWith(&PolicyNames::prefetch, "asked")},
       {"troupe-late", "troupe where no load gives a function a part of a GPU: every request is bound late",

@@ -132,7 +132,7 @@ Send RequestTable::MakeSend(Entry& entry, const Placement::Target& target, Time 
   waiting_bytes_ -= entry.request.bytes;
   credits_.Take(node);
   Send send;
-  send.ticket = sendings_.Add({entry.request.sequence, node, target.gpu});
+  send.ticket = sendings_.Add({entry.request.sequence, node, target.gpu, target.work});
   placement_.Sent(send.ticket, entry, target, now);
   send.sequence = entry.request.sequence;
   send.node = node;
@@ -181,9 +181,11 @@ void RequestTable::Check() const {
                    counts_.served + counts_.failed + counts_.expired + counts_.cancelled + requests_.size(),
                "requests were lost or ended twice");
   placement_.Check();
-  auto in_flight = sendings_.CountByNode();
+  auto in_flight = sendings_.SumByNode();
   for (const auto& [name, node] : credits_.nodes()) {
-    TROUPE_CHECK(node.in_flight == in_flight[name], "credits were lost or came back twice");
+    TROUPE_CHECK(node.in_flight == in_flight[name].requests, "credits were lost or came back twice");
+    TROUPE_CHECK(names_gpus() || placement_.WorkAt(name) == in_flight[name].work,
+                 "what a node was given to do is added up wrongly");
   }
 }
 

@@ -42,6 +42,14 @@ bool LessLoaded(const NodeOption& a, const NodeOption& b) {
   return a.limit - a.in_flight > b.limit - b.in_flight;
 }
 
+// The same by the time of what was given to the GPUs of each, where it is known how long the request's run takes.
+bool LessToDo(const NodeOption& a, const NodeOption& b) {
+  const bool known = a.run > Duration::zero() && b.run > Duration::zero();
+  const double left = ToSeconds(a.ahead) * static_cast<double>(b.limit);
+  const double right = ToSeconds(b.ahead) * static_cast<double>(a.limit);
+  return known && left != right ? left < right : LessLoaded(a, b);
+}
+
 std::size_t LoadBalance(std::span<const NodeOption> options) {
   if (const auto ends = EndsOfKinds(options); !ends.empty()) return EndsFirst(ends);
   std::size_t best = 0;
@@ -51,15 +59,24 @@ std::size_t LoadBalance(std::span<const NodeOption> options) {
   return best;
 }
 
-std::size_t Locality(std::span<const NodeOption> options) {
+// The first in order of those with the model on a GPU; of all, where none has it there.
+std::size_t LocalFirst(std::span<const NodeOption> options,
+                       bool (*before)(const NodeOption& a, const NodeOption& b)) {
   if (const auto ends = EndsOfKinds(options); !ends.empty()) return EndsFirstWithModel(options, ends);
   std::size_t best = 0;
   for (std::size_t i = 1; i < options.size(); ++i) {
     const NodeOption& option = options[i];
-    if (option.resident != options[best].resident ? option.resident : LessLoaded(option, options[best]))
-      best = i;
+    if (option.resident != options[best].resident ? option.resident : before(option, options[best])) best = i;
   }
   return best;
+}
+
+std::size_t Locality(std::span<const NodeOption> options) {
+  return LocalFirst(options, &LessToDo);
+}
+
+std::size_t LocalityByCount(std::span<const NodeOption> options) {
+  return LocalFirst(options, &LessLoaded);
 }
 
 // Whether `option` may have one request more: at most five quarters of its part by credits, which is the
@@ -78,7 +95,7 @@ bool WithinBound(const NodeOption& option, std::span<const NodeOption> options) 
 }
 
 std::size_t BoundedLocality(std::span<const NodeOption> options) {
-  const std::size_t best = Locality(options);
+  const std::size_t best = LocalityByCount(options);
   return WithinBound(options[best], options) ? best : LoadBalance(options);
 }
 
@@ -95,20 +112,23 @@ std::optional<Duration> ShortestOfKinds(std::span<const NodeOption> options) {
 
 Duration EndAt(const NodeOption& option) {
   constexpr double kCreditsOfAGpu = 8;  // unless a node is set up otherwise
-  const double queued =
-      kCreditsOfAGpu * static_cast<double>(option.in_flight + 1) / static_cast<double>(option.limit);
-  return FromSeconds(ToSeconds(option.run) * std::max(1.0, queued));
+  const double gpus = std::max(1.0, static_cast<double>(option.limit) / kCreditsOfAGpu);
+  const double given = ToSeconds(option.ahead) + ToSeconds(option.run);
+  return FromSeconds(std::max(ToSeconds(option.run), given / gpus));
 }
 
 std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies() {
-  static constexpr std::array<PolicyEntry<RoutingPolicy>, 7> kTable = {{
-      {"locality", "a node with the model on a GPU first, then the least loaded", {.choose = &Locality}},
+  static constexpr std::array<PolicyEntry<RoutingPolicy>, 8> kTable = {{
+      {"locality",
+       "a node with the model on a GPU first, then the one with the least to do",
+       {.choose = &Locality}},
+      {"locality-by-count", "locality, as if all requests took equally long", {.choose = &LocalityByCount}},
       {"bounded-locality",
        "locality, while that node has at most five quarters of its part of the requests",
        {.choose = &BoundedLocality}},
       {"locality-kind-blind",
-       "locality, as if all nodes were equally fast",
-       {.choose = &Locality, .kinds = NodeKinds::kAlike}},
+       "locality by count, as if all nodes were equally fast",
+       {.choose = &LocalityByCount, .kinds = NodeKinds::kAlike}},
       {"load-balance", "the least loaded node", {.choose = &LoadBalance}},
       {"first-idle", "whichever GPU of the cluster is idle", {.by_gpu = GpuRouting{}}},
       {"lalb",

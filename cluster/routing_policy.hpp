@@ -18,7 +18,8 @@ struct NodeOption {
   bool resident = false;  // on one of its GPUs, as far as the router knows
   std::uint64_t in_flight = 0;
   std::uint64_t limit = 0;
-  Duration run{};  // how long the request's run takes there; zero: not known, or not asked for
+  Duration run{};    // how long the request's run takes there; zero: not known, or not asked for
+  Duration ahead{};  // the same of all that is in flight there, added up
 };
 
 // How a router names the GPU of each request (cluster/requests/gpu_turns.hpp).
@@ -46,10 +47,11 @@ struct RoutingPolicy {
   NodeKinds kinds = NodeKinds::kLearned;
 };
 
-// `locality` (default): a node with the model on a GPU before one with a host copy, then the smallest share
-//   of used credits. Where runs take clearly longer at some node than at another, the node where the request
+// `locality` (default): a node with the model on a GPU before one with a host copy, then the node whose GPUs have been given the
+//   least time of runs; the smallest share of used credits, where it is not known how long the request's run takes. Where runs take clearly longer at some node than at another, the node where the request
 //   ends first; a node that has the model on a GPU goes before it, unless the request ends clearly later there.
-// `locality-kind-blind`: the same, as if runs took equally long at all nodes.
+// `locality-by-count`: the same, but for the time: requests in flight count alike.
+// `locality-kind-blind`: by count, and as if runs took equally long at all nodes.
 // `bounded-locality`: so long as that node has no more than its part of what the options have in flight and a
 //   quarter; else the smallest share. For nodes that grant many more requests than they run in good time.
 // `load-balance`: the smallest share of used credits. Ties: most credits left, then the name.

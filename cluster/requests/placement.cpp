@@ -39,6 +39,7 @@ void Placement::Index(const std::string& model) {
 void Placement::Forget(const std::string& node) {
   queue_.Forget(node);
   runs_.Forget(node);
+  given_.erase(node);
   if (by_gpu_) by_gpu_->Forget(node);
 }
 
@@ -47,13 +48,17 @@ void Placement::Told(const proto::CreditGrant& grant) {
 }
 
 void Placement::Sent(std::uint64_t ticket, const RequestEntry& entry, const Target& target, Time now) {
-  if (!target.gpu) return;
+  if (!target.gpu) {
+    given_[target.node] += target.work;
+    return;
+  }
   const bool alone = entry.attempts > 1;  // this one counts already
   by_gpu_->gpus().Send({target.node, *target.gpu}, ticket, {entry.request.model, target.work, alone}, now);
 }
 
 void Placement::Returned(std::uint64_t ticket, const Sendings::Sending& sending, Time now) {
-  if (sending.gpu) by_gpu_->gpus().Return({sending.node, *sending.gpu}, ticket, now);
+  if (sending.gpu) return by_gpu_->gpus().Return({sending.node, *sending.gpu}, ticket, now);
+  given_[sending.node] -= sending.work;
 }
 
 void Placement::GpuLost(const Sendings::Sending& sending) {
@@ -72,7 +77,13 @@ NodeOption Placement::OptionOf(const RequestEntry& entry, const std::string& nam
           .resident = node.resident.contains(model),
           .in_flight = node.in_flight,
           .limit = node.limit,
-          .run = routing_.kinds == NodeKinds::kLearned ? runs_.RunAt(model, name) : Duration()};
+          .run = routing_.kinds == NodeKinds::kLearned ? runs_.RunAt(model, name) : Duration(),
+          .ahead = WorkAt(name)};
+}
+
+Duration Placement::WorkOf(const RequestEntry& entry, const std::string& node) const {
+  const Duration run = runs_.RunAt(entry.request.model, node);
+  return run > Duration::zero() ? run : any_run_.Or({});
 }
 
 // Where nodes differ in kind, the nodes at which the request would be late are left out. A request that is late everywhere leaves
@@ -136,7 +147,8 @@ void Placement::Decide(Time now, SendTo send) {
     RequestEntry* const entry = MostUrgent(now);
     if (entry == nullptr) break;
     if (entry->expiry <= now) break;  // Expire comes first
-    send(*entry, {.node = ChooseNode(*entry, now)});
+    const std::string node = ChooseNode(*entry, now);
+    send(*entry, {.node = node, .work = WorkOf(*entry, node)});
   }
 }
 

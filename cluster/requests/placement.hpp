@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "cluster/requests/request_order.hpp"
 #include "cluster/requests/sendings.hpp"
 #include "cluster/routing_policy.hpp"
+#include "scheduling/running_estimate.hpp"
 
 namespace troupe::cluster {
 
@@ -24,7 +26,7 @@ class Placement {
   struct Target {
     std::string node{};
     std::optional<std::uint32_t> gpu{};  // of the node; empty: the node chooses
-    Duration work{};                     // with a GPU: what the request is expected to take of it
+    Duration work{};                     // what the request is expected to take of a GPU; zero: not known
   };
   // Takes the request out of the queue.
   using SendTo = absl::FunctionRef<void(RequestEntry&, const Target&)>;
@@ -50,9 +52,15 @@ class Placement {
   // A run that found its model on the GPU took so long.
   void Ran(const std::string& node, const std::string& model, Duration run) {
     runs_.Observe(model, node, run);
+    any_run_.Observe(run);
   }
   void Returned(std::uint64_t ticket, const Sendings::Sending& sending, Time now);
   void GpuLost(const Sendings::Sending& sending);
+  // What the node was sent and has not answered, in time of its GPUs; where requests name no GPUs.
+  [[nodiscard]] Duration WorkAt(const std::string& node) const {
+    const auto given = given_.find(node);
+    return given == given_.end() ? Duration() : given->second;
+  }
   // Requests name GPUs.
   [[nodiscard]] bool by_gpu() const { return by_gpu_.has_value(); }
   // Why no request of the model can be placed, though nodes hold it; empty: it can.
@@ -69,6 +77,7 @@ class Placement {
   [[nodiscard]] NodeOption OptionOf(const RequestEntry& entry, const std::string& node) const;
   void LeaveOutByDeadline(const RequestEntry& entry, Time now, std::vector<NodeOption>& options) const;
   [[nodiscard]] RequestEntry* MostUrgent(Time now);
+  [[nodiscard]] Duration WorkOf(const RequestEntry& entry, const std::string& node) const;
   [[nodiscard]] std::string ChooseNode(const RequestEntry& entry, Time now) const;
 
   const RoutingPolicy routing_;
@@ -77,6 +86,8 @@ class Placement {
   const CreditTable& credits_;
   EligibleQueue queue_{credits_};
   NodeRuns runs_;
+  RunningEstimate any_run_;                // for models that have not run yet
+  std::map<std::string, Duration> given_;  // by node
   std::optional<GpuTurns> by_gpu_;
 };
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.hpp"
+
 namespace troupe::cluster {
 
 class Sendings {
@@ -17,6 +19,7 @@ class Sendings {
     std::uint64_t sequence = 0;  // of the request
     std::string node{};
     std::optional<std::uint32_t> gpu{};  // of the node, that the request names
+    Duration work{};                     // that it was expected to take of the node's GPUs when it was sent
   };
 
   // The ticket that the reply will name.
@@ -40,10 +43,17 @@ class Sendings {
     });
     return lost;
   }
-  [[nodiscard]] std::map<std::string, std::uint64_t> CountByNode() const {
-    std::map<std::string, std::uint64_t> counts;
-    for (const auto& [ticket, sending] : sendings_) ++counts[sending.node];
-    return counts;
+  struct InFlight {
+    std::uint64_t requests = 0;
+    Duration work{};
+  };
+  [[nodiscard]] std::map<std::string, InFlight> SumByNode() const {
+    std::map<std::string, InFlight> sums;
+    for (const auto& [ticket, sending] : sendings_) {
+      ++sums[sending.node].requests;
+      sums[sending.node].work += sending.work;
+    }
+    return sums;
   }
 
  private:

@@ -42,6 +42,13 @@ RouterRequest Request(std::uint64_t sequence, const std::string& model = "m") {
   return request;
 }
 
+NodeOption LongRun(const char* node) {
+  return {node, false, 1, 8, milliseconds(10), milliseconds(200)};
+}
+NodeOption ShortRuns(const char* node) {
+  return {node, false, 3, 8, milliseconds(10), milliseconds(30)};
+}
+
 TEST(RoutingPolicy, Choices) {
   struct Case {
     const char* policy;
@@ -62,19 +69,32 @@ TEST(RoutingPolicy, Choices) {
       {"load-balance", {{"a", false, 2, 4}, {"b", true, 2, 8}}, 1},
       // Runs take twice as long at `a`, and a GPU has eight credits.
       {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", false, 0, 8, milliseconds(10)}}, 1},
-      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", false, 1, 8, milliseconds(10)}}, 0},
-      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", true, 1, 16, milliseconds(10)}}, 1},
-      {"locality", {{"a", true, 0, 8, milliseconds(20)}, {"b", true, 7, 8, milliseconds(10)}}, 0},
+      {"locality",
+       {{"a", true, 0, 8, milliseconds(20)}, {"b", false, 1, 8, milliseconds(10), milliseconds(10)}},
+       0},
+      {"locality",
+       {{"a", true, 0, 8, milliseconds(20)}, {"b", true, 1, 16, milliseconds(10), milliseconds(10)}},
+       1},
+      {"locality",
+       {{"a", true, 0, 8, milliseconds(20)}, {"b", true, 7, 8, milliseconds(10), milliseconds(70)}},
+       0},
       {"load-balance", {{"a", false, 0, 8, milliseconds(20)}, {"b", false, 0, 8, milliseconds(10)}}, 1},
-      {"load-balance", {{"a", false, 0, 8, milliseconds(20)}, {"b", false, 2, 8, milliseconds(10)}}, 0},
+      {"load-balance",
+       {{"a", false, 0, 8, milliseconds(20)}, {"b", false, 2, 8, milliseconds(10), milliseconds(20)}},
+       0},
       // And not so much longer that the kinds must differ.
       {"locality", {{"a", true, 2, 8, milliseconds(14)}, {"b", false, 0, 8, milliseconds(10)}}, 0},
       {"locality-kind-blind", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 1},
+      // One long run is more to do than three short ones.
+      {"locality", {LongRun("a"), ShortRuns("b")}, 1},
+      {"locality-by-count", {LongRun("a"), ShortRuns("b")}, 0},
+      {"locality-kind-blind", {LongRun("a"), ShortRuns("b")}, 0},
+      {"locality", {{"a", false, 1, 8, {}, milliseconds(200)}, {"b", false, 3, 8, {}, milliseconds(30)}}, 0},
   };
   for (const Case& c : cases)
     EXPECT_EQ(FindRoutingPolicy(c.policy)->choose(c.options), c.expected) << c.policy;
   EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
-              HasSubstr("locality, bounded-locality, locality-kind-blind, load-balance"));
+              HasSubstr("locality, locality-by-count, bounded-locality, locality-kind-blind, load-balance"));
 }
 
 TEST(NodeRuns, ANodeIsAsSlowWithANewModelAsWithOthers) {
@@ -144,6 +164,27 @@ TEST_F(NodesOfTwoKinds, WhatIsLateAnywhereGoesToTheSlowerOne) {
   EXPECT_EQ(Ask(2, 5).node, "slow");
   table_.NodeLost("slow", "killed");
   EXPECT_EQ(Ask(3, 5).node, "fast") << "no other node holds the model";
+}
+
+TEST(RequestTable, RequestsGoWhereTheLeastIsToDo) {
+  RequestTable table = MakeTable();
+  for (const char* node : {"n1", "n2"}) table.Apply(Grant(node, 8, {"long", "short"}, {"long", "short"}));
+  std::uint64_t sequence = 0;
+  const auto ask = [&](const std::string& model) {
+    EXPECT_TRUE(table.Admit(Request(++sequence, model), At(0)).status.ok());
+    return table.Decide(At(0)).front();
+  };
+  for (const auto& [model, run] :
+       {std::pair("long", milliseconds(200)), std::pair("short", milliseconds(10))})
+    table.Served(ask(model).ticket, absl::OkStatus(), At(1), run);
+  const auto busy = ask("long");
+  const std::string idle = busy.node == "n1" ? "n2" : "n1";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask("short").node, idle);
+  table.Check();
+  table.Served(busy.ticket, absl::OkStatus(), At(200), milliseconds(200));
+  EXPECT_EQ(ask("short").node, busy.node) << "it has nothing to do";
+  table.NodeLost(idle, "killed");
+  table.Check();
 }
 
 class NodesTakenToBeAlike : public NodesOfTwoKinds {
