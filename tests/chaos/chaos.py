@@ -18,8 +18,9 @@ sys.path.insert(0, str(HERE.parent / "e2e"))
 
 from harness import HttpError  # noqa: E402
 from rig import checks, faults, network, report  # noqa: E402
+from rig.bench import Bench  # noqa: E402
 from rig.history import History  # noqa: E402
-from rig.load import Churn, OpenLoop, deploy_all  # noqa: E402
+from rig.load import Churn, OpenLoop, Tally, deploy_all  # noqa: E402
 from rig.site import ALL, Site  # noqa: E402
 from rig.watch import Watch  # noqa: E402
 
@@ -45,15 +46,16 @@ class Run:
         self.watch = Watch(self.site, self.history).start()
         load = OpenLoop(self.site, self.history, self.arguments.rate, self.arguments.seed).start()
         churn = Churn(self.site, self.history, self.arguments.seed).start()
+        tally = Tally(self.site, self.history).start()
         trouble = ""
         try:
             self.break_things()
         except (AssertionError, HttpError, OSError) as failed:  # an AssertionError of eventually() says what does not come back
             trouble = f"{type(failed).__name__}: {failed}"
-        load.stop(), churn.stop(), self.watch.stop()
+        load.stop(), churn.stop(), tally.stop(), self.watch.stop()
         end = time.monotonic()
         if not trouble:
-            checks.final(self.site, self.history, self.runs, self.findings)
+            checks.final(self.site, self.history, self.runs, tally, faults.EXACT, self.findings)
         facts = report.facts_of(self.history, load, self.outcomes, self.kills, self.findings, end - self.history.start)
         facts["runs_left_running"] = (len(self.runs.running), "count")
         report.write(self.arguments, self.history, self.outcomes, self.findings, end, facts)
@@ -69,7 +71,7 @@ class Run:
             self.one(name, available[name], chance)
 
     def one(self, name, fault, chance):
-        bench = faults.Bench(self.site, self.history, self.watch, chance)
+        bench = Bench(self.site, self.history, self.watch, chance)
         self.history.mark("kind", "", name)
         fault(bench)
         mended = time.monotonic()

@@ -7,7 +7,7 @@ import numpy as np
 from harness import HttpError, eventually
 
 from .history import ANSWERED, REFUSED, UNKNOWN, WRONG
-from .load import SMALL, WIDE, WORKFLOW_FACTOR, Caller
+from .load import SMALL, TALLY, WIDE, WORKFLOW_FACTOR, Caller
 from .site import GATEWAYS, PATIENCE
 
 
@@ -32,7 +32,7 @@ def wait_served(site, history):
     caller = Caller(site, history)
     for gateway in GATEWAYS:
         client = site.http(gateway)
-        for name in (*SMALL, WIDE, "chain"):
+        for name in (*SMALL, WIDE, TALLY, "chain"):
             def ready(client=client, name=name):
                 try:
                     return client.call("GET", f"/v2/models/{name}/ready", timeout=5).code == 200
@@ -95,7 +95,7 @@ def check_functions(site, history, findings):
     client, caller = site.http(GATEWAYS[0]), Caller(site, history)
     listed = collections.Counter(entry["record"]["key"]["name"]
                                  for entry in client.get("/v2/troupe/functions").good().json)
-    for name in (*SMALL, WIDE):
+    for name in (*SMALL, WIDE, TALLY):
         if not listed[name]:
             findings.lost.append(f"{name} was acknowledged before all faults and is not there")
     for name, done in outcomes.items():
@@ -113,6 +113,25 @@ def check_functions(site, history, findings):
             findings.wrong.append(f"the deployment of {name} was refused and it is there")
 
 
+def faults_between(history, begin, end):
+    """The kinds of the faults from which the cluster was not known to be well again in all of this time."""
+    begins = [(at, text) for at, kind, _, text in history.marks() if kind == "kind"]
+    ends = [*(at for at, _ in begins[1:]), float("inf")]
+    return {text for (at, text), until in zip(begins, ends) if at <= end and until >= begin}
+
+
+def check_tally(history, tally, exact, findings):
+    """Each acknowledged run has counted; where only faults of `exact` were done, once, and no other has."""
+    if tally.add().outcome != ANSWERED:
+        findings.lost.append("the state is not served")
+    for before, after in zip(tally.answers, tally.answers[1:]):
+        if after.count <= before.count:
+            findings.lost.append(f"a run was acknowledged as the {after.count}th behind the {before.count}th")
+        extra = after.count - before.count - 1 - after.doubts
+        if extra > 0 and faults_between(history, before.at, after.at) <= exact:
+            findings.duplicated.append(f"{extra} runs that were not acknowledged count, before the {after.count}th")
+
+
 def check_answers(history, findings):
     for operation in history.operations():
         if operation.outcome == WRONG:
@@ -124,11 +143,12 @@ def unserved(history):
     return [operation for operation in history.operations("infer") if operation.outcome == UNKNOWN]
 
 
-def final(site, history, runs, findings):
+def final(site, history, runs, tally, exact, findings):
     try:
         runs.look()
         runs.check(history)
         check_functions(site, history, findings)
+        check_tally(history, tally, exact, findings)
     except HttpError as error:
         findings.lost.append(f"the cluster does not say what it has: {error}")
     check_answers(history, findings)

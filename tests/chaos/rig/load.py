@@ -1,4 +1,5 @@
 """Clients with known answers: an open loop of requests, workflows among them, and functions that come and go."""
+import dataclasses
 import http.client
 import itertools
 import queue
@@ -10,15 +11,16 @@ import numpy as np
 
 from harness import HttpError
 from harness.client import infer_binary
-from harness.networks import scale
+from harness.networks import scale, tally
 
 from .history import ANSWERED, REFUSED, UNKNOWN, WRONG, Operation
 from .site import GATEWAYS
 
 SMALL = {f"times-{factor}": factor for factor in range(2, 8)}
 WIDE, WIDE_FACTOR = "wide", 9  # of inputs beyond 64 KiB, which cross the network apart from the messages
+TALLY = "tally"  # of a state, which counts its runs
 # Deployed before the first fault: an answer that says that one of them is missing, or that a request is bad, is wrong.
-KNOWN = {*SMALL, WIDE}
+KNOWN = {*SMALL, WIDE, TALLY}
 WORKFLOW = b"""
 name: chain
 inputs:
@@ -113,6 +115,7 @@ def deploy_all(site):
     for name, factor in SMALL.items():
         client.deploy(name, scale(factor)).good()
     client.deploy(WIDE, scale(WIDE_FACTOR, 1024)).good()
+    client.deploy(TALLY, tally(), "?state=s%3Dt").good()
     client.call("POST", "/v2/troupe/workflows", WORKFLOW).good()
 
 
@@ -161,6 +164,46 @@ class OpenLoop:
         for thread in (self._arrivals, *self._threads):
             thread.join(PATIENCE_SECONDS + 30)
             assert not thread.is_alive(), "a client hangs: its request does not end"
+
+
+class Tally:
+    """One client that adds one after the other to the state of a function. The state says how many runs have counted."""
+
+    @dataclasses.dataclass
+    class Answer:
+        at: float
+        count: int   # the state, as the answer says
+        doubts: int  # tries since the answer before this one that were not answered: each may have counted
+
+    def __init__(self, site, history, every=0.1):
+        self.caller, self.every = Caller(site, history), every
+        self.answers, self._doubts = [], 0  # once it is stopped, the caller's
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self):
+        self._thread.start()
+        return self
+
+    def _run(self):
+        while not self._stop.wait(self.every):
+            self.add()
+
+    def add(self):
+        """Adds one; the operation."""
+        def call(client):
+            self._doubts += 1
+            answer = client.ask(TALLY, {"x": np.ones((1, 1), np.float32)}, timeout=TRY_SECONDS)
+            self._doubts -= 1
+            count = answer.good().json["outputs"][0]["data"][0] / 2
+            self.answers.append(self.Answer(time.monotonic(), int(count), self._doubts))
+            self._doubts = 0
+        return self.caller.ask("tally", TALLY, call)
+
+    def stop(self):
+        self._stop.set()
+        self._thread.join(PATIENCE_SECONDS + 30)
+        assert not self._thread.is_alive(), "a client hangs: its request does not end"
 
 
 class Churn:

@@ -1,4 +1,4 @@
-"""A network of its own for each member, so that links can be cut: namespaces, veth pairs and a bridge.
+"""A network of its own for each member, so that links can be cut and slowed: namespaces, veth pairs and a bridge.
 
 Its parts have no names outside this process: the namespaces are held by descriptors, and go when it ends. The process
 itself moves into the namespace of the bridge, where its clients live. Without root, iproute2 and nftables there is
@@ -6,9 +6,12 @@ Loopback: one network that cannot be cut.
 """
 import ctypes
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
 
+DELAY_LINE = pathlib.Path(__file__).resolve().parent / "delay_line.py"
 CLONE_NEWNET = 0x40000000
 SUBNET = "10.77.0"
 TOOLS = ("ip", "nft", "nsenter")
@@ -51,7 +54,8 @@ class Namespaces:
     def __init__(self, names):
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.places = {name: f"{SUBNET}.{number}" for number, name in enumerate(names, 11)}
-        self.cut = set()
+        self.ports = {name: f"port{number}" for number, name in enumerate(names)}
+        self.cut, self.line, self.slow = set(), None, []
         self._unshare()  # the hub: this process stays there
         hub = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self.held = {}
@@ -61,9 +65,9 @@ class Namespaces:
             _check(self.libc.setns(hub, CLONE_NEWNET), "back to the hub's namespace")
         for words in ("link set lo up", "link add hub type bridge", f"addr add {SUBNET}.1/24 dev hub", "link set hub up"):
             self._run("ip", *words.split())
-        for number, name in enumerate(names):
-            self._run("ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", self._path(name))
-            self._run("ip", "link", "set", f"port{number}", "master", "hub", "up")
+        for name, port in self.ports.items():
+            self._run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", self._path(name))
+            self._run("ip", "link", "set", port, "master", "hub", "up")
             for words in ("link set lo up", f"addr add {self.places[name]}/24 dev eth0", "link set eth0 up"):
                 self._run(*self.prefix(name), "ip", *words.split())
 
@@ -108,7 +112,37 @@ class Namespaces:
         """Drops a random share of the packets that the member would get."""
         self._rules(name, {"input": [f"iifname eth0 numgen random mod 100 < {percent} drop"]})
 
+    def delay(self, names, milliseconds, jitter, seed):
+        """Each packet from and to these members takes so long, and up to `jitter` longer: a program stands between the
+        member's port and the bridge, since few kernels have netem."""
+        self.slow = list(names)
+        ends = [(self.ports[name], f"wire{number}", f"line{number}") for number, name in enumerate(self.slow)]
+        for _, wire, line in ends:
+            self._run("ip", "link", "add", line, "type", "veth", "peer", "name", wire)
+            self._run("ip", "link", "set", line, "arp", "off", "up")
+            self._run("ip", "link", "set", wire, "master", "hub", "up")
+        devices = [device for port, _, line in ends for device in (port, line)]
+        self.line = subprocess.Popen([sys.executable, "-B", DELAY_LINE, str(seed), str(milliseconds), str(jitter), *devices],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.line.stdout.readline() != "ready\n":
+            raise RuntimeError(f"the delay line ended with {self.line.wait()}")
+        for port, _, _ in ends:  # without ARP, or the kernel would answer for the hub there
+            self._run("ip", "link", "set", port, "nomaster", "arp", "off")
+
+    def hasten(self):
+        """Ends the delay; returns how many packets were delayed."""
+        if self.line is None:
+            return 0
+        line, self.line = self.line, None
+        told, _ = line.communicate()
+        for number, name in enumerate(self.slow):
+            self._run("ip", "link", "set", self.ports[name], "arp", "on", "master", "hub")
+            self._run("ip", "link", "del", f"wire{number}")
+        self.slow = []
+        return int(told)
+
     def heal(self):
+        self.hasten()
         for name in list(self.cut):
             self._run(*self.prefix(name), "nft", "delete", "table", "inet", "chaos")
             self.cut.discard(name)

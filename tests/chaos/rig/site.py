@@ -1,5 +1,6 @@
 """The cluster under test: a manager, two gateways and three nodes of two virtual GPUs, each on a host of its own as far as
 it knows (--host-id), and in a network of its own where there are namespaces."""
+import contextlib
 import pathlib
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ MEMBERS = (*GATEWAYS, *NODES)
 ALL = (MANAGER, *MEMBERS)
 GPUS = 2
 MANAGER_PORT, HTTP_PORT = 7400, 8000
-DISK_MIB = 96
+DISK_MIB = {MANAGER: 96, **dict.fromkeys(NODES, 48)}
 # A fault after which the cluster is not healthy for this long counts as one from which it does not recover. A busy machine is
 # slow, so the time is long.
 PATIENCE = 90.0
@@ -24,7 +25,7 @@ class Site:
     def __init__(self, network, options=()):
         self.network, self.options = network, dict(options)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="troupe-chaos-", dir="/tmp"))  # short: Unix sockets
-        self.up, self.ports, self.disk = {}, {}, None
+        self.up, self.ports, self.disks = {}, {}, {}
         self.starts = 0
 
     def __enter__(self):
@@ -43,23 +44,39 @@ class Site:
         self.close()
 
     def _mount(self):
-        """The manager gets a small disk of its own, where a file system may be mounted."""
-        disk = self.directory / "disk"
-        disk.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", disk], capture_output=True)
-        self.disk = disk if done.returncode == 0 else None
+        """The manager and the nodes get small disks of their own, where a file system may be mounted."""
+        for name, size in DISK_MIB.items():
+            disk = self.directory / "disks" / name
+            disk.mkdir(parents=True)
+            done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", disk], capture_output=True)
+            if done.returncode == 0:
+                self.disks[name] = disk
 
     def close(self):
         self.network.heal()
         for name in list(self.up):
             self.up.pop(name).kill()
         processes.kill(*processes.mentioning(str(self.directory)))
-        if self.disk is not None:
-            subprocess.run(["umount", "-l", self.disk], check=False)
+        for disk in self.disks.values():
+            subprocess.run(["umount", "-l", disk], check=False)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _manager_data(self):
-        return (self.disk or self.directory / MANAGER) / "data"
+    def _data(self, name):
+        return self.disks.get(name, self.directory / name) / "data"
+
+    @contextlib.contextmanager
+    def full(self, *names):
+        """The disks of these members are full until the end of the block."""
+        fillers = [self.disks[name] / "filler" for name in names]
+        try:
+            for filler in fillers:
+                with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(1 << 16))
+            yield
+        finally:
+            for filler in fillers:
+                filler.unlink(missing_ok=True)
 
     # --- daemons ---
 
@@ -69,13 +86,11 @@ class Site:
         manager = self.network.address(MANAGER)
         number = MANAGER_PORT if self.network.can_cut else self.ports.get((MANAGER, "manager"), 0)
         settings = {"manager": f"{manager}:{number}", "listen": f"{address}:0", "operations": f"{address}:0",
-                    "host-id": f"host-{name}", "hang": "2s", **self.options}
+                    "host-id": f"host-{name}", "hang": "2s", "data": self._data(name), **self.options}
         if name in GATEWAYS:
             settings["http"] = f"{address}:{port('gateway', HTTP_PORT)}"
         if name in NODES:
             settings["gpus"] = GPUS
-        if name == MANAGER:
-            settings["data"] = self._manager_data()
         return settings
 
     def start(self, name):
@@ -99,7 +114,7 @@ class Site:
     @property
     def store(self):
         """The database of the manager's metadata."""
-        return self._manager_data() / "metadata" / "db"
+        return self._data(MANAGER) / "metadata" / "db"
 
     def pid(self, name):
         return self.up[name].process.pid

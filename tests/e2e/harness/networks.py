@@ -53,6 +53,13 @@ def accumulate(mebibytes=1):
                      [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32(2), "two")])
 
 
+def tally():
+    """The state s [1, 1] becomes t = s + x, and y = 2 t: for x = 1, y is twice the number of runs."""
+    return serialize([helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Mul", ["t", "two"], ["y"])],
+                     [value("x", 1, 1), value("s", 1, 1)], [value("y", 1, 1), value("t", 1, 1)],
+                     [numpy_helper.from_array(np.float32(2), "two")])
+
+
 def digits():
     """(ONNX bytes, images [360, 1, 8, 8], labels [360])."""
     folder = EXAMPLES / "digits"
