@@ -82,6 +82,7 @@ absl::Status RocksMetadataStore::Impl::Open() {
   const auto begin = std::chrono::steady_clock::now();
   TROUPE_ASSIGN_OR_RETURN(const StoreMarks marks, ReadMarks(directory_));
   TROUPE_ASSIGN_OR_RETURN(recovery_, JudgeStore(directory_, marks));
+  if (marks.format == 0) TROUPE_RETURN_IF_ERROR(ClearUnbegun(directory_));
   const auto mode = marks.format == 0 ? RocksDatabase::Mode::kCreate : RocksDatabase::Mode::kExisting;
   TROUPE_ASSIGN_OR_RETURN(database_, RocksDatabase::Open(directory_ + "/db", mode));
   if (marks.format == 0) TROUPE_RETURN_IF_ERROR(CheckUnmarked(*database_, directory_));

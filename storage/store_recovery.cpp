@@ -1,9 +1,13 @@
 #include "storage/store_recovery.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
+#include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/log_scan.hpp"
 #include "storage/rocks_database.hpp"
@@ -11,6 +15,7 @@
 namespace troupe::storage {
 namespace {
 
+namespace fs = std::filesystem;
 constexpr char kFormatPrefix[] = "troupe-metadata ";
 
 absl::Status Lost(const std::string& directory, const std::string& what) {
@@ -96,6 +101,19 @@ absl::StatusOr<StoreMarks> ReadMarks(const std::string& directory) {
 
 absl::Status WriteFormat(const std::string& directory) {
   return ReplaceFile(directory + "/FORMAT", absl::StrCat(kFormatPrefix, kMetadataFormat, "\n"));
+}
+
+absl::Status ClearUnbegun(const std::string& directory) {
+  const std::string database = directory + "/db";
+  TROUPE_ASSIGN_OR_RETURN(const LogScan scan, ScanLogs(database));
+  if (scan.damaged() || scan.last > 0) return absl::OkStatus();
+  std::error_code error;
+  for (fs::directory_iterator it(database, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".sst") return absl::OkStatus();
+  if (!error) fs::remove_all(database, error);
+  return error && error != std::errc::no_such_file_or_directory
+             ? DiskError(error.value(), "remove what was begun of", database)
+             : absl::OkStatus();
 }
 
 absl::StatusOr<RecoveryReport> JudgeStore(const std::string& directory, const StoreMarks& marks) {

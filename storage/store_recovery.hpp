@@ -37,6 +37,10 @@ struct StoreMarks {
 [[nodiscard]] absl::StatusOr<StoreMarks> ReadMarks(const std::string& directory);
 [[nodiscard]] absl::Status WriteFormat(const std::string& directory);
 
+// For a directory without FORMAT: removes what a creation that was cut short has left of the database, if
+// it holds no record. A power failure keeps any part of it, and what is in parts cannot be opened.
+[[nodiscard]] absl::Status ClearUnbegun(const std::string& directory);
+
 // Whether everything that was acknowledged can be read from DIRECTORY/db, without changing it. DataLoss says
 // what is missing and names `troupe store restore`. Returns what an opening will drop, without `took`.
 [[nodiscard]] absl::StatusOr<RecoveryReport> JudgeStore(const std::string& directory,

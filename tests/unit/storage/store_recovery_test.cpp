@@ -5,30 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <functional>
 
 #include "storage/record_frame.hpp"
 #include "storage/zeroed_logs.hpp"
+#include "tests/unit/storage/power.hpp"
 #include "tests/unit/storage/stores.hpp"
-
-// Replaces the C library's function in this program: the next syncs fail on demand, as those of a dying disk
-// do.
-namespace {
-std::atomic<int> failing_syncs = 0;
-}  // namespace
-extern "C" int fdatasync(int fd) {
-  int left = failing_syncs.load();
-  while (left > 0 && !failing_syncs.compare_exchange_weak(left, left - 1)) {
-  }
-  if (left <= 0) return static_cast<int>(::syscall(SYS_fdatasync, fd));
-  errno = EIO;
-  return -1;
-}
 
 namespace troupe::storage {
 namespace {
@@ -333,6 +316,20 @@ TEST_F(StoreRecovery, AnUpgradeThatIsCutShortIsDoneAgain) {
   WriteFile(path() + "/FORMAT", "troupe-metadata 1\n");  // the mark is there, the format is not
   EXPECT_TRUE(MustOpen(path())->Get(Table::kRuns, "1").ok());
   EXPECT_EQ(ReadAll(path() + "/FORMAT"), "troupe-metadata 2\n");
+}
+
+TEST_F(StoreRecovery, ACreationThatWasCutShortIsBegunAnew) {
+  MustOpen(path());
+  for (const char* gone : {"FORMAT", "db/MANIFEST-000001", "db/IDENTITY"})
+    std::filesystem::remove(path() + "/" + gone);
+  EXPECT_TRUE(PutOne(*MustOpen(path()), "new", "v").ok());
+  EXPECT_TRUE(MustOpen(path())->Get(Table::kRuns, "new").ok());
+  // With a record in it, it is no creation: nothing is removed.
+  std::filesystem::remove(path() + "/FORMAT");
+  std::filesystem::remove(path() + "/MARK");
+  const auto before = FilesOf(path() + "/db");
+  EXPECT_TRUE(absl::IsDataLoss(RocksMetadataStore::Open(path()).status()));
+  EXPECT_GE(FilesOf(path() + "/db").size(), before.size());
 }
 
 TEST_F(StoreRecovery, AFailedSyncIsNotAcknowledgedAndTheNextCommitWorks) {
