@@ -105,6 +105,8 @@ absl::Status WriteFormat(const std::string& directory) {
 
 absl::Status ClearUnbegun(const std::string& directory) {
   const std::string database = directory + "/db";
+  const auto mark = CommitMark::Read(directory + "/MARK");
+  if (mark.ok() ? mark->sequence > 0 : !absl::IsNotFound(mark.status())) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(const LogScan scan, ScanLogs(database));
   if (scan.damaged() || scan.last > 0) return absl::OkStatus();
   std::error_code error;

@@ -38,7 +38,8 @@ struct StoreMarks {
 [[nodiscard]] absl::Status WriteFormat(const std::string& directory);
 
 // For a directory without FORMAT: removes what a creation that was cut short has left of the database, if
-// it holds no record. A power failure keeps any part of it, and what is in parts cannot be opened.
+// neither the mark nor a log nor a table says that there was ever a record. A power failure keeps any part of
+// it, and what is in parts cannot be opened.
 [[nodiscard]] absl::Status ClearUnbegun(const std::string& directory);
 
 // Whether everything that was acknowledged can be read from DIRECTORY/db, without changing it. DataLoss says

@@ -324,7 +324,13 @@ TEST_F(StoreRecovery, ACreationThatWasCutShortIsBegunAnew) {
     std::filesystem::remove(path() + "/" + gone);
   EXPECT_TRUE(PutOne(*MustOpen(path()), "new", "v").ok());
   EXPECT_TRUE(MustOpen(path())->Get(Table::kRuns, "new").ok());
-  // With a record in it, it is no creation: nothing is removed.
+  // With a record in it, it is no creation: nothing is removed. The mark alone says so, too.
+  std::filesystem::copy(path(), directory_ / "marked", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(directory_ / "marked/FORMAT");
+  for (const auto& entry : std::filesystem::directory_iterator(directory_ / "marked/db"))
+    if (entry.path().extension() == ".sst" || entry.path().extension() == ".log")
+      std::filesystem::remove(entry.path());
+  EXPECT_FALSE(RocksMetadataStore::Open(directory_ / "marked").ok());
   std::filesystem::remove(path() + "/FORMAT");
   std::filesystem::remove(path() + "/MARK");
   const auto before = FilesOf(path() + "/db");
