@@ -126,10 +126,10 @@ def check_tally(history, tally, exact, findings):
         findings.lost.append("the state is not served")
     for before, after in zip(tally.answers, tally.answers[1:]):
         if after.count <= before.count:
-            findings.lost.append(f"a run was acknowledged as the {after.count}th behind the {before.count}th")
+            findings.lost.append(f"a run was acknowledged as number {after.count}, behind number {before.count}")
         extra = after.count - before.count - 1 - after.doubts
         if extra > 0 and faults_between(history, before.at, after.at) <= exact:
-            findings.duplicated.append(f"{extra} runs that were not acknowledged count, before the {after.count}th")
+            findings.duplicated.append(f"{extra} runs that were not acknowledged count, before number {after.count}")
 
 
 def check_answers(history, findings):
