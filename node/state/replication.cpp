@@ -60,6 +60,9 @@ bool Replication::Serves(const std::string& function) const {
 void Replication::On(const ReplicasNamed& event) {
   const auto& digest = event.wish.model_digest();
   fenced_.erase(digest);
+  // It may be the home by copies that it has not read, since a node that drains adopts nothing: then they are what others get.
+  const auto term = event.wish.term();
+  if (!parts_.replica_images.Follows(digest, term + 1)) parts_.replica_images.Adopting(digest, term);
   auto& home = homes_[digest];
   if (const auto before = std::exchange(home.ask, event.ask))
     parts_.out.Add(Answer<proto::ReplicasInStep>{

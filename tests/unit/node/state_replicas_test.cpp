@@ -291,6 +291,19 @@ TEST_F(StateReplicasTest, ANodeThatIsTheHomeByItsCopiesAloneReadsThemToGiveThemU
   EXPECT_THAT(Loaded(7), Contains("given up 6 OK f/1@5"));
 }
 
+// Else the other node would be in step without them, and the state begin anew there.
+TEST_F(StateReplicasTest, ANodeThatIsTheHomeByItsCopiesAloneReadsThemBeforeItCopiesThem) {
+  Loaded(0);
+  Offer(1, kState);
+  Pulled(1);
+  EXPECT_THAT(Name(2, {"r"}), IsSupersetOf({"load image", "copy 1 nothing at r"}));
+  EXPECT_THAT(Copied(1), Not(Contains(HasSubstr("in step")))) << "what it has is not known yet";
+  Loaded(4);
+  EXPECT_THAT(Name(3, {"r"}), Contains("copy 2 nothing at r"));
+  EXPECT_THAT(Copied(2), ElementsAre("copy 3 f/1@5 at r"));
+  EXPECT_THAT(Copied(3), ElementsAre("in step 3 OK r"));
+}
+
 TEST_F(StateReplicasTest, ACopyThatIsUnderWayEndsBeforeTheFilesAreRead) {
   Loaded(0);
   Offer(1, kState);
