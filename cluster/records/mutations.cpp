@@ -43,6 +43,19 @@ void ForEachCommand(const OneMutation& mutation, const Use& use) {
   for (const auto& command : mutation.commands) use(command);
 }
 
+// The parts of the requests that the function's versions have.
+void AddParts(const Catalogue& catalogue, const std::string& name, Changes& changes) {
+  const auto* versions = catalogue.functions().table().VersionsOf(name);
+  if (versions == nullptr) return;
+  for (const auto& [number, record] : *versions) {
+    proto::SetVersionShare same;
+    *same.mutable_key() = record.key();
+    same.set_share_percent(record.share_percent());
+    same.set_role(record.role());
+    changes.Add(ChangesFor(catalogue, same));
+  }
+}
+
 }  // namespace
 
 void Mutations::Add(Mutation mutation) {
@@ -61,7 +74,13 @@ void Mutations::Begin() {
 }
 
 void Mutations::On(const MutationStored&, const absl::Status& status) {
-  if (status.ok()) Apply(queue_.front());
+  const auto* split = std::get_if<Splitting>(&queue_.front());
+  if (status.ok()) {
+    unsure_.clear();
+    Apply(queue_.front());
+  } else if (split != nullptr) {
+    unsure_.insert(split->wish.name());
+  }
   End(status);
 }
 
@@ -78,6 +97,8 @@ absl::StatusOr<Changes> Mutations::Prepare(Mutation& mutation) {
       [this](auto& one) -> absl::StatusOr<Changes> {
         TROUPE_RETURN_IF_ERROR(Owner{parts_}(one).Validate(one));
         Changes changes;
+        // Else the disk would have some versions' parts of before it and some of after it.
+        for (const auto& name : unsure_) AddParts(parts_.catalogue, name, changes);
         ForEachCommand(one, [&](const auto& command) { changes.Add(ChangesFor(parts_.catalogue, command)); });
         return changes;
       },

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <deque>
+#include <set>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +37,9 @@ class Mutations {
   const std::size_t limit_;
   std::deque<Mutation> queue_;  // the first is being stored
   bool busy_ = false;
+  // Functions whose versions may have other parts of the requests on the disk than here: a change of these was not stored, or may
+  // have been.
+  std::set<std::string> unsure_;
 };
 
 }  // namespace troupe::cluster

@@ -123,7 +123,26 @@ TEST_F(Changing, SharesThatAreNotStoredAreNotThere) {
   }
   On(CanaryOfF(4));
   EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("answer 4 UNAVAILABLE"));
-  EXPECT_THAT(RemoveFunction("f", 5), ElementsAre("store -f/2 revision")) << "it has no share";
+  EXPECT_THAT(RemoveFunction("f", 5), ElementsAre("store f/1 revision f/2 revision -f/2 revision"))
+      << "it has no share";
+}
+
+// They may lie on the disk all the same: what is stored next of one version alone would be beside them after a restart.
+TEST_F(Changing, SharesThatMayBeStoredAreStoredAsTheyWereWithTheNextChange) {
+  for (const Ask ask : {2, 3}) {
+    Deploy("f", ask);
+    Stored();
+    Adopted();
+  }
+  On(CanaryOfF(4));
+  Stored(absl::UnavailableError("the disk is full"));
+  EXPECT_THAT(Deploy("g", 5), ElementsAre("store f/1 revision f/2 revision g/1 revision"));
+  Stored(absl::UnavailableError("the disk is full"));
+  EXPECT_THAT(Deploy("h", 6), ElementsAre("store f/1 revision f/2 revision h/1 revision"));
+  EXPECT_EQ(written_.at("f").share_percent(), 0U);
+  Stored();
+  Adopted();
+  EXPECT_THAT(Deploy("i", 7), ElementsAre("store i/1 revision"));
 }
 
 TEST_F(Changing, ARefusedCanaryStoresNothing) {
