@@ -79,7 +79,7 @@ void ExpectBookedAsHeld(const Autoscaler& scaler, const std::map<std::string, Sc
 
 TEST(AutoscalerProperty, WhatIsBookedAreTheInstancesWhateverComesAndGoes) {
   std::map<ScaleAction, int> seen;
-  for (std::uint64_t seed = 1; seed <= test::Draws(10u); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::Draws(16u); ++seed) {
     Random random(seed);
     Autoscaler scaler({.replan = {.steps = 500}});
     std::map<std::string, ScaledFunction> functions;
