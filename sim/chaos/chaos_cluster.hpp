@@ -16,6 +16,7 @@
 #include "sim/chaos/operator_links.hpp"
 #include "sim/checkers/step_watch.hpp"
 #include "sim/checkers/store_watch.hpp"
+#include "sim/checkers/version_watch.hpp"
 #include "sim/checkers/wire_watch.hpp"
 #include "sim/faults/fault_plan.hpp"
 #include "sim/faults/simulated_disk.hpp"
@@ -63,6 +64,7 @@ class ChaosCluster {
   [[nodiscard]] std::vector<std::string> BrokenUsage() const;
   [[nodiscard]] WireWatch& wire_watch() { return taps_.epochs; }
   [[nodiscard]] StepWatch& step_watch() { return taps_.steps; }
+  [[nodiscard]] VersionWatch& version_watch() { return taps_.versions; }
 
  private:
   struct Taps final : NetworkTap {
@@ -70,6 +72,7 @@ class ChaosCluster {
     void Sent(const Passage& passage, const caf::message& content) override {
       epochs.Sent(passage, content);
       steps.Sent(passage, content);
+      versions.Sent(passage, content);
     }
     void Arrives(const Passage& passage, caf::message& content) override {
       epochs.Arrives(passage, content);
@@ -77,6 +80,7 @@ class ChaosCluster {
     }
     WireWatch epochs;
     StepWatch steps;
+    VersionWatch versions;
   };
   [[nodiscard]] static NetworkOptions NetworkOf(std::uint64_t seed);
   [[nodiscard]] SimulatedDisk::Events DiskEvents();

@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 27>& AllPlanted() {
-  static constexpr std::array<PlantedName, 27> kAll = {{
+const std::array<PlantedName, 30>& AllPlanted() {
+  static constexpr std::array<PlantedName, 30> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -37,6 +37,9 @@ const std::array<PlantedName, 27>& AllPlanted() {
       {Planted::kSpoiledCopy, "spoiled-copy", "requests"},
       {Planted::kForgottenWakeup, "forgotten-wakeup", "waits"},
       {Planted::kSwappedRuntimes, "swapped-runtimes", "isolation"},
+      {Planted::kPinnedVersion, "pinned-version", "versions"},
+      {Planted::kUnevenVersions, "uneven-versions", "versions"},
+      {Planted::kKeptState, "kept-state", "states"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

@@ -37,6 +37,9 @@ enum class Planted {
   kSpoiledCopy,      // tensors that come over the link from another GPU have other bytes there
   kForgottenWakeup,  // nodes do not hear when the next decision that they wanted is due
   kSwappedRuntimes,  // workers take themselves for those of other functions
+  kPinnedVersion,    // requests that name no version all go to the first one
+  kUnevenVersions,   // now and then one of them does, whatever its turn is
+  kKeptState,        // nodes take a function that is deployed again for the deployment before
   kUnmended,         // a fault stays
 };
 struct PlantedName {
@@ -44,7 +47,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 27>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 30>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

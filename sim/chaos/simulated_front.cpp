@@ -37,9 +37,15 @@ void SimulatedFront::Infer(proto::InferRequest request, const std::string& key, 
       world_.gateway(index_).view->Get()->FindWorkflow(function.name(), function.version()) != nullptr;
   if (ignores_ && is_workflow && request.inputs_size() > 1)
     request.mutable_inputs(1)->mutable_data()->set_inlined(std::string(1, '\1'));
+  if (function.name() == pinned_.function) Pin(request);
   if (!key.empty() && !is_workflow) return InferOnce(std::move(request), key, std::move(done));
   if (!key.empty()) request.set_run_key(changes_ ? absl::StrCat(key, "-", ++changed_) : key);
   Ask(std::move(request), [done = std::move(done)](const proto::InferReply& reply) { done(reply, false); });
+}
+
+void SimulatedFront::Pin(proto::InferRequest& request) {
+  if (request.function().version().empty() && ++pinned_.asked % pinned_.every == 0)
+    request.mutable_function()->set_version("1");
 }
 
 // As gateway/infer_exchange does.

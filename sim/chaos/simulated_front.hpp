@@ -34,10 +34,13 @@ class SimulatedFront : public std::enable_shared_from_this<SimulatedFront> {
   void CountTwice() { counts_twice_ = true; }
   void IgnoreConditions() { ignores_ = true; }  // the condition of each run is true
   void ChangeRunKeys() { changes_ = true; }     // a run's key that comes again is another key
+  // So many requests of this function's that name no version, one of them goes to its first version.
+  void PinVersion(const std::string& function, std::uint64_t every) { pinned_ = {function, every, 0}; }
 
  private:
   using Table = gateway::IdempotencyTable;
   void InferOnce(proto::InferRequest request, const std::string& key, Done done);
+  void Pin(proto::InferRequest& request);
   void Ask(proto::InferRequest request, std::function<void(const proto::InferReply&)> done);
 
   World& world_;
@@ -47,6 +50,10 @@ class SimulatedFront : public std::enable_shared_from_this<SimulatedFront> {
   actors::FunctionStatistics statistics_;
   bool forgets_ = false, counts_twice_ = false, changes_ = false, ignores_ = false;
   std::uint64_t changed_ = 0;
+  struct {
+    std::string function;
+    std::uint64_t every = 0, asked = 0;
+  } pinned_;
 };
 
 }  // namespace troupe::sim

@@ -71,24 +71,6 @@ class Presence {
   std::map<std::string, std::vector<const RegistryOp*>> changes_;  // by name
 };
 
-// Until when a gateway heard of every change, at least, when it answered: before whatever kept it from the
-// manager, and before what had kept it from it then.
-Time KnownUntil(const RequestRules& rules, const RequestRecord& request) {
-  Time known = request.asked - rules.propagation;
-  for (bool more = true; more;) {
-    more = false;
-    for (const Silence& silence : rules.silences) {
-      const Time before = silence.from - rules.propagation;
-      if (silence.gateway != request.gateway || silence.from > request.answered || silence.to < known ||
-          before >= known)
-        continue;
-      known = before;
-      more = true;
-    }
-  }
-  return known;
-}
-
 // Empty: nothing is wrong with it.
 std::string WrongWith(const RequestRecord& request, const Presence& presence, const RequestRules& rules) {
   if (request.answers == 0) return "it has no answer";
@@ -122,8 +104,29 @@ std::string WrongWith(const RequestRecord& request, const Presence& presence, co
 
 }  // namespace
 
+Time KnownUntil(const RequestRules& rules, const RequestRecord& request) {
+  Time known = request.asked - rules.propagation;
+  for (bool more = true; more;) {
+    more = false;
+    for (const Silence& silence : rules.silences) {
+      const Time before = silence.from - rules.propagation;
+      if (silence.gateway != request.gateway || silence.from > request.answered || silence.to < known ||
+          before >= known)
+        continue;
+      known = before;
+      more = true;
+    }
+  }
+  return known;
+}
+
 std::string StateOf(const RequestRecord& request) {
   return request.sequence.empty() ? request.function : absl::StrCat(request.function, "#", request.sequence);
+}
+
+bool WasRefused(const RequestRecord& request) {
+  return request.answers > 0 &&
+         (request.code == Code::kUnavailable || request.code == Code::kResourceExhausted);
 }
 
 std::uint64_t RequestLedger::Asked(RequestRecord record) {
@@ -142,6 +145,7 @@ void RequestLedger::Answered(std::uint64_t request, Time now, const AnswerSeen& 
   record.said = answer.said;
   record.runs = answer.runs;
   record.again = answer.again;
+  record.served_by = answer.version;
 }
 
 std::vector<std::string> CheckRequests(const RequestLedger& ledger, const std::vector<RegistryOp>& registry,

@@ -32,17 +32,21 @@ struct RequestRecord {
   std::uint32_t answers = 0;
   Time answered{};  // the first
   absl::StatusCode code = absl::StatusCode::kOk;
-  std::string said{};      // the answer, or the error's message
-  std::int64_t runs = -1;  // of a function with state: how many its answer counts
-  bool again = false;      // it was given another one's answer, for their key
+  std::string said{};       // the answer, or the error's message
+  std::int64_t runs = -1;   // of a function with state: how many its answer counts
+  bool again = false;       // it was given another one's answer, for their key
+  std::string served_by{};  // the version that the answer names; "": none
 };
 // The state that its run goes on with: the function's, or that of its sequence.
 [[nodiscard]] std::string StateOf(const RequestRecord& request);
+// It was told that it does not count. A workflow's run may have failed behind the step that counts.
+[[nodiscard]] bool WasRefused(const RequestRecord& request);
 struct AnswerSeen {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string said{};
   std::int64_t runs = -1;
   bool again = false;
+  std::string version{};
 };
 
 class RequestLedger {
@@ -67,6 +71,10 @@ struct RequestRules {
   Duration propagation{};  // of an acknowledged change, to a gateway that is connected
   std::vector<Silence> silences{};
 };
+
+// Until when a gateway heard of every change, at least, when it answered: before whatever kept it from the
+// manager, and before what had kept it from it then.
+[[nodiscard]] Time KnownUntil(const RequestRules& rules, const RequestRecord& request);
 
 // A line for each request that broke a rule. `registry`: what clients saw of deployments and removals.
 [[nodiscard]] std::vector<std::string> CheckRequests(const RequestLedger& ledger,

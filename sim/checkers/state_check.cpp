@@ -11,6 +11,9 @@ namespace troupe::sim {
 
 namespace {
 
+// Of one request: each of the nodes or workers that it may lose may have run it.
+constexpr std::int64_t kMostRuns = 4;
+
 // One computation that clients know of: a request, or all with one key at one life of a gateway.
 struct Effect {
   std::size_t request = 0;  // its first answer's number
@@ -25,12 +28,19 @@ std::string ToString(const Effect& effect) {
 
 class States {
  public:
-  States(const RequestLedger& ledger, const StateRules& rules) : ledger_(ledger), rules_(rules) {}
+  States(const RequestLedger& ledger, const StateRules& rules)
+      : ledger_(ledger), rules_(rules), deployments_(rules.redeployed, rules.registry, rules.requests) {
+    for (const RequestRecord& request : ledger.all())
+      names_.push_back(deployments_.Has(request) ? deployments_.Of(request) : StateOf(request));
+  }
 
   std::vector<std::string> Check() {
     auto states = rules_.functions;
-    for (const RequestRecord& request : ledger_.all())
-      if (rules_.functions.contains(request.function)) states.insert(StateOf(request));
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const RequestRecord& request = ledger_.all()[i];
+      if (rules_.functions.contains(request.function) || (deployments_.Has(request) && !names_[i].empty()))
+        states.insert(names_[i]);
+    }
     for (const auto& state : states) CheckState(state);
     return std::move(broken_);
   }
@@ -43,13 +53,21 @@ class States {
     const auto before = broken_.size();
     for (std::size_t j = 1; j < effects.size(); ++j)
       for (std::size_t i = 0; i < j && broken_.size() == before; ++i) Compare(state, effects[i], effects[j]);
-    if (!rules_.once || !rules_.lost.empty()) return;
-    for (const Effect& effect : effects) {
-      const auto asked = AskedBy(state, effect.answered);
-      if (effect.runs > asked)
-        broken_.push_back(
-            absl::StrCat(state, ": ", ToString(effect), ", and only ", asked, " had been asked for"));
-    }
+    for (const Effect& effect : effects)
+      if (broken_.size() == before) CheckAsked(state, effect);
+  }
+
+  // No deployment goes on with the state of another one: what it counts was asked of it, though a request that comes again may
+  // count again.
+  void CheckAsked(const std::string& state, const Effect& effect) {
+    const bool redeployed = deployments_.Has(ledger_.all()[effect.request - 1]);
+    if (!redeployed && (!rules_.once || !rules_.lost.empty())) return;
+    const auto asked = redeployed ? deployments_.AskedOf(state, ledger_, effect.answered, !rules_.once)
+                                  : AskedBy(state, effect.answered);
+    const auto most = rules_.once ? asked : asked * kMostRuns;
+    if (effect.runs > most)
+      broken_.push_back(
+          absl::StrCat(state, ": ", ToString(effect), ", and only ", asked, " had been asked for"));
   }
 
   std::vector<Effect> EffectsOf(const std::string& state) {
@@ -57,8 +75,9 @@ class States {
     std::map<std::tuple<std::string, std::uint64_t, std::string>, std::size_t> keyed;
     for (std::size_t i = 0; i < ledger_.all().size(); ++i) {
       const RequestRecord& request = ledger_.all()[i];
-      if (StateOf(request) != state || request.answers == 0) continue;
-      if (request.said.find("nothing was written back") != std::string::npos)
+      if (names_[i] != state || request.answers == 0) continue;
+      const bool removed = deployments_.Has(request) && deployments_.RemovedMeanwhile(request);
+      if (!removed && request.said.find("nothing was written back") != std::string::npos)
         broken_.push_back(absl::StrCat(state, ": request ", i + 1,
                                        " was refused, since its run's state was not there to be kept"));
       if (IsUnknown(request))
@@ -106,14 +125,9 @@ class States {
     return request.code == absl::StatusCode::kInvalidArgument && (rules_.once || !request.ends) &&
            !LostBetween(Time::min(), request.answered);
   }
-  // A refusal says that the run does not count. A workflow's run may have failed behind that step.
-  [[nodiscard]] static bool Refused(const RequestRecord& request) {
-    return request.answers > 0 && (request.code == absl::StatusCode::kUnavailable ||
-                                   request.code == absl::StatusCode::kResourceExhausted);
-  }
   [[nodiscard]] std::int64_t AskedBy(const std::string& state, Time by) const {
     return std::ranges::count_if(ledger_.all(), [&](const RequestRecord& request) {
-      if (StateOf(request) == state && Refused(request)) return false;
+      if (StateOf(request) == state && WasRefused(request)) return false;
       const bool calls = rules_.functions.contains(state) && rules_.callers.contains(request.function);
       return request.asked <= by && (StateOf(request) == state || calls);
     });
@@ -121,6 +135,8 @@ class States {
 
   const RequestLedger& ledger_;
   const StateRules& rules_;
+  const Deployments deployments_;
+  std::vector<std::string> names_;  // of the states that requests go on with, by request; empty: that is not known
   std::vector<std::string> broken_;
 };
 

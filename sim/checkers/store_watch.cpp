@@ -27,7 +27,7 @@ bool Reopened(const proto::RunRecord& before, const proto::RunRecord& after) {
          after.start().SerializeAsString() == before.start().SerializeAsString();
 }
 
-// The same deployment, which shares its GPUs in another way, or owns other parts of them.
+// The same deployment, which shares its GPUs in another way, owns other parts of them, or has another part of the requests.
 bool Updated(const std::string& before, const std::string& after) {
   proto::FunctionRecord first, second;
   if (!first.ParseFromString(before) || !second.ParseFromString(after)) return false;
@@ -35,6 +35,8 @@ bool Updated(const std::string& before, const std::string& after) {
     record->clear_sharing();
     record->clear_places();
     record->clear_revision();
+    record->clear_share_percent();
+    record->clear_role();
   }
   return first.SerializeAsString() == second.SerializeAsString();
 }

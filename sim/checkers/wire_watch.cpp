@@ -35,6 +35,18 @@ void WireWatch::GaveEpoch(const Passage& passage, std::uint64_t epoch) {
   given_[passage.to] = epoch;
 }
 
+void WireWatch::HideRemovalsIn(proto::ClusterUpdate& update) {
+  auto& removed = *update.mutable_removed();
+  const auto hidden = std::ranges::remove_if(removed, [&](const auto& key) { return key.name() == hidden_; });
+  removed.erase(hidden.begin(), hidden.end());
+  for (auto& function : *update.mutable_functions()) {
+    if (function.key().name() != hidden_) continue;
+    const auto& first =
+        deployed_.try_emplace(function.key().version(), function.deployed_unix_ns()).first->second;
+    function.set_deployed_unix_ns(first);
+  }
+}
+
 void WireWatch::Sent(const Passage& passage, const caf::message& content) {
   if (const auto* join = As<proto::JoinReply>(content); join && join->code() == 0)
     GaveEpoch(passage, join->epoch());
@@ -63,6 +75,8 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
     content.get_mutable_as<proto::TakeOverStates>(0).clear_images();
   if (drop_copies_ && As<proto::CopyImage>(content) != nullptr)
     content.get_mutable_as<proto::CopyImage>(0).set_ended(true);
+  if (!hidden_.empty() && As<proto::ClusterUpdate>(content) != nullptr && passage.to.starts_with("node-"))
+    HideRemovalsIn(content.get_mutable_as<proto::ClusterUpdate>(0));
   const auto* submit = As<proto::SubmitRequest>(content);
   if (submit == nullptr) return;
   const auto told = told_.find(passage.to);

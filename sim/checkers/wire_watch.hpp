@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/cluster.pb.h"
 #include "proto/request.pb.h"
 #include "sim/network.hpp"
 
@@ -28,10 +29,13 @@ class WireWatch final : public NetworkTap {
   void HideImages() { hide_images_ = true; }
   // The same: a node that is to keep a copy of a state drops what it has.
   void DropCopies() { drop_copies_ = true; }
+  // The same: nodes hear of no removal of this function, and take each of its deployments for the first one.
+  void HideRemovals(const std::string& function) { hidden_ = function; }
 
  private:
   using Call = std::pair<std::uint64_t, std::uint64_t>;  // the asker, and the number of its request
   void GaveEpoch(const Passage& passage, std::uint64_t epoch);
+  void HideRemovalsIn(proto::ClusterUpdate& update);
 
   std::uint64_t last_epoch_ = 0;
   std::map<std::string, std::uint64_t> given_;  // by member
@@ -42,6 +46,8 @@ class WireWatch final : public NetworkTap {
   bool hide_ = false;
   bool hide_images_ = false;
   bool drop_copies_ = false;
+  std::string hidden_;                            // a function; empty: none
+  std::map<std::string, std::int64_t> deployed_;  // when the hidden function's versions were first deployed
   std::vector<std::string> broken_;
 };
 

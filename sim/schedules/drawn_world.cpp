@@ -60,7 +60,8 @@ ClusterShape DrawShape(Random& random, std::uint64_t seed) {
 WorkloadPlan DrawPlan(Random& random, std::uint64_t seed) {
   auto plan = WithConditions(DrawWorkload(random), seed);
   plan = WithLongRuns(WithSiblings(std::move(plan), seed), seed);
-  return WithSequences(WithUpdates(WithQuota(std::move(plan), seed), seed), seed);
+  plan = WithSequences(WithUpdates(WithQuota(std::move(plan), seed), seed), seed);
+  return WithRedeployments(WithCanaries(std::move(plan), seed), seed);
 }
 
 }  // namespace troupe::sim

@@ -17,7 +17,9 @@
 #include "sim/checkers/run_limit_check.hpp"
 #include "sim/checkers/state_check.hpp"
 #include "sim/checkers/tensor_check.hpp"
+#include "sim/checkers/version_check.hpp"
 #include "sim/schedules/drawn_world.hpp"
+#include "sim/schedules/planting.hpp"
 
 namespace troupe::sim {
 
@@ -31,8 +33,9 @@ constexpr Duration kLongestEnd = seconds(40);  // of what was begun in it
 constexpr Duration kLongestRecovery = seconds(15);
 // A member that has joined is alive for the manager before it has heard so.
 constexpr Duration kSettle = seconds(1);
+constexpr Duration kPropagation =
+    milliseconds(50);                           // of an acknowledged change, to a gateway that is connected
 constexpr Duration kLastTimeout = seconds(10);  // of the requests that have to be served at the end
-constexpr std::uint64_t kPlantedAt = 40;        // the answer that is told twice
 
 class ScheduleRun {
  public:
@@ -51,9 +54,10 @@ class ScheduleRun {
     Describe();
     cluster_.Start();
     clients_.operators().Prepare();
+    if (workload_.canaries > 0) clients_.canaries().Prepare();
     cluster_.nodes().StretchRuns(World::WorkerDigest(ClientLoad::kLong), Duration());
     starts_ = cluster_.world().WorkerStarts();
-    Plant();
+    PlantIn(cluster_, injector_, clients_, waits_, options_.planted, kWindow);
     waits_.Begin();
     clients_.Begin();
     injector_.Schedule(faults_);
@@ -83,67 +87,6 @@ class ScheduleRun {
                      shape_.preset, ", batching ", shape_.batching, ", owning ", shape_.owning, "; ",
                      ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
-  }
-
-  void Plant() {
-    switch (options_.planted) {
-      case Planted::kNone:
-        return;
-      case Planted::kSmallGpu:
-        return cluster_.nodes().TakeMemory(MiB(400));
-      case Planted::kDropRecord:
-        return cluster_.disk().DropOne(storage::Table::kFunctions);
-      case Planted::kStaleEpoch:
-        return cluster_.wire_watch().HideStaleEpochs();
-      case Planted::kDoubleAnswer:
-        return clients_.requests().AnswerTwice(kPlantedAt);
-      case Planted::kHiddenFunction:
-        return cluster_.operators().HideAFunction();
-      case Planted::kSecondRun:
-        return cluster_.fronts().Plant([](SimulatedFront& front) { front.ChangeRunKeys(); });
-      case Planted::kForgottenStep:
-        return cluster_.step_watch().HideSteps();
-      case Planted::kSharedState:
-        return cluster_.nodes().ShareStates();
-      case Planted::kForgottenImages:
-        return cluster_.wire_watch().HideImages();
-      case Planted::kStaleImage:
-        return cluster_.wire_watch().DropCopies();
-      case Planted::kLostState:
-        return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().ForgetARun(); });
-      case Planted::kForgottenKey:
-        return cluster_.fronts().Plant([](SimulatedFront& front) { front.ForgetKeys(); });
-      case Planted::kIgnoredCondition:
-        return cluster_.fronts().Plant([](SimulatedFront& front) { front.IgnoreConditions(); });
-      case Planted::kCountedTwice:
-        return cluster_.fronts().Plant([](SimulatedFront& front) { front.CountTwice(); });
-      case Planted::kForgottenPages:
-        return cluster_.nodes().meters().ForgetPages();
-      case Planted::kUncutRun:
-        return cluster_.nodes().NeverCut();
-      case Planted::kUnchargedRun:
-        return cluster_.nodes().NeverCharge();
-      case Planted::kUnreleased:
-        return cluster_.nodes().NeverRelease();
-      case Planted::kSpoiledCopy:
-        return cluster_.nodes().SpoilCopies();
-      case Planted::kTrustedWeights:
-        return cluster_.nodes().TrustWeights();
-      case Planted::kTrustedRanges:
-        return cluster_.nodes().TrustRanges();
-      case Planted::kSwappedMembers:
-        return cluster_.nodes().SwapMembers();
-      case Planted::kForgottenUpdate:
-        return clients_.updates().Misremember();
-      case Planted::kDisobeyedOwner:
-        return;  // by Nodes()
-      case Planted::kForgottenWakeup:
-        return waits_.ForgetWakeups();
-      case Planted::kSwappedRuntimes:
-        return cluster_.agenda().In(kWindow / 2, [this] { cluster_.nodes().SwapRuntimes(); });
-      case Planted::kUnmended:
-        return injector_.LeaveOne();
-    }
   }
 
   // Service returns: what was begun ends, every member is well, every function is served and nothing else.
@@ -193,6 +136,7 @@ class ScheduleRun {
       broken = LookAtOwnership();
     }
     BreakAll("ownership", broken);
+    AskInARow();
     auto names = clients_.operators().Names();
     names.push_back(ClientLoad::kWorkflow);
     std::vector<std::pair<std::uint64_t, bool>> asked;
@@ -201,6 +145,17 @@ class ScheduleRun {
         asked.emplace_back(clients_.requests().Ask(gateway, name, "", kLastTimeout), there.contains(name));
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLastTimeout + seconds(3));
     for (const auto& [request, expected] : asked) CheckLast(request, expected);
+  }
+
+  // The parts are what the manager says now.
+  void AskInARow() {
+    if (workload_.canaries == 0) return;
+    clients_.canaries().Look();
+    cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);
+    cluster_.agenda().RunTo(cluster_.world().Now() + kPropagation);
+    const auto asked = clients_.canaries().AskInARow(kLastTimeout);
+    cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLastTimeout + seconds(3));
+    for (const auto request : asked) CheckLast(request, true);
   }
 
   [[nodiscard]] std::vector<std::string> LookAtOwnership() {
@@ -249,8 +204,7 @@ class ScheduleRun {
 
   void Check() {
     BreakAll("start", injector_.failures());
-    BreakAll("requests", CheckRequests(clients_.ledger(), WithWorkflow(),
-                                       {.propagation = milliseconds(50), .silences = injector_.silences()}));
+    BreakAll("requests", CheckRequests(clients_.ledger(), WithWorkflow(), Requests()));
     const auto registry = CheckLinearizable(clients_.history());
     if (registry.verdict == Linearizable::kNo) Break("registry", registry.why);
     if (registry.verdict == Linearizable::kUndecided) ++result_.undecided;
@@ -262,7 +216,11 @@ class ScheduleRun {
     BreakAll("states", CheckStates(clients_.ledger(), {.functions = clients_.load().StatefulNames(),
                                                        .lost = injector_.lost_states(),
                                                        .once = NothingIsRepeated(),
-                                                       .callers = {ClientLoad::kWorkflow}}));
+                                                       .callers = {ClientLoad::kWorkflow},
+                                                       .redeployed = Redeployed(),
+                                                       .registry = clients_.history(),
+                                                       .requests = Requests()}));
+    CheckTheVersions();
     BreakAll("limits", CheckRunLimits(clients_.ledger(), GpuRuns(), LimitRules()));
     BreakAll("quotas", CheckQuotas(QuotaRuns(), actors::FakeTurns::kWindow));
     // A runtime that is given to another function is a worker that is started again.
@@ -277,6 +235,20 @@ class ScheduleRun {
     CheckMemory();
     CheckLog();
     CheckCharges();
+  }
+
+  [[nodiscard]] RequestRules Requests() const {
+    return {.propagation = kPropagation, .silences = injector_.silences()};
+  }
+  [[nodiscard]] std::string Redeployed() const {
+    return workload_.redeployments > 0 ? ClientLoad::kAnew : "";
+  }
+  void CheckTheVersions() {
+    if (workload_.canaries == 0) return;
+    BreakAll("versions",
+             CheckVersions(
+                 clients_.ledger(), clients_.canaries().ops(), cluster_.version_watch().sent(),
+                 {.function = ClientLoad::kCanaries, .models = Canaries::Models(), .requests = Requests()}));
   }
 
   [[nodiscard]] std::vector<GpuRun> GpuRuns() const {

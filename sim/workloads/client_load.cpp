@@ -43,6 +43,19 @@ WorkloadPlan WithSequences(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+// This number, and the next one, leave the worlds of the seeds that tests name as they were.
+WorkloadPlan WithCanaries(WorkloadPlan plan, std::uint64_t seed) {
+  Random random(seed ^ 0xca4a11e0aULL);
+  if (random.Below(3) == 0) plan.canaries = 1 + random.Below(1'000'000);
+  return plan;
+}
+
+WorkloadPlan WithRedeployments(WorkloadPlan plan, std::uint64_t seed) {
+  Random random(seed ^ 0xa4e320ULL);
+  if (random.Below(3) == 0) plan.redeployments = 1 + random.Below(1'000'000);
+  return plan;
+}
+
 WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed) {
   plan.conditions = Random(seed ^ 0xc04dULL).Below(2) == 0;
   return plan;
@@ -55,7 +68,10 @@ std::string ToString(const WorkloadPlan& plan) {
       plan.workflows && plan.conditions ? " with conditions" : "", plan.drains ? ", drains" : "",
       plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
       plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "", plan.updates ? ", updates" : "",
-      plan.sequences ? ", sequences" : "");
+      plan.sequences ? ", sequences" : "", plan.canaries > 0 ? ", canaries" : "",
+      plan.redeployments == 0 ? ""
+      : plan.AnewShares()     ? ", redeployments of a shared model"
+                              : ", redeployments");
 }
 
 Duration ClientLoad::Pause(Duration mean) {

@@ -26,7 +26,13 @@ struct WorkloadPlan {
       0;  // of one more function: percent of a window's time that it may have of a GPU; 0: none
   bool updates = false;    // of how functions share their GPUs
   bool sequences = false;  // of requests to the functions with state
+  // Not 0: there is a function whose two versions share its requests, and this seeds what happens to it.
+  std::uint64_t canaries = 0;
+  // Not 0: there is a function with state that is removed and deployed again, and this seeds what happens to it.
+  std::uint64_t redeployments = 0;
   Duration length = std::chrono::seconds(6);
+  // The function that is deployed again has the model of the other functions with state.
+  [[nodiscard]] bool AnewShares() const { return redeployments % 2 == 1; }
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
 // In two worlds of three, two or three functions with state share their model. Drawn by itself, so that all
@@ -42,6 +48,10 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithSequences(WorkloadPlan plan, std::uint64_t seed);
 // In one world of two. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed);
+// In one world of three. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithCanaries(WorkloadPlan plan, std::uint64_t seed);
+// In one world of three; in half of them the function shares a model. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithRedeployments(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 // One for all clients of a cluster: they draw in turn from one source.
@@ -54,7 +64,10 @@ class ClientLoad {
   static constexpr char kLong[] = "l0";             // whose runs are long now and then
   static constexpr Duration kRunLimit = std::chrono::milliseconds(300);  // that it declares
   static constexpr char kQuota[] = "q0";                                 // has a quota
-  static constexpr Duration kCommandTimeout = std::chrono::seconds(2);   // of an operator's command
+  static constexpr char kCanaries[] = "v0";       // has two versions that share its requests
+  static constexpr char kSecondModel[] = "v0-2";  // the model of its second version
+  static constexpr char kAnew[] = "a0";           // keeps state, and is removed and deployed again
+  static constexpr Duration kCommandTimeout = std::chrono::seconds(2);  // of an operator's command
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
 
   ClientLoad(ChaosCluster& cluster, const WorkloadPlan& plan, const Random& random)
@@ -68,6 +81,10 @@ class ClientLoad {
   [[nodiscard]] std::string AnyGateway();
   [[nodiscard]] std::string AnyStateful();
   [[nodiscard]] std::set<std::string> StatefulNames() const;
+  // Whether the function has the model that all of `StatefulNames` have.
+  [[nodiscard]] bool SharesModel(const std::string& function) const {
+    return StatefulNames().contains(function) || (function == kAnew && plan_.AnewShares());
+  }
   // What the client of this question says of the workflow's conditional step.
   [[nodiscard]] static bool Goes(const std::string& question) { return question.back() % 2 == 0; }
 

@@ -18,6 +18,8 @@ void Clients::Begin() {
   if (plan.quota > 0) requests_.QuotaLoop();
   if (plan.updates) updates_.Loop();
   if (plan.sequences) sequences_.Loop();
+  if (plan.canaries > 0) canaries_.Begin();
+  if (plan.redeployments > 0) redeployments_.Begin();
 }
 
 }  // namespace troupe::sim

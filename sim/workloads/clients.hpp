@@ -4,8 +4,10 @@
 // key at several gateways. What they saw is in their ledger and their history.
 #pragma once
 
+#include "sim/workloads/canaries.hpp"
 #include "sim/workloads/client_load.hpp"
 #include "sim/workloads/operators.hpp"
+#include "sim/workloads/redeployments.hpp"
 #include "sim/workloads/request_clients.hpp"
 #include "sim/workloads/returning_clients.hpp"
 #include "sim/workloads/sequence_clients.hpp"
@@ -21,7 +23,9 @@ class Clients {
         operators_(load_),
         returning_(load_, requests_),
         sequences_(load_, requests_),
-        updates_(load_) {}
+        updates_(load_),
+        canaries_(load_, requests_, operators_),
+        redeployments_(load_, requests_, operators_) {}
 
   // Begins; everything they do has begun by the plan's length. The operators have prepared what is there.
   void Begin();
@@ -34,6 +38,7 @@ class Clients {
   [[nodiscard]] RequestClients& requests() { return requests_; }
   [[nodiscard]] Operators& operators() { return operators_; }
   [[nodiscard]] SharingUpdates& updates() { return updates_; }
+  [[nodiscard]] Canaries& canaries() { return canaries_; }
   [[nodiscard]] const RequestLedger& ledger() const { return requests_.ledger(); }
   [[nodiscard]] const std::vector<RegistryOp>& history() const { return operators_.history(); }
 
@@ -44,6 +49,8 @@ class Clients {
   ReturningClients returning_;
   SequenceClients sequences_;
   SharingUpdates updates_;
+  Canaries canaries_;
+  Redeployments redeployments_;
 };
 
 }  // namespace troupe::sim

@@ -75,7 +75,7 @@ std::set<std::string> KeysIn(const proto::AdminReply& reply) {
 
 }  // namespace
 
-void Operators::Prepare() {
+void Operators::MakeModels() {
   const auto make = [this](const std::string& name) {
     onnx_[name] = cluster().world().MakeModel(name, MiB(200 + 60 * onnx_.size() % 240));
   };
@@ -87,11 +87,27 @@ void Operators::Prepare() {
     onnx_[ClientLoad::kLong] = cluster().world().MakeModel(ClientLoad::kLong, MiB(120));
   if (load_.plan().quota > 0)
     onnx_[ClientLoad::kQuota] = cluster().world().MakeModel(ClientLoad::kQuota, MiB(110));
+  if (load_.plan().canaries > 0) {
+    onnx_[ClientLoad::kCanaries] = cluster().world().MakeModel(ClientLoad::kCanaries, MiB(100));
+    other_models_[absl::StrCat(ClientLoad::kCanaries, "/2")] =
+        cluster().world().MakeModel(ClientLoad::kSecondModel, MiB(130));
+  }
+  if (load_.plan().redeployments > 0)
+    onnx_[ClientLoad::kAnew] =
+        load_.plan().AnewShares()
+            ? shared
+            : cluster().world().MakeModel(ClientLoad::kAnew, MiB(140), {"x"}, {CountTensor()});
+}
+
+void Operators::Prepare() {
+  MakeModels();
   for (std::uint32_t i = 0; i < load_.plan().functions; ++i)
     Change(0, Kind::kDeploy, absl::StrCat("f", i, "/1"), 1, [] {});
   if (load_.plan().long_runs) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kLong, "/1"), 1, [] {});
   if (load_.plan().quota > 0) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kQuota, "/1"), 1, [] {});
   for (const auto& name : load_.StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
+  if (load_.plan().redeployments > 0)
+    Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kAnew, "/1"), 1, [] {});
   TROUPE_CHECK(cluster().agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
   proto::AdminRequest submit;
   // Where functions share their state's model, a run calls two of them.
@@ -118,7 +134,9 @@ std::vector<std::string> Operators::Names() const {
 std::vector<ModelUser> Operators::ModelUsers() const {
   std::vector<ModelUser> users;
   for (const auto& name : Names())
-    users.push_back({World::WorkerDigest(load_.StatefulNames().contains(name) ? "s0" : name), name});
+    users.push_back({World::WorkerDigest(load_.SharesModel(name) ? "s0" : name), name});
+  if (load_.plan().canaries > 0)
+    users.push_back({World::WorkerDigest(ClientLoad::kSecondModel), ClientLoad::kCanaries});
   return users;
 }
 
@@ -139,30 +157,42 @@ std::size_t Operators::Record(Kind kind, const std::string& key) {
 
 void Operators::Change(std::size_t of, Kind kind, const std::string& key, std::uint32_t tries,
                        const std::function<void()>& then) {
-  proto::AdminRequest request;
-  if (kind == Kind::kDeploy) {
-    auto& deploy = *request.mutable_deploy();
-    deploy.set_name(KeyOf(key).name());
-    deploy.set_version(KeyOf(key).version());
-    deploy.set_onnx_digest(onnx_.at(deploy.name()));
-    deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
-    if (deploy.name() == ClientLoad::kQuota) deploy.mutable_sharing()->set_quota_limit(load_.plan().quota);
-    if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
-    if (load_.StatefulNames().contains(deploy.name())) {
-      *deploy.add_state() = CountTensor();
-      deploy.set_state_replicas(cluster().shape().copied ? 1 : 0);
-    }
-  } else if (kind == Kind::kRemove) {
-    *request.mutable_remove()->mutable_key() = KeyOf(key);
-  } else {
-    *request.mutable_show_function()->mutable_key() = KeyOf(key);
-  }
-  const auto op = Record(kind, key);
-  Command(of, request, [this, of, kind, key, tries, then, op](const AdminResult& result) {
-    Changed(op, result);
+  Once(of, kind, key, [this, of, kind, key, tries, then](const AdminResult& result) {
     const bool lost = result.sent && !result.reply;
     if (!lost || tries <= 1 || load_.Over()) return then();
     Change(of, kind, key, tries - 1, then);  // it may be done twice
+  });
+}
+
+proto::AdminRequest Operators::DeploymentOf(const std::string& key) const {
+  proto::AdminRequest request;
+  auto& deploy = *request.mutable_deploy();
+  deploy.set_name(KeyOf(key).name());
+  deploy.set_version(KeyOf(key).version());
+  const auto other = other_models_.find(key);
+  deploy.set_onnx_digest(other == other_models_.end() ? onnx_.at(deploy.name()) : other->second);
+  deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
+  if (deploy.name() == ClientLoad::kQuota) deploy.mutable_sharing()->set_quota_limit(load_.plan().quota);
+  if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
+  if (load_.StatefulNames().contains(deploy.name()) || deploy.name() == ClientLoad::kAnew) {
+    *deploy.add_state() = CountTensor();
+    deploy.set_state_replicas(load_.cluster().shape().copied ? 1 : 0);
+  }
+  return request;
+}
+
+void Operators::Once(std::size_t of, Kind kind, const std::string& key, Listed done) {
+  proto::AdminRequest request;
+  if (kind == Kind::kDeploy)
+    request = DeploymentOf(key);
+  else if (kind == Kind::kRemove)
+    *request.mutable_remove()->mutable_key() = KeyOf(key);
+  else
+    *request.mutable_show_function()->mutable_key() = KeyOf(key);
+  const auto op = Record(kind, key);
+  Command(of, request, [this, op, done = std::move(done)](const AdminResult& result) {
+    Changed(op, result);
+    done(result);
   });
 }
 

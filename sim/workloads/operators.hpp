@@ -30,6 +30,9 @@ class Operators {
   void DrainLoop();
   void Undrain();
   void List(Listed done = {});
+  // A deployment, a removal or a look at "name/version"; `done` hears the answer when the history has it.
+  void Once(std::size_t of, RegistryOp::Kind kind, const std::string& key, Listed done);
+  void Command(std::size_t of, const proto::AdminRequest& request, Listed done);
   [[nodiscard]] bool Idle() const { return commands_ == 0; }
 
   [[nodiscard]] const std::vector<RegistryOp>& history() const { return history_; }
@@ -39,18 +42,21 @@ class Operators {
 
  private:
   [[nodiscard]] ChaosCluster& cluster() { return load_.cluster(); }
+  void MakeModels();
+  [[nodiscard]] proto::AdminRequest DeploymentOf(const std::string& key) const;
   void ChurnLoop(std::size_t of);
   void Change(std::size_t of, RegistryOp::Kind kind, const std::string& key, std::uint32_t tries,
               const std::function<void()>& then);
   void Changed(std::size_t op, const AdminResult& result);
   void SetDrain(const std::string& node, bool drain, std::uint32_t tries);
-  void Command(std::size_t of, const proto::AdminRequest& request, Listed done);
   std::size_t Record(RegistryOp::Kind kind, const std::string& key);
 
   ClientLoad& load_;
   std::vector<RegistryOp> history_;
   std::map<std::string, std::string> onnx_;  // by function
-  std::set<std::string> cancelled_runs_;     // whose cancellation was acknowledged
+  std::map<std::string, std::string>
+      other_models_;                      // of versions that have one of their own, by "name/version"
+  std::set<std::string> cancelled_runs_;  // whose cancellation was acknowledged
   std::set<std::string> draining_;
   std::uint64_t commands_ = 0;  // under way
 };

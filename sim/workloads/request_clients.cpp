@@ -48,7 +48,8 @@ void AddCondition(bool goes, proto::InferRequest& request) {
 }
 
 AnswerSeen SeenIn(const proto::InferReply& reply, bool again) {
-  AnswerSeen seen{static_cast<absl::StatusCode>(reply.code()), reply.message(), -1, again};
+  AnswerSeen seen{static_cast<absl::StatusCode>(reply.code()), reply.message(), -1, again,
+                  reply.function().version()};
   if (reply.code() != 0) return seen;
   seen.said = absl::StrCat(reply.outputs_size(), " outputs");
   for (const auto& output : reply.outputs()) {

@@ -11,15 +11,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kBetween = milliseconds(300);  // chats that begin
-constexpr Duration kThinks = milliseconds(80);    // a client, before its next request
+constexpr Duration kBetweenChats = milliseconds(300);  // chats that begin
+constexpr Duration kThinks = milliseconds(80);         // a client, before its next request
 constexpr Duration kPatience = seconds(2);
 constexpr std::uint32_t kTries = 6;
 
 }  // namespace
 
 void SequenceClients::Loop() {
-  load_.cluster().agenda().In(kBetween, [this] {
+  load_.cluster().agenda().In(kBetweenChats, [this] {
     if (load_.Over()) return;
     const auto stateful = random_.Below(load_.plan().stateful);
     Ask({.function = absl::StrCat(ClientLoad::kStateful, stateful),

@@ -223,6 +223,37 @@ TEST_F(StateCheck, EachAnswerCountsAndWhatWasAcknowledgedStays) {
   EXPECT_EQ(Check(), "") << "a disk was lost in between";
 }
 
+// "d" is deployed at 0 ms and, when it has been removed, at 100 ms.
+TEST_F(StateCheck, EachDeploymentBeginsAnew) {
+  rules_.redeployed = "d";
+  const auto change = [this](Kind kind, int from) {
+    rules_.registry.push_back({.kind = kind,
+                               .key = "d/1",
+                               .result = Result::kDone,
+                               .invoked = Moment(from),
+                               .returned = Moment(from + 5)});
+  };
+  const auto seen = [this](int asked, int answered, std::int64_t runs) {
+    ledger_.Answered(ledger_.Asked({.gateway = "gateway-1", .function = "d", .asked = Moment(asked)}),
+                     Moment(answered), {.runs = runs, .version = "1"});
+  };
+  change(Kind::kDeploy, 0);
+  seen(10, 20, 1);
+  seen(30, 40, 6);
+  EXPECT_EQ(Check(), "") << "requests may have counted again";
+  change(Kind::kRemove, 80);
+  change(Kind::kDeploy, 100);
+  seen(83, 103, 7);
+  EXPECT_EQ(Check(), "") << "it was under way when the function was removed";
+  seen(110, 120, 1);
+  EXPECT_EQ(Check(), "");
+  seen(130, 140, 1);
+  EXPECT_NE(Check().find("two were computed on the same state"), std::string::npos) << Check();
+  ledger_ = {};
+  seen(110, 120, 7);
+  EXPECT_NE(Check().find("has count 7, and only 1 had been asked for"), std::string::npos) << Check();
+}
+
 TEST_F(StateCheck, NoTwoAreComputedOnTheSameState) {
   Seen(0, 10, 1);
   Seen(0, 11, 1);
