@@ -17,7 +17,10 @@ namespace troupe::cluster {
 void StateMoves::Pulse() {
   for (auto move = moves_.begin(); move != moves_.end();) {
     const auto one = move++;
-    if (one->second.stage == Stage::kNotStored && parts_.out.now() >= one->second.again) Store(one);
+    if (one->second.stage == Stage::kGivingUp)
+      LookAtAsked(one);
+    else if (one->second.stage == Stage::kNotStored && parts_.out.now() >= one->second.again)
+      Store(one);
   }
   for (const auto& [digest, node] : parts_.copies.table().homes().all()) {
     if (moves_.size() >= kMost) return;
@@ -34,8 +37,8 @@ void StateMoves::Pulse() {
   }
 }
 
-void StateMoves::Begin(const std::vector<const proto::FunctionRecord*>& keepers, const std::string& node,
-                       const std::string& to, std::optional<Ask> asker) {
+void StateMoves::Begin(const Keepers& keepers, const std::string& node, const std::string& to,
+                       std::optional<Ask> asker) {
   const auto& members = parts_.members.table();
   const auto& digest = keepers.front()->model_digest();
   auto& move = moves_[digest];
@@ -45,10 +48,30 @@ void StateMoves::Begin(const std::vector<const proto::FunctionRecord*>& keepers,
           .copied = parts_.state_replicas.InStep(digest, to),
           .ask = asker};
   parts_.copies.BeginMove(digest);
-  AskGiveUp ask{digest, node, move.number, {}};
-  ask.wish.set_model_digest(digest);
-  for (const auto* keeper : keepers) ask.wish.add_functions(StateKey(*keeper));
+  AskFor(keepers, move);
+}
+
+void StateMoves::AskFor(const Keepers& keepers, Move& move) {
+  move.asked.clear();
+  AskGiveUp ask{keepers.front()->model_digest(), move.from.node, move.number, {}};
+  ask.wish.set_model_digest(ask.digest);
+  for (const auto* keeper : keepers) {
+    move.asked.insert(StateKey(*keeper));
+    ask.wish.add_functions(StateKey(*keeper));
+  }
   parts_.out.Add(std::move(ask));
+}
+
+// The node waits until it hears of each state that it is asked for, and of one that was removed it may never hear.
+void StateMoves::LookAtAsked(Table::iterator found) {
+  auto& [digest, move] = *found;
+  const auto keepers = KeepersOf(parts_.catalogue.functions().table(), digest);
+  if (keepers.empty()) return End(found, absl::CancelledError("its functions were removed"));
+  auto gone = move.asked;
+  for (const auto* keeper : keepers) gone.erase(StateKey(*keeper));
+  if (gone.empty()) return;
+  move.number = ++last_;
+  AskFor(keepers, move);
 }
 
 // The node that takes states over drops its copies first, and a node in step must not: if the home were gone meanwhile, it would

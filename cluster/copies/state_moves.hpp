@@ -68,10 +68,11 @@ class StateMoves {
     Place from{};
     Place to{};
     Stage stage = Stage::kGivingUp;
-    Time again{};              // when the store is asked once more
-    bool restores = false;     // its old home is gone
-    bool copied = false;       // the new home has copies
-    std::optional<Ask> ask{};  // of the operator who ordered it
+    Time again{};                   // when the store is asked once more
+    bool restores = false;          // its old home is gone
+    bool copied = false;            // the new home has copies
+    std::optional<Ask> ask{};       // of the operator who ordered it
+    std::set<std::string> asked{};  // states that the old home is asked to give up
   };
   struct Failed {
     Time until{};        // no other try before
@@ -80,9 +81,12 @@ class StateMoves {
   // By model digest.
   using Table = std::map<std::string, Move>;
 
-  // `keepers`: all functions that keep a state with the model.
-  void Begin(const std::vector<const proto::FunctionRecord*>& keepers, const std::string& node,
-             const std::string& to, std::optional<Ask> ask = std::nullopt);
+  // All functions that keep a state with the model.
+  using Keepers = std::vector<const proto::FunctionRecord*>;
+  void Begin(const Keepers& keepers, const std::string& node, const std::string& to,
+             std::optional<Ask> ask = std::nullopt);
+  void AskFor(const Keepers& keepers, Move& move);
+  void LookAtAsked(Table::iterator found);
   // Why it cannot be begun now; `node`: where it is to go.
   [[nodiscard]] absl::Status CheckOrder(const proto::FunctionRecord& record, const std::string& node) const;
   // The states are at `node`.

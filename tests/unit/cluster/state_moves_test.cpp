@@ -228,6 +228,28 @@ TEST_F(StateMoves, AFunctionThatIsRemovedMeanwhileMovesNowhere) {
   EXPECT_THAT(TakenOver(), Not(Contains(HasSubstr("store"))));
 }
 
+// The old home would wait for ever to hear of a state that is gone.
+TEST_F(StateMoves, WhereAFunctionIsRemovedMeanwhileTheHomeIsAskedForThoseThatAreLeft) {
+  Deploy("f", 7, State::kKept);
+  Stored();
+  const auto second = StateKey(written_.at("f"));
+  EXPECT_THAT(SetDrain("n1", true), Contains("give up " + key_ + " " + second + " at n1"));
+  Stored();
+  RemoveFunction("f", 8);
+  EXPECT_THAT(Stored(), AllOf(Contains("answer 8 OK"), Contains("give up " + key_ + " at n1")));
+  EXPECT_THAT(GivenUp({key_}), Contains("take over " + key_ + " at n2 from n1"));
+}
+
+TEST_F(StateMoves, WhereAllFunctionsAreRemovedMeanwhileTheMoveEnds) {
+  Begun();
+  RemoveFunction("f", 6);
+  Stored();
+  Stored();
+  Deploy("f", 7, State::kKept);
+  Stored();
+  EXPECT_THAT(Stored(), Contains("adopt f at n2")) << "it begins anew";
+}
+
 // --- the store ---
 
 TEST_F(StateMoves, AHomeThatMayBeStoredIsStoredAgainAndNeverGivenBack) {
