@@ -136,7 +136,8 @@ class States {
   const RequestLedger& ledger_;
   const StateRules& rules_;
   const Deployments deployments_;
-  std::vector<std::string> names_;  // of the states that requests go on with, by request; empty: that is not known
+  std::vector<std::string>
+      names_;  // of the states that requests go on with, by request; empty: that is not known
   std::vector<std::string> broken_;
 };
 
