@@ -113,10 +113,10 @@ struct SendCopy {  // to the node at this address; answered once, also when it c
 };
 
 // --- files, the log, timers, the cluster ---
-struct SaveProfiles {
+struct SaveProfiles {  // answered when it is durable
   proto::NodeProfiles profiles{};
 };
-struct SaveAdopted {
+struct SaveAdopted {  // answered when it is durable
   proto::ClusterUpdate adopted{};
 };
 struct ReadMeters {};  // all pages that are there: of workers that live and of those that have ended

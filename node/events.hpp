@@ -182,6 +182,12 @@ struct MetersRead {  // the answer to ReadMeters
 struct UsageSaved {  // the answer to SaveUsage
   absl::Status status{};
 };
+struct ProfilesSaved {  // the answer to SaveProfiles
+  absl::Status status{};
+};
+struct AdoptedSaved {  // the answer to SaveAdopted
+  absl::Status status{};
+};
 
 // --- profiles ---
 struct TrialAsked {
@@ -223,7 +229,7 @@ using Event =
                  RequestCancelled, OutputsRead, ExportAsked, AdoptionAsked, ModelDisowned, CopyFetched,
                  CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, StatesWanted,
                  StatesOffered, StatesElsewhere, ImageAsked, ImagesPulled, ReplicasNamed, CopyOffered,
-                 CopyEnded, MetersRead, UsageSaved, TrialAsked, TrialStopped, ClusterChanged, Joined,
+                 CopyEnded, MetersRead, UsageSaved, ProfilesSaved, AdoptedSaved, TrialAsked, TrialStopped, ClusterChanged, Joined,
                  ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

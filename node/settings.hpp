@@ -95,6 +95,7 @@ struct NodeSettings : NodeTuning {
   bool usage_is_new = false;  // the file was not there, or was damaged
   Duration read_meters_every = std::chrono::seconds(1);
   Duration save_profiles_every = std::chrono::seconds(10);
+  Duration save_again_after = std::chrono::seconds(10);  // of a save that failed: the disk is full
   // How long what a dead worker held waits for the next worker of its GPU, which may have it.
   Duration keeper_patience = std::chrono::seconds(2);
   // How long a worker that was adopted keeps models that this node has not been told of.

@@ -21,7 +21,7 @@ FilePtr<Message> Keep(const std::string& path, WorkPool& pool, const std::string
   auto file = std::make_shared<MessageFile<Message>>(
       path, pool,
       [what](const absl::Status& status) {
-        spdlog::warn("{} not kept: {}", what, std::string(status.message()));
+        spdlog::warn("{} not kept, which is tried again: {}", what, std::string(status.message()));
       },
       loss);
   auto read = file->Load();
@@ -41,8 +41,12 @@ void KeepNodeFiles(const std::string& data, const std::string& run, WorkPool& po
   const auto adopted =
       Keep(data + "/adopted", pool, "adopted functions",
            "what was adopted here will be known when the manager is heard", options.remembered);
-  options.save_profiles = [profiles](proto::NodeProfiles newest) { profiles->Save(std::move(newest)); };
-  options.save_adopted = [adopted](proto::ClusterUpdate newest) { adopted->Save(std::move(newest)); };
+  options.save_profiles = [profiles](proto::NodeProfiles newest, NodeOptions::Saved saved) {
+    profiles->Save(std::move(newest), std::move(saved));
+  };
+  options.save_adopted = [adopted](proto::ClusterUpdate newest, NodeOptions::Saved saved) {
+    adopted->Save(std::move(newest), std::move(saved));
+  };
   const std::string ledger = data + "/usage";
   auto kept = LoadUsage(ledger);
   if (!kept.warning.empty()) spdlog::warn("{}", kept.warning);

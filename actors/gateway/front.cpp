@@ -137,6 +137,7 @@ class Front : public FrontSelf::base {
     options.run = options.keyed ? message.run_key()
                                 : absl::StrCat(kOwnRun, options_.gateway, "-",
                                                absl::Hex(options_.incarnation), "-", next_run_++);
+    if (!options.keyed) options.trace = message.client_id();
     proto::FunctionKey called;
     called.set_name(workflow->spec().name());
     called.set_version(workflow->spec().version());
@@ -170,6 +171,7 @@ class Front : public FrontSelf::base {
  private:
   WorkflowRunActor Spawn(WorkflowRunOptions options, const proto::WorkflowSpec& spec) {
     options.gateway = options_.gateway;
+    if (options.trace.empty()) options.trace = options.run;
     options.seed = random_();
     options.view = options_.view;
     options.adopt = [inbox = inbox_, front = caf::weak_actor_ptr(ctrl())](

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/gateway/view_cell.hpp"
+#include "cluster/slo/step_trace.hpp"
 #include "cluster/workflows/inner_run.hpp"
 #include "cluster/workflows/nesting.hpp"
 
@@ -33,6 +34,7 @@ absl::StatusOr<WorkflowRunActor> SpawnInnerRun(caf::actor_system& system, const 
   options.parent = outer.run;
   options.parent_step = step.name();
   options.depth = outer.depth + 1;
+  options.trace = cluster::StepTrace(outer.trace, step, call);
   options.seed = outer.seed + 1 + call;
   auto run = SpawnWorkflowRun(system, std::move(options), workflow->spec(), router, manager, channel);
   if (outer.adopt) outer.adopt(run, manager);

@@ -12,6 +12,7 @@
 #include "actors/core/time.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/slo/step_trace.hpp"
 #include "cluster/workflows/for_each_limits.hpp"
 
 namespace troupe::actors {
@@ -94,6 +95,7 @@ void StepCalls::Invoke(const CallPtr& call) {
   request.mutable_function()->set_name(call->step.function());
   request.mutable_function()->set_version(call->step.version());
   request.set_workflow(options_.workflow);
+  request.set_client_id(cluster::StepTrace(options_.trace, call->step, call->index));
   request.set_call(next_++);
   const auto remaining = steps_[call->step.name()].until - Now(self_);
   if (remaining <= Duration::zero())

@@ -31,6 +31,7 @@ class StepCalls {
   struct Options {
     RouterActor router;
     std::string workflow;  // its name
+    std::string trace;     // the requests' ids begin with it
     // The run that a call is, of a step that calls a workflow.
     std::function<absl::StatusOr<WorkflowRunActor>(const proto::WorkflowStep&, std::uint64_t call)> inner_run;
     cluster::RetryLimits retry;

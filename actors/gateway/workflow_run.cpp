@@ -28,6 +28,7 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
           this, calls_, tensors_, channel,
           {.router = router,
            .workflow = progress_.spec().name(),
+           .trace = options_.trace,
            .inner_run =
                [this, router, &channel](const proto::WorkflowStep& step, std::uint64_t call) {
                  return SpawnInnerRun(system(), options_, step, call, results_.recomputed[step.name()],
@@ -95,8 +96,7 @@ void WorkflowRun::ManagerIs(ClusterManagerActor manager) {
 // --- beginning ---
 
 caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::InferRequest& request) {
-  client_.promise = make_response_promise<proto::InferReply>();
-  auto promise = client_.promise;
+  auto promise = client_.promise = make_response_promise<proto::InferReply>();
   client_.wanted = {request.outputs().begin(), request.outputs().end()};
   const auto timeout = request.timeout_ns() > 0 ? Duration(request.timeout_ns()) : options_.default_timeout;
   client_.expiry = Now(this) + std::min(timeout, options_.longest_timeout);

@@ -46,6 +46,8 @@ struct WorkflowRunOptions {
   std::string parent{};  // the run whose step this run is; "": of a client
   std::string parent_step{};
   std::uint32_t depth = 0;  // how many runs it is inside of
+  // The requests of its steps have ids that begin with this, by which `troupe why` finds them (cluster/slo/step_trace.hpp).
+  std::string trace{};
 };
 
 // The run ends itself once it has answered and its end is stored. `channel` outlives it. Its spawner tells it

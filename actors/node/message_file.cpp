@@ -1,6 +1,8 @@
 #include "actors/node/message_file.hpp"
 
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
@@ -42,20 +44,26 @@ struct DigestedFile::State {
   std::function<void(const absl::Status&)> on_error;
   std::mutex mutex;
   std::function<std::string()> newest;  // guarded by mutex: waits to be written; may be empty
-  bool saving = false;                  // guarded by mutex
+  std::vector<std::function<void(absl::Status)>> waiting;  // guarded by mutex: for that
+  bool saving = false;                                     // guarded by mutex
 
   void WriteAll() {
     while (true) {
       std::function<std::string()> next;
+      std::vector<std::function<void(absl::Status)>> told;
       {
         const std::lock_guard lock(mutex);
         next = std::exchange(newest, nullptr);
+        told = std::exchange(waiting, {});
         saving = next != nullptr;
       }
       if (!next) return;
-      const auto status = WriteDigested(path, next());
-      if (!status.ok() && on_error) on_error(status);
+      Tell(told, WriteDigested(path, next()));
     }
+  }
+  void Tell(const std::vector<std::function<void(absl::Status)>>& told, const absl::Status& status) const {
+    if (!status.ok() && on_error) on_error(status);
+    for (const auto& saved : told) saved(status);
   }
 };
 
@@ -77,19 +85,23 @@ absl::Status DigestedFile::Damaged() const {
   return absl::DataLossError(absl::StrCat("'", state_->path, "' is damaged; ", state_->loss));
 }
 
-void DigestedFile::Save(std::function<std::string()> bytes) {
+void DigestedFile::Save(std::function<std::string()> bytes, std::function<void(absl::Status)> saved) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->newest = std::move(bytes);
+    state_->waiting.push_back(std::move(saved));
     if (std::exchange(state_->saving, true)) return;
   }
   const auto posted = pool_.Post([state = state_] { state->WriteAll(); });
   if (posted.ok()) return;
+  std::vector<std::function<void(absl::Status)>> told;
   {
     const std::lock_guard lock(state_->mutex);
     state_->saving = false;
+    state_->newest = nullptr;
+    told = std::exchange(state_->waiting, {});
   }
-  if (state_->on_error) state_->on_error(posted);
+  state_->Tell(told, posted);
 }
 
 }  // namespace troupe::actors

@@ -34,8 +34,9 @@ class DigestedFile {
   [[nodiscard]] absl::StatusOr<std::string> Load() const;
   [[nodiscard]] absl::Status Damaged() const;
   // Returns at once; `bytes` is called on a thread of the pool. One save at a time; of the saves that come
-  // meanwhile only the newest is written.
-  void Save(std::function<std::string()> bytes);
+  // meanwhile only the newest is written. `saved` hears, on a thread of the pool or at once, how the save ended
+  // that wrote these bytes or newer ones.
+  void Save(std::function<std::string()> bytes, std::function<void(absl::Status)> saved);
 
  private:
   struct State;
@@ -57,10 +58,10 @@ class MessageFile {
     if (!message.ParseFromString(bytes)) return file_.Damaged();
     return message;
   }
-  void Save(Message message) {
-    file_.Save([shared = std::make_shared<const Message>(std::move(message))] {
-      return shared->SerializeAsString();
-    });
+  void Save(Message message, std::function<void(absl::Status)> saved) {
+    file_.Save([shared = std::make_shared<const Message>(
+                    std::move(message))] { return shared->SerializeAsString(); },
+               std::move(saved));
   }
 
  private:

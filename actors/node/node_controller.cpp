@@ -136,7 +136,7 @@ class NodeController : public ControllerSelf::base {
         [this](const proto::Continue& message) {
           inputs_.Resume(message);
           images_.Resume(message);
-          metering_.Resume(message);
+          files_.Resume(message);
         },
     };
   }
@@ -149,7 +149,7 @@ class NodeController : public ControllerSelf::base {
     open_.Clear();
     inputs_.Clear();
     images_.Clear();
-    metering_.Clear();
+    files_.Clear();
     routers_.clear();
     cache_ = nullptr;
   }
@@ -310,19 +310,24 @@ class NodeController : public ControllerSelf::base {
       if (input.data().has_arena()) options_.channel->Release(input.data()).IgnoreError();
   }
 
-  void Do(node::SaveProfiles& save) { options_.save_profiles(std::move(save.profiles)); }
-  void Do(node::SaveAdopted& save) { options_.save_adopted(std::move(save.adopted)); }
+  void Do(node::SaveProfiles& save) {
+    options_.save_profiles(std::move(save.profiles), Saved<node::ProfilesSaved>());
+  }
+  void Do(node::SaveAdopted& save) {
+    options_.save_adopted(std::move(save.adopted), Saved<node::AdoptedSaved>());
+  }
+  // Tells the node how a save ended.
+  template <class Event>
+  std::function<void(absl::Status)> Saved() {
+    return files_.MakeStatus(this, [this](const absl::Status& status) { On(Event{status}); });
+  }
   void Do(node::ReadMeters&) {
     options_.metering.read(
-        metering_.Make<MeterAccess::Pages>(this, [this](absl::StatusOr<MeterAccess::Pages> pages) {
+        files_.Make<MeterAccess::Pages>(this, [this](absl::StatusOr<MeterAccess::Pages> pages) {
           On(node::MetersRead{std::move(pages), options_.metering.unix_now()});
         }));
   }
-  void Do(node::SaveUsage& save) {
-    options_.metering.save(
-        std::move(save.usage),
-        metering_.MakeStatus(this, [this](const absl::Status& status) { On(node::UsageSaved{status}); }));
-  }
+  void Do(node::SaveUsage& save) { options_.metering.save(std::move(save.usage), Saved<node::UsageSaved>()); }
   void Do(node::DropMeter& drop) { options_.metering.drop(drop.page); }
   void Do(node::Log& log) {
     if (options_.on_event) options_.on_event(log.kind, log.message);
@@ -334,8 +339,8 @@ class NodeController : public ControllerSelf::base {
   CacheActor cache_;
   node::Node node_;
   RemoteInputs inputs_;
-  static constexpr std::uint64_t kFirstMeterTicket = std::uint64_t{1} << 61U;
-  Continuations metering_{kFirstMeterTicket};  // tickets that no other continuations here have
+  static constexpr std::uint64_t kFirstFileTicket = std::uint64_t{1} << 61U;
+  Continuations files_{kFirstFileTicket};  // tickets that no other continuations here have
   MemberSession session_;
   PendingCalls calls_;
   ImageOrders<ControllerSelf::base> images_;

@@ -30,8 +30,10 @@ struct NodeOptions : node::NodeSettings {
   std::shared_ptr<const Lease> lease = std::make_shared<Lease>();  // kept by the member
   StateStoreOptions states;  // images of what functions keep on the device
   // Told what the node has learned, or adopted, when that has changed; must return at once. May be empty.
-  std::function<void(proto::NodeProfiles)> save_profiles;
-  std::function<void(proto::ClusterUpdate)> save_adopted;
+  // `saved` is called on any thread, once what is saved is durable or the disk has refused it.
+  using Saved = std::function<void(absl::Status)>;
+  std::function<void(proto::NodeProfiles, Saved saved)> save_profiles;
+  std::function<void(proto::ClusterUpdate, Saved saved)> save_adopted;
   MeterAccess metering;  // what functions use is counted unless this is empty
   ExecutorLimits executor;
   Duration adopt_timeout = std::chrono::minutes(5);  // fetch one model, or place it

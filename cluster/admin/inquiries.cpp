@@ -93,7 +93,7 @@ void Inquiries::On(const GatewayDescribed& event) {
     const auto& gateway = *event.description;
     if (inquiry.about == About::kFunctions) AddSlosToFunctions(gateway, inquiry.reply);
     if (inquiry.about == About::kSlos) AddSlos(gateway, inquiry.key, inquiry.reply);
-    if (inquiry.about == About::kRequests) AddTimelines(gateway, inquiry.reply);
+    if (inquiry.about == About::kRequests) AddTimelines(gateway, inquiry.id, inquiry.reply);
   }
   CountAnswer(event.inquiry);
 }

@@ -66,12 +66,12 @@ void AddSlosToFunctions(const proto::GatewayDescription& gateway, proto::AdminRe
       }
 }
 
-void AddTimelines(const proto::GatewayDescription& gateway, proto::AdminReply& reply) {
+void AddTimelines(const proto::GatewayDescription& gateway, const std::string& id, proto::AdminReply& reply) {
   auto& all = *reply.mutable_timelines();
   for (const auto& request : gateway.requests()) *all.Add() = request;
-  std::stable_sort(all.begin(), all.end(),
-                   [](const auto& a, const auto& b) { return a.took_ns() > b.took_ns(); });
-  while (all.size() > static_cast<int>(SloTracker::kSlowest)) all.RemoveLast();
+  std::stable_sort(all.begin(), all.end(), id.empty() ? Slower : BeganBefore);
+  const auto most = id.empty() ? SloTracker::kSlowest : SloTracker::kOfOneId;
+  while (all.size() > static_cast<int>(most)) all.RemoveLast();
 }
 
 }  // namespace troupe::cluster

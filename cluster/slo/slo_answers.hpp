@@ -16,7 +16,8 @@ void AddSlos(const proto::GatewayDescription& gateway, const proto::FunctionKey&
              proto::AdminReply& reply);
 // Adds the counts to the functions that `reply` lists.
 void AddSlosToFunctions(const proto::GatewayDescription& gateway, proto::AdminReply& reply);
-// Adds timelines, the slowest first, of all gateways together as many as one gives.
-void AddTimelines(const proto::GatewayDescription& gateway, proto::AdminReply& reply);
+// Adds timelines of all gateways together as many as one gives: with the `id` that was asked for the first to begin first,
+// without one the slowest first.
+void AddTimelines(const proto::GatewayDescription& gateway, const std::string& id, proto::AdminReply& reply);
 
 }  // namespace troupe::cluster

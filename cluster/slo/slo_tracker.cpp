@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
+#include "cluster/slo/step_trace.hpp"
 #include "proto/slo_counts.hpp"
 #include "scheduling/slo_count.hpp"
 
@@ -34,12 +35,15 @@ void Count(const EndedRequest& request, proto::SloCounts& counts) {
   }
 }
 
-// A heap by this has the fastest request first.
+}  // namespace
+
 bool Slower(const proto::RequestTimeline& a, const proto::RequestTimeline& b) {
   return a.took_ns() > b.took_ns();
 }
 
-}  // namespace
+bool BeganBefore(const proto::RequestTimeline& a, const proto::RequestTimeline& b) {
+  return a.ended_unix_ns() - a.took_ns() < b.ended_unix_ns() - b.took_ns();
+}
 
 bool InTime(const EndedRequest& request) {
   return request.reply.code() == 0 &&
@@ -157,14 +161,15 @@ proto::GatewayDescription SloTracker::Describe(const proto::DescribeGateway& ask
   std::vector<const proto::RequestTimeline*> found;
   const auto id = ask.id().substr(0, kLongestId);
   for (const auto& request : with_id_)
-    if (!id.empty() && request.id() == id) found.push_back(&request);
+    if (!id.empty() && (request.id() == id || IsTracedBy(request.id(), id))) found.push_back(&request);
   const std::int64_t number = NumberOf(now, kMinute);
   for (const auto& minute : minutes_) {
     if (!id.empty() || minute.number < number - 1) continue;
     for (const auto& request : minute.slowest) found.push_back(&request);
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto* a, const auto* b) { return Slower(*a, *b); });
-  if (found.size() > kSlowest) found.resize(kSlowest);
+  const auto before = id.empty() ? Slower : BeganBefore;
+  std::stable_sort(found.begin(), found.end(), [&](const auto* a, const auto* b) { return before(*a, *b); });
+  found.resize(std::min(found.size(), id.empty() ? kSlowest : kOfOneId));
   for (const auto* request : found) *out.add_requests() = *request;
   return out;
 }

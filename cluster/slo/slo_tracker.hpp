@@ -41,12 +41,17 @@ enum class LateCause { kQueue, kSwap, kRun, kNetwork };
 // Whether the request counts at all: its client neither gave it up nor asked for what cannot be.
 [[nodiscard]] bool CountsForSlo(int code);
 
+// Orders of requests: a heap by Slower has the fastest request first.
+[[nodiscard]] bool Slower(const proto::RequestTimeline& a, const proto::RequestTimeline& b);
+[[nodiscard]] bool BeganBefore(const proto::RequestTimeline& a, const proto::RequestTimeline& b);
+
 class SloTracker {
  public:
   static constexpr std::size_t kMostFunctions = 4096;
   static constexpr std::size_t kSlowest = 16;     // of each minute
   static constexpr std::size_t kWithId = 1024;    // newest requests that have an id
-  static constexpr std::size_t kLongestId = 128;  // bytes of an id that are kept
+  static constexpr std::size_t kOfOneId = 128;    // that are told of one id: the steps of a run, most often
+  static constexpr std::size_t kLongestId = 256;  // bytes of an id that are kept
 
   explicit SloTracker(std::string gateway) : gateway_(std::move(gateway)) {}
 

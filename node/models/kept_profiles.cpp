@@ -21,6 +21,10 @@ void KeptProfiles::On(const Stopping&) {
   Save();
 }
 
+void KeptProfiles::On(const ProfilesSaved& event) {
+  if (!event.status.ok()) saved_.reset();
+}
+
 void KeptProfiles::OnTimer() {
   Save();
   parts_.out.WakeAfter(Timer::kSaveProfiles, parts_.settings.save_profiles_every);

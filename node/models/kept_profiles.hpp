@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "node/events.hpp"
 
@@ -15,6 +16,8 @@ class KeptProfiles {
 
   void On(const Started& event);
   void On(const Stopping& event);
+  // What the disk refused is saved at the next timer.
+  void On(const ProfilesSaved& event);
   void OnTimer();
 
  private:
@@ -22,7 +25,7 @@ class KeptProfiles {
   void Save();
 
   Parts& parts_;
-  std::uint64_t saved_ = 0;  // revision
+  std::optional<std::uint64_t> saved_ = 0;  // the revision on disk; nothing: the last save failed
 };
 
 }  // namespace troupe::node

@@ -46,6 +46,13 @@ void Remembered::On(const Joined&) {
   }
 }
 
+void Remembered::On(const AdoptedSaved& event) {
+  if (event.status.ok()) return;
+  saved_.reset();
+  if (!std::exchange(armed_, true))
+    parts_.out.WakeAfter(Timer::kSaveAdopted, parts_.settings.save_again_after);
+}
+
 void Remembered::SaveSoon() {
   // Before a manager was heard, the file knows more than this node does.
   if (!parts_.settings.keeps_adopted || parts_.membership.epoch() == 0 || std::exchange(armed_, true)) return;

@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "node/events.hpp"
@@ -26,6 +28,8 @@ class Remembered {
   void On(const Stopping& event);
   // A manager is there: what is not adopted yet, and was not told to it, goes.
   void On(const Joined& event);
+  // What the disk refused is saved again after a while.
+  void On(const AdoptedSaved& event);
   void OnTimer();      // no manager was heard for long enough
   void OnSaveTimer();  // of SaveSoon
 
@@ -39,7 +43,8 @@ class Remembered {
 
   Parts& parts_;
   absl::flat_hash_set<ModelNumber> remembered_;  // copies that this node adopts again by itself
-  std::map<std::string, std::uint64_t> saved_;   // "name/version" -> revision, as on disk
+  // "name/version" -> revision, as on disk; nothing: the last save failed.
+  std::optional<std::map<std::string, std::uint64_t>> saved_{std::in_place};
   bool armed_ = false;
 };
 

@@ -30,6 +30,7 @@ absl::Status Why(Session& session, const Arguments& arguments) {
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request));
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   if (reply.timelines().empty()) session.out() << "no request has ended in the last minute\n";
+  session.out() << StepsChart(reply, arguments.Text("REQUEST"), session.style());
   for (const auto& timeline : reply.timelines())
     session.out() << (&timeline == &reply.timelines(0) ? "" : "\n")
                   << RequestDetails(timeline, session.style());
@@ -49,8 +50,8 @@ std::vector<Verb> SloVerbs() {
                       .help = "since the gateways began, instead of the last hour"}},
        .run = Slo},
       {.name = "why",
-       .summary = "What a request spent its time on: by its id, or the slowest of the last minute",
-       .arguments = {{.name = "REQUEST", .help = "the id that its client gave it"}},
+       .summary = "What a request or the steps of a run spent their time on, or the slowest of the last minute",
+       .arguments = {{.name = "REQUEST", .help = "the id that its client gave it, or a run of a workflow"}},
        .run = Why},
   };
 }

@@ -66,6 +66,10 @@ std::vector<Part> PartsOf(const proto::RequestTimeline& request) {
            story.fetched_inputs() ? "its inputs came from another host" : ""}};
 }
 
+std::int64_t BeganAt(const proto::RequestTimeline& request) {
+  return request.ended_unix_ns() - request.took_ns();
+}
+
 std::string Verdict(const proto::RequestTimeline& request) {
   if (request.code() != 0) return Cat("failed: ", Printable(request.message()));
   if (request.deadline_ns() <= 0) return "no deadline";
@@ -78,6 +82,16 @@ std::string PlaceOf(const proto::RequestTimeline& request) {
   if (request.node().empty()) return Cat("gateway ", Printable(request.gateway()), ", no node took it");
   return Cat("gateway ", Printable(request.gateway()), ", node ", Printable(request.node()), ", GPU ",
              request.gpu(), request.attempts() > 1 ? Cat(", ", request.attempts(), " attempts") : "");
+}
+
+// The bar of a request among others, which began at `begin` and ended at `end`.
+std::string BarOf(const proto::RequestTimeline& request, std::int64_t begin, std::int64_t end) {
+  const double scale = kBarCells / static_cast<double>(std::max<std::int64_t>(1, end - begin));
+  const auto cell = [&](std::int64_t at) { return std::lround(static_cast<double>(at - begin) * scale); };
+  const auto until = std::clamp<long>(cell(request.ended_unix_ns()), 1, kBarCells);
+  const auto from = std::clamp<long>(cell(BeganAt(request)), 0, until - 1);
+  return Cat(std::string(static_cast<std::size_t>(from), ' '),
+             std::string(static_cast<std::size_t>(until - from), '#'));
 }
 
 }  // namespace
@@ -120,6 +134,25 @@ std::string RequestDetails(const proto::RequestTimeline& request, const Style& s
            part.remark.empty() ? "" : Cat("  ", part.remark), "\n");
   }
   return out;
+}
+
+std::string StepsChart(const proto::AdminReply& reply, std::string_view run, const Style& style) {
+  const auto& requests = reply.timelines();
+  const auto of_a_step = [&](const auto& request) { return request.id().size() > run.size(); };
+  if (run.empty() || std::ranges::none_of(requests, of_a_step)) return "";
+  const auto begin = BeganAt(*std::ranges::min_element(requests, {}, BeganAt));
+  const auto end = std::ranges::max(requests, {}, &proto::RequestTimeline::ended_unix_ns).ended_unix_ns();
+  std::string out = Cat(style.Paint(Cat("run ", run), Colour::kBold), "  ", requests.size(),
+                        requests.size() == 1 ? " request in " : " requests in ",
+                        FormatDuration(Duration(end - begin)), "\n");
+  for (const auto& request : requests) {
+    const auto step = of_a_step(request) ? request.id().substr(run.size() + 1) : request.id();
+    Append(&out,
+           absl::StrFormat("  %-21s %10s  |%-*s|  +%s\n", Printable(step),
+                           FormatDuration(Duration(request.took_ns())), kBarCells, BarOf(request, begin, end),
+                           FormatDuration(Duration(BeganAt(request) - begin))));
+  }
+  return out + "\n";
 }
 
 }  // namespace troupe::shell

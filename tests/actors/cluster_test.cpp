@@ -729,7 +729,10 @@ TEST(Cluster, AModelWithASingleRequestPassesThroughAFullGpu) {
 TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {
   std::vector<proto::NodeProfiles> saved;
   const auto keep = [&](NodeOptions& options) {
-    options.save_profiles = [&](proto::NodeProfiles profiles) { saved.push_back(std::move(profiles)); };
+    options.save_profiles = [&](proto::NodeProfiles profiles, const NodeOptions::Saved& done) {
+      saved.push_back(std::move(profiles));
+      done(absl::OkStatus());
+    };
     if (!saved.empty()) options.profiles = saved.back();
   };
   {
@@ -754,6 +757,24 @@ TEST(Cluster, ANodeHandsOverWhatItLearnedAndKnowsItAgain) {
   EXPECT_EQ(saved.size(), 2u);
 }
 
+TEST(Cluster, WhatANodeLearnedIsSavedOnceAFullDiskHasRoom) {
+  bool full = true;
+  int saves = 0;
+  World world(1, 1, {}, {}, GiB(2), [&](NodeOptions& options) {
+    options.save_profiles = [&](const proto::NodeProfiles&, const NodeOptions::Saved& done) {
+      if (full) return done(absl::ResourceExhaustedError("no space left"));
+      ++saves;
+      done(absl::OkStatus());
+    };
+  });
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  world.Infer("resnet", 0);
+  world.Run(seconds(30));
+  full = false;
+  world.Run(seconds(30));
+  EXPECT_EQ(saves, 1) << "although it has learned nothing since";
+}
+
 proto::NodeLoad LoadOf(World& world, const std::string& node) {
   world.Run(seconds(1));  // a heartbeat tells it
   proto::AdminRequest request;
@@ -770,7 +791,10 @@ TEST(Cluster, WhatAModelCostsIsMeasuredWhenItHasBeenAdopted) {
   std::vector<proto::NodeProfiles> saved;
   World world(1, 1, {}, {}, GiB(2), [&](NodeOptions& options) {
     options.measure = node::MeasureRule::kAdoption;
-    options.save_profiles = [&](proto::NodeProfiles profiles) { saved.push_back(std::move(profiles)); };
+    options.save_profiles = [&](proto::NodeProfiles profiles, const NodeOptions::Saved& done) {
+      saved.push_back(std::move(profiles));
+      done(absl::OkStatus());
+    };
   });
   ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
   ASSERT_TRUE(world.Deploy("tiny", KiB(512)).ok());

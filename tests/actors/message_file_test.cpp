@@ -43,11 +43,14 @@ TEST_F(MessageFileTest, TheNewestIsThereAfterwards) {
     ProfileFile file(path(), pool, note, "it is learned anew");
     EXPECT_EQ(file.Load().status().code(), absl::StatusCode::kNotFound);
     std::atomic<bool> done{false};
-    for (int i = 1; i <= 100; ++i) file.Save(Of(i));
+    std::atomic<int> saved{0};
+    for (int i = 1; i <= 100; ++i)
+      file.Save(Of(i), [&](const absl::Status& status) { saved += status.ok() ? 1 : 0; });
     ASSERT_TRUE(pool.Post([&] { done = true; }).ok());
     while (!done) std::this_thread::yield();  // one thread: the save before it has ended
     EXPECT_EQ(file.Load()->nanos_per_byte(), 100);
     EXPECT_EQ(file.Load()->models(0).model(), "m");
+    EXPECT_EQ(saved, 100) << "each save hears of its end, also when a newer one was written for it";
   }
   EXPECT_TRUE(errors.empty());
 }
@@ -77,12 +80,13 @@ TEST_F(MessageFileTest, ADirectoryThatIsNotThereIsAnErrorAndNoMore) {
   {
     WorkPool pool(1);
     ProfileFile file(directory / "none/profiles", pool, note, "it is learned anew");
-    file.Save(Of(1));
+    file.Save(Of(1), note);
     std::atomic<bool> done{false};
     ASSERT_TRUE(pool.Post([&] { done = true; }).ok());
     while (!done) std::this_thread::yield();
   }
-  EXPECT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors.size(), 2u) << "the log's, and the save's";
+  EXPECT_FALSE(errors.back().ok());
 }
 
 }  // namespace

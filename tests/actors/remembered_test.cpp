@@ -18,9 +18,11 @@ class Remembered : public testing::Test {
   Remembered() : world_(1, 1, {}, {}, GiB(2), [this](NodeOptions& options) { Keep(options); }) {}
 
   void Keep(NodeOptions& options) {
-    options.save_adopted = [this](proto::ClusterUpdate adopted) {
+    options.save_adopted = [this](proto::ClusterUpdate adopted, const NodeOptions::Saved& saved) {
+      if (disk_is_full_) return saved(absl::ResourceExhaustedError("no space left"));
       disk_ = std::move(adopted);
       ++saves_;
+      saved(absl::OkStatus());
     };
   }
   void Deploy(const std::string& name, const std::vector<proto::StateTensor>& state = {}) {
@@ -68,6 +70,7 @@ class Remembered : public testing::Test {
   }
 
   proto::ClusterUpdate disk_;
+  bool disk_is_full_ = false;
   int saves_ = 0;
   std::vector<std::string> names_, events_;
   World world_;
@@ -87,6 +90,19 @@ TEST_F(Remembered, WhatIsAdoptedIsHandedOverAndOnlyWhenItChanges) {
   ASSERT_TRUE(world_.Ask(remove).ok());
   world_.Run(seconds(1));
   EXPECT_THAT(Saved(), testing::ElementsAre("bert"));
+}
+
+TEST_F(Remembered, WhatAFullDiskRefusesIsSavedOnceThereIsRoom) {
+  disk_is_full_ = true;
+  Deploy("resnet");
+  world_.Run(seconds(30));
+  ASSERT_EQ(saves_, 0);
+  disk_is_full_ = false;
+  world_.Run(seconds(10));
+  EXPECT_THAT(Saved(), testing::ElementsAre("resnet")) << "although nothing has changed since";
+  EXPECT_EQ(saves_, 1);
+  world_.Run(seconds(30));
+  EXPECT_EQ(saves_, 1);
 }
 
 TEST_F(Remembered, ItServesAgainWhileTheManagerIsAway) {

@@ -57,6 +57,25 @@ class Slo(E2eTest):
         self.assertIn("0.00 %", self.shell.text("slo", "hopeless"))
         self.assertIn("slo", self.shell.json("function", "show", "easy")["functions"][0])
 
+    def test_the_steps_of_a_run_are_explained(self):
+        self.front.http.deploy("double", scale(2)).good()
+        self.front.http.call("POST", "/v2/troupe/workflows", """
+name: twice
+inputs: {x: {type: FP32, shape: [-1, 4]}}
+steps:
+  - {name: first, function: double, inputs: {x: x}}
+  - {name: second, function: double, inputs: {x: first.y}}
+outputs: {y: second.y}
+""").good()
+        self.assertEqual(self.ask("twice", "order-1").good().json["outputs"][0]["data"], [4.0] * 8)
+        first, second = self.shell.json("why", "order-1")["timelines"]
+        self.assertEqual((first["id"], second["id"]), ("order-1/first", "order-1/second"))
+        self.assertLessEqual(int(first["ended_unix_ns"]), int(second["ended_unix_ns"]))
+        self.assertGreater(int(second["times"]["compute_ns"]), 0)
+        text = self.shell.text("why", "order-1")
+        self.assertIn("run order-1  2 requests in", text)
+        self.assertIn("  second ", text)
+
     def test_what_does_not_exist_is_said(self):
         self.assertIn("there is no function 'absent'", self.shell.error("slo", "absent", code=3))
         self.assertIn("no gateway remembers a request with the id 'absent'", self.shell.error("why", "absent", code=3))

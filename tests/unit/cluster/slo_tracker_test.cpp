@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/admin/answers.hpp"
 #include "cluster/slo/slo_answers.hpp"
+#include "cluster/slo/step_trace.hpp"
 #include "proto/slo_counts.hpp"
 
 namespace troupe::cluster::slo_tracker_test {
@@ -159,6 +160,43 @@ TEST(SloTracker, ARequestIsFoundByItsIdWhileItIsAmongTheNewest) {
     tracker.Ended({.reply = reply, .id = id}, At(minutes(2)));
   }
   EXPECT_THAT(find("first"), ElementsAre());
+}
+
+TEST(SloTracker, TheRequestsOfARunAreFoundByItInTheOrderOfTheirBeginnings) {
+  SloTracker tracker("gateway-a");
+  const auto reply = Reply("f");
+  const auto ended = [&](const std::string& id, Duration took, Duration at) {
+    tracker.Ended({.reply = reply, .took = took, .id = id, .unix_ns = at.count()}, At(minutes(1)));
+  };
+  ended("run/second", milliseconds(5), milliseconds(30));
+  ended("run/first", milliseconds(20), milliseconds(21));
+  ended("runs/other", milliseconds(1), milliseconds(9));
+  ended("run", milliseconds(40), milliseconds(40));
+  proto::DescribeGateway ask;
+  ask.set_requests(true);
+  ask.set_id("run");
+  EXPECT_THAT(IdsOf(tracker.Describe(ask, At(minutes(1)))), ElementsAre("run", "run/first", "run/second"));
+  for (std::size_t i = 0; i <= SloTracker::kOfOneId; ++i)
+    ended(absl::StrCat("run/many/", i), milliseconds(1), milliseconds(100 + i));
+  const auto found = tracker.Describe(ask, At(minutes(1)));
+  EXPECT_EQ(found.requests_size(), static_cast<int>(SloTracker::kOfOneId));
+  proto::AdminReply all;
+  AddTimelines(found, "run", all);
+  AddTimelines(found, "run", all);
+  EXPECT_EQ(all.timelines_size(), static_cast<int>(SloTracker::kOfOneId));
+  EXPECT_EQ(all.timelines(1).id(), "run") << "of the second gateway, which said the same";
+}
+
+TEST(StepTrace, AForEachsCallsHaveNumbers) {
+  proto::WorkflowStep step;
+  step.set_name("detect");
+  EXPECT_EQ(StepTrace("run", step, 0), "run/detect");
+  step.mutable_for_each()->set_input("x");
+  EXPECT_EQ(StepTrace("run", step, 3), "run/detect/3");
+  EXPECT_TRUE(IsTracedBy("run/detect/3", "run"));
+  EXPECT_TRUE(IsTracedBy("run/detect/3", "run/detect"));
+  EXPECT_FALSE(IsTracedBy("run", "run"));
+  EXPECT_FALSE(IsTracedBy("runner/detect", "run"));
 }
 
 TEST(SloArithmetic, BudgetsAndRequiredRequests) {

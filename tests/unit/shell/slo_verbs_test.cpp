@@ -105,6 +105,29 @@ TEST(SloVerbs, WhyWithoutARequestShowsTheSlowest) {
   EXPECT_THAT(troupe.out(), HasSubstr("no request has ended in the last minute"));
 }
 
+TEST(SloVerbs, WhyDrawsWhenTheStepsOfARunBeganAndEnded) {
+  Harness troupe;
+  proto::AdminReply reply;
+  const auto add = [&](const std::string& id, std::int64_t began_ms, std::int64_t ended_ms) {
+    auto& request = *reply.add_timelines();
+    request = Late();
+    request.set_id(id);
+    request.set_ended_unix_ns(ended_ms * 1'000'000);
+    request.set_took_ns((ended_ms - began_ms) * 1'000'000);
+  };
+  add("night/detect", 1000, 1100);
+  add("night/types/0", 1100, 1300);
+  troupe.cluster.Answer(Request::kExplainRequest, reply);
+  ASSERT_EQ(troupe.Run("why night"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), testing::StartsWith("run night  2 requests in 300 ms\n"));
+  // A third of thirty cells, and what is left.
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("detect                    100 ms  |##########                    |  +0 ns\n"));
+  EXPECT_THAT(troupe.out(),
+              HasSubstr("types/0                   200 ms  |          ####################|  +100 ms\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr("id         night/types/0")) << "each request in full below";
+}
+
 TEST(SloVerbs, WhySeparatesRequestsByALine) {
   Harness troupe;
   proto::AdminReply reply;
