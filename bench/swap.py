@@ -26,6 +26,8 @@ Real bytes on virtual links of LINK GB/s, real worker processes, all variants in
                                              baseline: exclusive. It is due before the other; not so in deadline-same-objective
                                              (due later, by as much as it comes later), nor in deadline-no-objectives (no
                                              request has an objective). Ablations: of the deadline variant
+  late_arrival_delay/LINK/equals-VARIANT     the same of two equals on a link where each copy costs time (StreamBox, Fig. 17);
+                                             baseline: equals-exclusive. Ablations: of equals-shared
   pool_peak/VARIANT and the other figures of device memory are those of memory.py
 
 Networks come from examples/make_models.py, and from the models directory beside the project (light_NAME) when it is there.
@@ -102,8 +104,9 @@ def measure_links(report, arguments):
             add(report, name, rows)
             continue
         kind, link, variant = name.split("/")
-        exclusive = [row[0] for row in measured[f"{kind}/{link}/exclusive"]]
-        report.add(f"late_arrival_delay/{link}/{variant}", [row[0] for row in rows], "ms", "exclusive", exclusive)
+        baseline = "equals-exclusive" if variant.startswith("equals-") else "exclusive"
+        exclusive = [row[0] for row in measured[f"{kind}/{link}/{baseline}"]]
+        report.add(f"late_arrival_delay/{link}/{variant}", [row[0] for row in rows], "ms", baseline, exclusive)
 
 
 def judge(report):
@@ -125,7 +128,8 @@ def judge(report):
             print(f"  (this machine's memory carries {figure['baseline_value']:.1f} of {link} GB/s: there the two share that, not the link)")
     for what, variant in (("late arrival that is due before: 91 % less than exclusive", "/deadline"),
                           ("late arrival with the same objective: the same", "/deadline-same-objective"),
-                          ("late arrival without objectives: the same", "/deadline-no-objectives")):
+                          ("late arrival without objectives: the same", "/deadline-no-objectives"),
+                          ("late arrival of an equal, each copy costs time: the same (004, Fig. 17)", "/equals-shared")):
         count(what, "late_arrival_delay/", lambda f: f["ratio"] <= 0.09, variant)
     workers = lambda figure: "weights=by-layer" not in figure["name"]  # by layer: 004's load, which no worker runs
     count("runs' pool at most 9 % of static", "pool_peak/fine-resilient", lambda f: f["ratio"] <= 0.09,

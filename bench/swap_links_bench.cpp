@@ -5,7 +5,9 @@
 // Prints "name value [baseline]" lines: see bench/swap.py for what they mean.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "bench/worker_rig.hpp"
@@ -141,11 +143,11 @@ class Links {
     LateArrival(link, name, command, rounds, Objectives());
   }
   void LateArrival(double link, const std::string& name, const WorkerCommand& command, int rounds,
-                   const Objectives& due) {
+                   const Objectives& due, Duration copy_time = {}) {
     const auto order = [](const proto::HostCopy& copy, std::optional<Duration> by) {
       return by ? SwapInBy(copy, *by) : SwapInOf(copy);
     };
-    transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}), "links");
+    transport::LinkBuckets links = Value(CreateNodeLinks(1, {link * 1e9}, {}, {}, copy_time), "links");
     Rig rig(site_, command, links, site_.memory());
     for (int round = 0; round <= rounds; ++round) {
       const double alone = Took(rig.Ask(order(small_, due.late)));
@@ -158,6 +160,24 @@ class Links {
       rig.Evict("large");
       if (round > 0) Say(absl::StrCat("late_arrival_delay_ms/", link, "/", name), late - alone, alone);
     }
+  }
+
+  // StreamBox (004), 7 and Fig. 17: two equals on a link on which each copy costs time. 16 KiB at a time get a third of its
+  // bandwidth, as 4 of 12 GB/s there.
+  void Equals(double link, int rounds) {
+    const Duration copy_time = TransferTime(KiB(32), {link * 1e9});
+    const Objectives none{std::nullopt, std::nullopt};
+    const auto measure = [&](const std::string& name, const std::function<void(WorkerCommand&)>& change) {
+      WorkerCommand command;
+      command.link_sharing = "shared";
+      change(command);
+      LateArrival(link, "equals-" + name, command, rounds, none, copy_time);
+    };
+    measure("exclusive", [](WorkerCommand& command) { command.link_sharing = "exclusive"; });
+    measure("shared", [](WorkerCommand&) {});
+    measure("small-blocks", [](WorkerCommand& command) { command.block = KiB(16); });
+    measure("no-batches", [](WorkerCommand& command) { command.batch = 1 << 20; });
+    measure("unregistered", [](WorkerCommand& command) { command.swap = "pageable"; });
   }
 
  private:
@@ -229,6 +249,7 @@ int Main(int rounds, const std::vector<double>& speeds) {
     command = WorkerCommand();
     command.swap = "pageable";
     bench.LateArrival(link, "unregistered", command, rounds);
+    bench.Equals(link, rounds);
   }
   return 0;
 }

@@ -17,7 +17,7 @@ namespace troupe::transport {
 namespace {
 
 constexpr std::uint64_t kLinksMagic = 0x7472'7570'6c69'6e6b;  // "truplink"
-constexpr std::uint32_t kLinksVersion = 3;
+constexpr std::uint32_t kLinksVersion = 4;
 constexpr std::size_t kNameSize = 32;
 // The longest wait for a link: a longer one was written by a broken process.
 constexpr Duration kLongestQueue = std::chrono::hours(1);
@@ -60,6 +60,7 @@ struct LinkBuckets::Slot {
   char name[kNameSize];
   double bandwidth;
   std::int64_t burst;
+  std::int64_t copy_time;
   std::uint32_t behind;
   alignas(64) std::atomic<std::int64_t> busy_until;  // CLOCK_MONOTONIC, nanoseconds
   std::atomic<std::int64_t> stalled_until;
@@ -81,15 +82,16 @@ absl::StatusOr<LinkBuckets> LinkBuckets::Create(const std::vector<LinkConfig>& l
   for (std::size_t i = 0; i < links.size(); ++i) {
     const LinkConfig& link = links[i];
     if (link.name.empty() || link.name.size() >= kNameSize || !std::isfinite(link.bandwidth.value) ||
-        link.bandwidth.value < 0 || link.burst < Duration::zero()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("link '", link.name, "': needs a name of 1 to ", kNameSize - 1,
-                       " bytes, a bandwidth of zero (unlimited) or more, a burst of zero or more"));
+        link.bandwidth.value < 0 || link.burst < Duration::zero() || link.copy_time < Duration::zero()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "link '", link.name, "': needs a name of 1 to ", kNameSize - 1,
+          " bytes, a bandwidth of zero (unlimited) or more, a burst and a time of each copy of zero or more"));
     }
     auto* slot = new (&buckets.slot(i)) Slot{};
     link.name.copy(slot->name, kNameSize - 1);
     slot->bandwidth = link.bandwidth.value;
     slot->burst = link.burst.count();
+    slot->copy_time = link.copy_time.count();
     slot->behind = kNothingBehind;
     if (link.behind.empty()) continue;
     TROUPE_ASSIGN_OR_RETURN(const std::size_t behind, buckets.Find(link.behind));
@@ -258,6 +260,10 @@ absl::StatusOr<std::size_t> LinkBuckets::Find(const std::string& name) const {
     if (names.back() == name) return i;
   }
   return absl::NotFoundError(absl::StrCat("no link '", name, "'; there are: ", absl::StrJoin(names, ", ")));
+}
+
+Duration LinkBuckets::copy_time(std::size_t link) const {
+  return std::clamp(Duration(slot(link).copy_time), Duration::zero(), kLongestQueue);
 }
 
 BytesPerSecond LinkBuckets::bandwidth(std::size_t link) const {

@@ -19,6 +19,8 @@ struct LinkConfig {
   Duration burst = std::chrono::microseconds(500);  // how far behind a late sleeper may be and still catch up
   // The link that all of this one's bytes pass as well: a switch, named before it. Empty: none.
   std::string behind = {};
+  // For which a copy occupies the link besides the time of its bytes: it is set up, and its first bytes are on their way.
+  Duration copy_time{};
 };
 
 // What one user (a process, as a rule) wants of a link.
@@ -78,6 +80,7 @@ class LinkBuckets {
   [[nodiscard]] absl::StatusOr<std::size_t> Find(const std::string& name) const;
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] BytesPerSecond bandwidth(std::size_t link) const;
+  [[nodiscard]] Duration copy_time(std::size_t link) const;
   // Bytes reserved since the links were made.
   [[nodiscard]] Bytes passed(std::size_t link) const;
   [[nodiscard]] int fd() const { return memory_.fd(); }

@@ -77,6 +77,7 @@ struct GpuConfig {
   std::string kind{};  // of its GPUs, or of each with commas between them; empty: as the driver says
   Bytes memory = GiB(1);
   BytesPerSecond link{6e9};
+  Duration copy_time{};    // of each copy on a link
   std::string topology{};  // of the GPUs (node/scheduling/topology.hpp); auto: as the driver says
   Bytes host_region = GiB(4);
   HugePages huge_pages = HugePages::kAuto;

@@ -304,8 +304,9 @@ absl::StatusOr<std::unique_ptr<Role>> StartNodeRole(Common& common, const std::s
   TROUPE_ASSIGN_OR_RETURN(auto topology, node::Topology::Parse(told.topology));
   std::vector<gpu::PeerLink> peers;
   for (const auto& link : topology.PeerLinks()) peers.push_back({link.a, link.b, link.speed});
-  TROUPE_ASSIGN_OR_RETURN(auto links, gpu::CreateNodeLinks(common.config.gpus.count, common.config.gpus.link,
-                                                           topology.Switches(), peers));
+  TROUPE_ASSIGN_OR_RETURN(
+      auto links, gpu::CreateNodeLinks(common.config.gpus.count, common.config.gpus.link, topology.Switches(),
+                                       peers, common.config.gpus.copy_time));
   TROUPE_ASSIGN_OR_RETURN(auto reader, gpu::LinkReader::Start());
   auto role = std::make_unique<NodeRole>(common, std::move(told), std::move(topology), std::move(links),
                                          std::move(reader));

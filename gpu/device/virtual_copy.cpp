@@ -37,19 +37,27 @@ std::size_t SizeOf(const std::vector<CopySpan>& spans) {
 absl::Status CopyPath::Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name) {
   std::vector<std::size_t> path;
   BytesPerSecond slowest;
+  Duration copy_time{};
   if (links != nullptr) {
     TROUPE_ASSIGN_OR_RETURN(const std::size_t link, links->Find(name));
     path = links->PathOf(link);
     for (const std::size_t each : path) {
       const BytesPerSecond bandwidth = links->bandwidth(each);
       if (bandwidth.value > 0 && (slowest.value == 0 || bandwidth.value < slowest.value)) slowest = bandwidth;
+      copy_time = std::max(copy_time, links->copy_time(each));
     }
   }
   const std::lock_guard lock(mutex_);
   links_ = std::move(links);
   path_ = std::move(path);
   slowest_ = slowest;
+  cost_ = Bytes(static_cast<std::uint64_t>(slowest.value * ToSeconds(copy_time)));
   return absl::OkStatus();
+}
+
+Bytes CopyPath::CostOfCopy() const {
+  const std::lock_guard lock(mutex_);
+  return cost_;
 }
 
 Time CopyPath::Pass(Bytes size, Time ready, const transport::LinkTurn& turn, Time now) {
@@ -154,7 +162,9 @@ absl::Status CopyOperation::MoveBlock(const transport::LinkTurn& turn, VirtualEn
     from = buffer.data();
     ready = SteadyNow();
   }
-  due_ = path_.Pass(Bytes(span.size), ready, turn, SteadyNow());
+  // Each span is a copy of its own to a device, and so is each block that goes through a buffer.
+  const Bytes cost = cursor_.BeginsSpan() || staged_ ? path_.CostOfCopy() : Bytes(0);
+  due_ = path_.Pass(Bytes(span.size) + cost, ready, turn, SteadyNow());
   if (span.size > 0) std::memcpy(span.to, from, span.size);
   cursor_.Moved(span.size);
   return engine.Tick();

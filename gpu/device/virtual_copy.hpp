@@ -21,6 +21,8 @@ class CopyPath {
  public:
   // NotFound when the links know no such name.
   absl::Status Use(std::shared_ptr<transport::LinkBuckets> links, const std::string& name);
+  // The link's time for which each copy occupies it, as bytes that it could have passed meanwhile.
+  [[nodiscard]] Bytes CostOfCopy() const;
   // When `size` more bytes will have passed that could have gone from `ready` on; `now` without links. Never
   // sooner than the bandwidth allows: what a link lets a late sleeper catch up is not for an idle one. With a
   // turn of several blocks among others the link is taken for all of them, and the next blocks go then.
@@ -35,6 +37,7 @@ class CopyPath {
   std::shared_ptr<transport::LinkBuckets> links_;  // guarded by mutex_, as all below
   std::vector<std::size_t> path_;
   BytesPerSecond slowest_;  // zero: no limit
+  Bytes cost_;              // of each copy
   Time due_;                // when all that passed will have
   Bytes taken_;             // of the link, and not used yet
 };
@@ -54,6 +57,8 @@ class SpanCursor {
   [[nodiscard]] bool AtEnd() const { return moved_ == size_; }
   // The next bytes, at most `most`, of one span; an empty one without any.
   [[nodiscard]] CopySpan Next(std::size_t most) const;
+  // The next bytes are the first ones of a span.
+  [[nodiscard]] bool BeginsSpan() const { return within_ == 0 && !AtEnd(); }
   void Moved(std::size_t count);
 
  private:

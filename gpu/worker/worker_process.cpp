@@ -86,7 +86,7 @@ std::string PeerLinkName(std::uint32_t from, std::uint32_t to) {
 
 absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
     std::uint32_t gpus, BytesPerSecond bandwidth, const std::vector<std::vector<std::uint32_t>>& switches,
-    const std::vector<PeerLink>& peers) {
+    const std::vector<PeerLink>& peers, Duration copy_time) {
   std::vector<transport::LinkConfig> links;
   std::map<std::uint32_t, std::string> behind;
   for (std::size_t i = 0; i < switches.size(); ++i) {
@@ -107,6 +107,7 @@ absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
     links.push_back({.name = PeerLinkName(peer.a, peer.b), .bandwidth = peer.bandwidth});
     links.push_back({.name = PeerLinkName(peer.b, peer.a), .bandwidth = peer.bandwidth});
   }
+  for (auto& link : links) link.copy_time = copy_time;
   return transport::LinkBuckets::Create(links);
 }
 

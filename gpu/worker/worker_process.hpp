@@ -71,10 +71,12 @@ struct PeerLink {
 
 // The links of one node: "gpu<N>:in" and "gpu<N>:out" for each GPU. `switches`: GPUs that share one on their
 // way to the host, which has the same bandwidth ("switch<N>:in", "switch<N>:out"). `peers`: links of their
-// own between GPUs ("gpu<N>:gpu<M>", and the other way round).
+// own between GPUs ("gpu<N>:gpu<M>", and the other way round). `copy_time`: for which each copy occupies its link, or the
+// links between GPUs, besides the time of its bytes.
 absl::StatusOr<transport::LinkBuckets> CreateNodeLinks(
     std::uint32_t gpus, BytesPerSecond bandwidth,
-    const std::vector<std::vector<std::uint32_t>>& switches = {}, const std::vector<PeerLink>& peers = {});
+    const std::vector<std::vector<std::uint32_t>>& switches = {}, const std::vector<PeerLink>& peers = {},
+    Duration copy_time = {});
 [[nodiscard]] std::string LinkInName(std::uint32_t gpu);
 [[nodiscard]] std::string LinkOutName(std::uint32_t gpu);
 [[nodiscard]] std::string PeerLinkName(std::uint32_t from, std::uint32_t to);

@@ -53,6 +53,34 @@ TEST(VirtualDevice, CopiesTakeTheTimeOfTheLinkAndAreCountedThere) {
   EXPECT_EQ(links->passed(1), Bytes(0));
 }
 
+TEST(VirtualDevice, EachCopyOccupiesTheLinkBesidesTheTimeOfItsBytes) {
+  constexpr Duration kEach = std::chrono::microseconds(50);
+  auto links = std::make_shared<transport::LinkBuckets>(
+      *transport::LinkBuckets::Create({{.name = "gpu0:in", .bandwidth = {1e9}, .copy_time = kEach},
+                                       {.name = "gpu0:out", .bandwidth = {1e9}}}));
+  auto device = Make(links);
+  const std::vector<std::byte> bytes(2 << 20);
+  ASSERT_TRUE(device->RegisterHost(bytes).ok());
+  const DeviceRange range = *device->Allocate(Bytes(bytes.size()));
+  const auto occupied_by = [&](std::size_t copies, bool registered) {
+    const Bytes before = links->passed(0);
+    const std::vector<std::byte> unknown(bytes.size() / copies);
+    auto stream = device->MakeStream();
+    for (std::size_t i = 0; i < copies; ++i) {
+      const Bytes size(bytes.size() / copies);
+      const std::span<const std::byte> from =
+          registered ? std::span(bytes).subspan(i * size.count(), size.count()) : std::span(unknown);
+      EXPECT_TRUE(
+          stream->CopyIn(range.Part(size * i, size), from, nullptr)->Wait(std::chrono::seconds(30)).ok());
+    }
+    return (links->passed(0) - before - Bytes(bytes.size())).count();
+  };
+  EXPECT_EQ(occupied_by(1, true), 50'000u) << "50 us of a byte each nanosecond";
+  EXPECT_EQ(occupied_by(16, true), 16 * 50'000u);
+  EXPECT_EQ(occupied_by(1, false), 4 * 50'000u) << "each block goes through the driver's buffer";
+  device->UnregisterHost(bytes);
+}
+
 // A device that copies from GPU 1 over a link of its own.
 struct Destination {
   explicit Destination(BytesPerSecond bandwidth)

@@ -36,6 +36,15 @@ TEST(LinkBuckets, PassesOneAfterTheOther) {
   EXPECT_EQ(links.passed(0), kBlock * 4);
 }
 
+TEST(LinkBuckets, TheTimeOfACopyIsTheLinksOwnAndNeverNegative) {
+  const auto links = LinkBuckets::Create(
+      {{.name = "a", .bandwidth = kGigabyte, .copy_time = kMilli}, {.name = "b", .bandwidth = kGigabyte}});
+  ASSERT_TRUE(links.ok());
+  EXPECT_EQ(links->copy_time(0), kMilli);
+  EXPECT_EQ(links->copy_time(1), Duration::zero());
+  EXPECT_FALSE(LinkBuckets::Create({{.name = "a", .bandwidth = kGigabyte, .copy_time = -kMilli}}).ok());
+}
+
 TEST(LinkBuckets, ASleeperThatWakesLateCatchesUpWithinTheBurst) {
   LinkBuckets links = Links(kMilli / 2);
   EXPECT_EQ(links.Reserve(0, kBlock, At({})), kMilli / 2) << "an idle link may send a burst";
