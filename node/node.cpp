@@ -81,7 +81,7 @@ struct Router {
   void operator()(const CopyEnded& event) const { parts.replication.On(event); }
   void operator()(const MetersRead& event) const { parts.metering.On(event); }
   void operator()(const UsageSaved& event) const { parts.metering.On(event); }
-  void operator()(const ProfilesSaved& event) const { parts.kept_profiles.On(event); }
+  void operator()(const ProfilesSaved& event) const { parts.profiles.On(event); }
   void operator()(const AdoptedSaved& event) const { parts.remembered.On(event); }
   void operator()(const TrialAsked& event) const { parts.profile_trials.On(event); }
   void operator()(const TrialStopped& event) const { parts.profile_trials.On(event); }

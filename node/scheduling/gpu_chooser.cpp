@@ -229,6 +229,12 @@ Duration GpuChooser::QueuedForKinds(ModelId model, std::size_t behind) const {
   return FromSeconds(static_cast<double>(behind) / rate);
 }
 
+// How long its function may not run there, since it has used up its time.
+Duration GpuChooser::PauseOn(const RequestEntry& entry, const Gpu& gpu, Time now) const {
+  const Time until = tables_.rights.pauses.Until(entry.request.function, gpu.index);
+  return until <= now ? Duration() : until - now;
+}
+
 // Adds none where no policy would look at it, since it cannot take the request now and does not have its
 // model.
 bool GpuChooser::AddOption(const RequestLook& look, const Gpu& gpu, Time now, Options& options) const {
@@ -248,7 +254,7 @@ bool GpuChooser::AddOption(const RequestLook& look, const Gpu& gpu, Time now, Op
                 .in_flight = tables_.gpus.loads().InFlightOn(gpu.device) + (IsOccupied(gpu) ? 1 : 0),
                 .free = free,
                 .evicts = need > free,
-                .backlog = gpu.work.Left(now)});
+                .backlog = std::max(gpu.work.Left(now), PauseOn(look.entry, gpu, now))});
   if (resident != nullptr) return true;
   if (tables_.rules.policies.gpu.weighs_victims)
     option.victim = victims_.WorstVictim(look.entry, need, gpu, now);

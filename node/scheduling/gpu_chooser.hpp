@@ -55,6 +55,7 @@ class GpuChooser {
   [[nodiscard]] bool IsOccupied(const Gpu& gpu) const;
   [[nodiscard]] Duration QueuedFor(ModelId model) const;
   [[nodiscard]] Duration QueuedForKinds(ModelId model, std::size_t behind) const;
+  [[nodiscard]] Duration PauseOn(const RequestEntry& entry, const Gpu& gpu, Time now) const;
   bool AddOption(const RequestLook& look, const Gpu& gpu, Time now, Options& options) const;
 
   // weight_sources.cpp

@@ -15,9 +15,11 @@ void QuotaPauses::Note(const FunctionNumber& function, GpuIndex gpu, Time until)
   next_end_ = std::min(next_end_, until);
 }
 
-bool QuotaPauses::Find(const FunctionNumber& function, GpuIndex gpu) const {
+Time QuotaPauses::Find(const FunctionNumber& function, GpuIndex gpu) const {
   const auto found = pauses_.find(function);
-  return found != pauses_.end() && std::ranges::find(found->second, gpu, &Pause::gpu) != found->second.end();
+  if (found == pauses_.end()) return Time::min();
+  const auto pause = std::ranges::find(found->second, gpu, &Pause::gpu);
+  return pause == found->second.end() ? Time::min() : pause->until;
 }
 
 std::vector<GpuIndex> QuotaPauses::End(Time now) {

@@ -16,7 +16,11 @@ class QuotaPauses {
   // The worker of the GPU says so.
   void Note(const FunctionNumber& function, GpuIndex gpu, Time until);
   [[nodiscard]] bool IsPaused(const FunctionNumber& function, GpuIndex gpu) const {
-    return !pauses_.empty() && Find(function, gpu);
+    return Until(function, gpu) != Time::min();
+  }
+  // When the pause of the function on that GPU ends; Time::min(): it has none.
+  [[nodiscard]] Time Until(const FunctionNumber& function, GpuIndex gpu) const {
+    return pauses_.empty() ? Time::min() : Find(function, gpu);
   }
   // When the next pause ends; Time::max(): there is none.
   [[nodiscard]] Time next_end() const { return next_end_; }
@@ -28,7 +32,7 @@ class QuotaPauses {
     GpuIndex gpu = 0;
     Time until{};
   };
-  [[nodiscard]] bool Find(const FunctionNumber& function, GpuIndex gpu) const;
+  [[nodiscard]] Time Find(const FunctionNumber& function, GpuIndex gpu) const;
 
   absl::flat_hash_map<FunctionNumber, std::vector<Pause>> pauses_;
   Time next_end_ = Time::max();

@@ -9,6 +9,12 @@
 
 namespace troupe::node {
 
+namespace {
+
+constexpr Duration kLookAgain = std::chrono::milliseconds(10);
+
+}  // namespace
+
 void RequestTurns::Decide(Time now) {
   // Beneath a run a load costs nothing; where it occupies its GPU, what is there already goes first.
   if (tables_.rules.policies.gpu.hits_first &&
@@ -101,6 +107,9 @@ void RequestTurns::StayWaiting(RequestEntry& entry, const GpuChoice& choice, Tim
   if (entry.suspect && entry.hold == kNoGpu &&
       Served(tables_.gpus.gpus(), tables_.models[entry.model].key, std::nullopt))
     parts_.holds.HoldFor(entry);
+  // No end of a run comes there, and what it costs to bring the model to another GPU changes with time.
+  if (choice.verdict == GpuVerdict::kWait && tables_.gpus.at(choice.gpu).in_flight == 0)
+    parts_.look_again = std::min(parts_.look_again, now + kLookAgain);
   const bool busy = choice.firm && tables_.gpus.at(choice.gpu).in_flight > 0;
   if (busy && tables_.OneForAll() && !entry.suspect && entry.hold == kNoGpu)
     parts_.waiting.Park(entry.model, choice.gpu);

@@ -17,6 +17,10 @@ using std::chrono::milliseconds;
 constexpr Duration kLook = milliseconds(20);
 constexpr Duration kDrop = milliseconds(1);
 
+bool IsDecision(const proto::Tick& tick) {
+  return tick.what() == static_cast<std::uint32_t>(node::Timer::kExpire);
+}
+
 }  // namespace
 
 void WaitWatch::Begin() {
@@ -52,8 +56,18 @@ void WaitWatch::Watch() {
     const auto before = quiet_.find(node);
     const bool still = before != quiet_.end() && before->second == seen;
     quiet_[node] = std::move(seen);
-    if (still) Try(node);
+    if (still && !DecidesSoon(node)) Try(node);
   }
+}
+
+// It has set a timer for a decision before the next look.
+bool WaitWatch::DecidesSoon(const std::string& node) {
+  const Time next = cluster_.world().Now() + kLook;
+  bool soon = false;
+  ForEachWakeup([&](caf::actor_id actor, Time due, proto::Tick& tick) {
+    soon |= actor == cluster_.world().node(node).controller->id() && due <= next && IsDecision(tick);
+  });
+  return soon;
 }
 
 void WaitWatch::Try(const std::string& node) {
@@ -81,21 +95,27 @@ void WaitWatch::ForgetWakeups() {
   });
 }
 
-// A timer of no kind takes the place of each: the node does nothing when it comes.
-void WaitWatch::DropWakeups() {
+template <class Visit>
+void WaitWatch::ForEachWakeup(const Visit& visit) {
   using Clock = caf::detail::simple_actor_clock;
-  std::vector<caf::actor_id> nodes;
-  for (const auto& node : cluster_.shape().NodeNames())
-    if (cluster_.nodes().IsUp(node)) nodes.push_back(cluster_.world().node(node).controller->id());
   for (const auto& [due, event] : cluster_.world().scheduler().clock().schedule()) {
     if (event->subtype != Clock::actor_msg_type) continue;
     auto& delayed = static_cast<Clock::actor_msg&>(*event);
-    if (!delayed.receiver || std::ranges::find(nodes, delayed.receiver->id()) == nodes.end()) continue;
+    if (!delayed.receiver) continue;
     auto& content = delayed.content->content();
     if (!content.match_elements<proto::Tick>()) continue;
-    auto& tick = content.get_mutable_as<proto::Tick>(0);
-    if (tick.what() == static_cast<std::uint32_t>(node::Timer::kExpire)) tick.set_what(~0U);
+    visit(delayed.receiver->id(), Time(due.time_since_epoch()), content.get_mutable_as<proto::Tick>(0));
   }
+}
+
+// A timer of no kind takes the place of each: the node does nothing when it comes.
+void WaitWatch::DropWakeups() {
+  std::vector<caf::actor_id> nodes;
+  for (const auto& node : cluster_.shape().NodeNames())
+    if (cluster_.nodes().IsUp(node)) nodes.push_back(cluster_.world().node(node).controller->id());
+  ForEachWakeup([&](caf::actor_id actor, Time, proto::Tick& tick) {
+    if (std::ranges::find(nodes, actor) != nodes.end() && IsDecision(tick)) tick.set_what(~0U);
+  });
 }
 
 }  // namespace troupe::sim

@@ -1,6 +1,6 @@
 // WAIT WATCH: whether a request waits for an event that does not come. When nothing has happened at a node's workers for a
-// while and nothing is under way there, the watch has the node decide once more. A node that decides after each event,
-// and when its last decision said, gives no run and no runtime to anyone then: it would have done so before.
+// while and nothing is under way there, nor is the node to decide soon, the watch has it decide once more. A node that decides
+// after each event, and when its last decision said, gives no run and no runtime then: it would have done so before.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,11 @@ class WaitWatch {
   [[nodiscard]] Seen Look(const std::string& node);
   void Watch();
   void Try(const std::string& node);
+  [[nodiscard]] bool DecidesSoon(const std::string& node);
   void DropWakeups();
+  // Calls visit(actor, due, tick) with each timer of an actor.
+  template <class Visit>
+  void ForEachWakeup(const Visit& visit);
 
   ChaosCluster& cluster_;
   std::map<std::string, Seen> quiet_;  // the nodes that were quiet at the last look, and what was seen there
