@@ -73,7 +73,9 @@ chaos: build ## real processes, killed and cut for three minutes (MINUTES=30: lo
 
 check: bootstrap configure ## format, house rules, warnings as errors, clang-tidy on what changed
 	deploy/check.sh $(BUILD)
-	cmake --build --preset $(PRESET) -j $(JOBS)
+	@$(NINJA) --target release_tests benches
+	@[ -f build/asan/build.ninja ] || cmake --preset asan >/dev/null
+	cmake --build --preset asan -j $(JOBS) --target quick_tests
 
 bench: build bench-baselines ## every benchmark; writes build/bench/AREA.json
 	bench/run.sh all
