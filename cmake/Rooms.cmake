@@ -4,6 +4,11 @@ set(TROUPE_COMMON_PCH
   <algorithm> <array> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <utility> <vector>
   <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>)
 
+# The rooms that read strangers' bytes. In the sanitizers' build they tell where they go and what they compare, so that libFuzzer
+# sees which inputs are new (tests/fuzz). All programs of that build have these rooms.
+set(TROUPE_TRACED_ROOMS actors actors_core actors_daemon cluster gateway gpu_import gpu_model gpu_types security storage transport
+  transport_remote)
+
 # troupe_unite(OUT TARGET SIZE SOURCES ...): sets OUT to units of SIZE sources each, which include the sources by their paths in the
 # repository. CMake's own units name them by the folder of the checkout, and a compiler cache finds nothing in another one.
 function(troupe_unite out target size)
@@ -45,6 +50,15 @@ function(troupe_room name)
     target_compile_options(troupe_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage> -Wno-array-bounds)
   endif()
   target_link_libraries(troupe_${name} PUBLIC troupe_settings ${ROOM_DEPS} PRIVATE ${ROOM_PRIVATE_DEPS})
+  if(TROUPE_SANITIZE MATCHES "address" AND (name IN_LIST TROUPE_TRACED_ROOMS OR ROOM_PCH_FROM STREQUAL troupe_actors_core))
+    target_compile_options(troupe_${name} PRIVATE -fsanitize=fuzzer-no-link)
+    # Precompiled headers are compiled so, too, and only for such rooms: security, the first of them, has base's for the others.
+    if(name STREQUAL security)
+      set(ROOM_PCH ${TROUPE_COMMON_PCH})
+    elseif(NOT ROOM_PCH AND NOT ROOM_PCH_FROM)
+      set(ROOM_PCH_FROM troupe_security)
+    endif()
+  endif()
   if(ROOM_PCH)
     target_precompile_headers(troupe_${name} PRIVATE ${ROOM_PCH})
   elseif(ROOM_PCH_FROM)
