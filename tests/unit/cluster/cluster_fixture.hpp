@@ -42,7 +42,7 @@ class ClusterTest : public testing::Test {
   Lines On(Event event) {
     Lines lines;
     for (const auto& effect : cluster_->On(std::move(event), now, now.time_since_epoch().count())) {
-      const auto line = std::visit([this](const auto& wanted) { return Line(wanted); }, effect);
+      const auto line = std::visit([this](const auto& wanted) { return this->Line(wanted); }, effect);
       if (!line.empty()) lines.push_back(line);
     }
     return lines;

@@ -44,7 +44,7 @@ class NodeTest : public testing::Test {
     return lines;
   }
   std::string Show(const Effect& effect) {
-    return std::visit([this](const auto& wanted) { return Line(wanted); }, effect);
+    return std::visit([this](const auto& wanted) { return this->Line(wanted); }, effect);
   }
 
   // --- workers ---
