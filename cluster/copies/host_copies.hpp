@@ -41,6 +41,7 @@ class HostCopies {
   [[nodiscard]] PlacementMap Held() const;
   void AddHeld(const std::string& digest, PlacementMap& held) const;
   [[nodiscard]] bool IsHeld(const std::string& digest) const { return NodesOf(digest) != nullptr; }
+  [[nodiscard]] bool IsHeld(const DigestKey& model) const { return held_.contains(model); }
   // Grows with each change of what is held.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::vector<std::string> HoldersOf(const std::string& digest) const;

@@ -40,7 +40,8 @@ PlacementModel ModelOf(const proto::FunctionRecord& record) {
 
 void PlacementTable::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
   anew_.nodes.insert(node);
-  anew_.models.insert(adopted.begin(), adopted.end());
+  for (const auto& digest : adopted)
+    if (const auto key = DigestKey::Of(digest)) anew_.later.insert(*key);
   copies_.NodeJoined(node, adopted);
 }
 
@@ -74,12 +75,16 @@ std::vector<PlacementMove> PlacementTable::Plan(const FunctionTable& functions,
   SetNodes(members);
   TouchDue(now);
   for (const auto& digest : demanded_.Update(regions_.GpusOfANode(), now)) anew_.models.insert(digest);
-  if (!anew_.all && anew_.models.empty()) return {};
+  DivideFirstPlan(functions);
+  if (!anew_.all && anew_.models.empty() && anew_.later.empty()) return {};
   ++plans_.made;
-  const auto touched = std::exchange(anew_.models, {});
+  const auto touched = TakeTouched();
   std::optional<PlacementPlan> plan;
   if (!anew_.all && !tight_) plan = PlanSome(functions, touched);
-  if (!plan) plan = PlanAll(functions);
+  if (!plan) {
+    plan = PlanAll(functions);
+    anew_.later.clear();
+  }
   anew_.all = false;
   anew_.retry_at = std::min(anew_.retry_at, homes_.AwaitLeases(members, now));
   return Ask(std::move(plan->moves), now);
@@ -89,9 +94,39 @@ void PlacementTable::SetNodes(const MembershipTable& members) {
   if (anew_.members == members.version() && anew_.nodes.empty()) return;
   anew_.members = members.version();
   const auto changed = std::exchange(anew_.nodes, {});
-  if (!regions_.SetNodes(NodesOf(members), changed, anew_.models)) return;
+  if (!regions_.SetNodes(NodesOf(members), changed,
+                         [this](const DigestKey& model) { anew_.later.insert(model); }))
+    return;
   // What had too few copies, or none at all, may have more now.
-  for (const auto& [digest, why] : problems_) anew_.models.insert(digest);
+  for (const auto& [digest, why] : problems_)
+    if (const auto key = DigestKey::Of(digest)) anew_.later.insert(*key);
+}
+
+void PlacementTable::DivideFirstPlan(const FunctionTable& functions) {
+  if (!anew_.all || functions.models().size() <= kAtOnce) return;
+  anew_.all = false;
+  homes_.LeaveAll(functions);
+  for (const auto& [digest, use] : functions.models())
+    if (const auto key = DigestKey::Of(digest)) anew_.later.insert(*key);
+}
+
+std::set<std::string> PlacementTable::TakeTouched() {
+  auto touched = std::exchange(anew_.models, {});
+  const std::size_t most = touched.size() + kAtOnce;
+  const auto take_if = [&](const auto& wanted) {
+    for (auto it = anew_.later.begin(); it != anew_.later.end() && touched.size() < most;) {
+      if (wanted(*it)) {
+        touched.insert(it->Text());
+        it = anew_.later.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  };
+  if (anew_.later.size() > kAtOnce)
+    take_if([this](const DigestKey& model) { return !copies_.IsHeld(model); });
+  take_if([](const DigestKey&) { return true; });
+  return touched;
 }
 
 void PlacementTable::AddWanted(const FunctionTable& functions, const std::string& digest,

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "base/units.hpp"
 #include "cluster/copies/demanded_copies.hpp"
+#include "cluster/copies/digest_key.hpp"
 #include "cluster/copies/host_copies.hpp"
 #include "cluster/copies/planned_regions.hpp"
 #include "cluster/copies/state_homes.hpp"
@@ -52,10 +54,13 @@ class PlacementTable {
     if (!digest.empty()) anew_.models.insert(digest);
   }
 
+  // Of the models whose place a change of the nodes can change, so many are planned with each plan.
+  static constexpr std::size_t kAtOnce = 256;
+
   // What to ask of nodes now; adoptions count as asked with this. Only models are planned anew whose users or
-  // copies have changed, whose retry is due, or whose place a change of the nodes can change; all of them when
-  // the regions are so full that one model takes another's place. So it may be called often, with many
-  // thousands of functions.
+  // copies have changed, whose retry is due, or whose place a change of the nodes can change: of these kAtOnce at a
+  // time, those first that no node holds. All of them are when the regions are so full that one model takes another's
+  // place. So it may be called often, with a million functions.
   [[nodiscard]] std::vector<PlacementMove> Plan(const FunctionTable& functions,
                                                 const MembershipTable& members, Time now);
   // Homes are given at the start, and chosen by Plan; what it has chosen and what no function needs any more
@@ -105,6 +110,10 @@ class PlacementTable {
   using Models = std::vector<PlacementModel>;
   void TouchDue(Time now);
   void SetNodes(const MembershipTable& members);
+  // Many models are planned in parts from the start on.
+  void DivideFirstPlan(const FunctionTable& functions);
+  // What is planned now, in the order of digests.
+  [[nodiscard]] std::set<std::string> TakeTouched();
   // Nothing is wanted of a model that no loaded function runs.
   void AddWanted(const FunctionTable& functions, const std::string& digest, Models& models) const;
   [[nodiscard]] PlacementPlan PlanAll(const FunctionTable& functions);
@@ -125,8 +134,9 @@ class PlacementTable {
   bool tight_ = false;  // one model takes another's place
   struct Anew {
     std::set<std::string> models{};
-    std::set<std::string> nodes{};  // that joined or went since the newest plan
-    bool all = true;                // models
+    absl::btree_set<DigestKey> later{};  // models, so many with each plan
+    std::set<std::string> nodes{};       // that joined or went since the newest plan
+    bool all = true;                     // models
     std::uint64_t members = std::numeric_limits<std::uint64_t>::max();  // the version of the newest plan
     Time retry_at = Time::max();  // the earliest time at which a copy or a home that had to wait need not
   };

@@ -20,11 +20,11 @@ namespace troupe::cluster {
 
 class PlannedRegions {
  public:
-  // Replaces the nodes; `nodes` are in the order of their names. Adds to `touched` the models whose places may change: the
+  // Replaces the nodes; `nodes` are in the order of their names. Calls touch(digest) with the models whose places may change: the
   // models of a node that is gone, has changed or is named in `anew`, the models that lack copies, and the models that rank a
   // node that came or has changed above one of theirs. Returns false when the nodes are the same as before.
-  bool SetNodes(std::vector<PlacementNode> nodes, const std::set<std::string>& anew,
-                std::set<std::string>& touched) {
+  template <class Touch>
+  bool SetNodes(std::vector<PlacementNode> nodes, const std::set<std::string>& anew, const Touch& touch) {
     if (nodes == nodes_ && anew.empty()) return false;
     std::vector<bool> left(numbers_.size());
     const auto leaves = [&](const std::string& name) {
@@ -38,7 +38,7 @@ class PlannedRegions {
       if (!Has(nodes_, node) || anew.contains(node.name)) came.push_back(node);
     nodes_ = std::move(nodes);
     for (const auto& [digest, place] : planned_)
-      if (MayMove(place, left, came)) touched.insert(digest.Text());
+      if (MayMove(place, left, came)) touch(digest);
     return true;
   }
   void Clear() {

@@ -171,10 +171,11 @@ class Measuring {
     Add("owners", "", {static_cast<double>(manager_.Owners())});
   }
 
-  // Of another node: with the pulse after it and the copies that move to it.
+  // Of another node: with the pulses after it and the copies that move to it.
   void Join() {
     manager_.Join();
     manager_.Pulse(milliseconds(50));
+    Add("join_pulses", "", {static_cast<double>(1 + manager_.SettleCopies())});
     const auto counts = manager_.TakeCounts();
     Add("join_ms", "ms", {Micros(counts.spent) / 1000});
     Add("join_copies", "", {static_cast<double>(counts.adoptions)});

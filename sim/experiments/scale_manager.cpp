@@ -122,6 +122,17 @@ void ScaleManager::Pulse(Duration passed) {
   On(cluster::TimerFired{cluster::Timer::kPulse});
 }
 
+std::uint64_t ScaleManager::SettleCopies() {
+  constexpr std::uint64_t kQuiet = 16;
+  std::uint64_t pulses = 0;
+  for (std::uint64_t quiet = 0; quiet < kQuiet; ++pulses) {
+    const auto before = counts_.adoptions;
+    Pulse(Duration::zero());
+    quiet = counts_.adoptions == before ? quiet + 1 : 0;
+  }
+  return pulses - kQuiet;
+}
+
 cluster::HeartbeatHeard ScaleManager::HeartbeatOf(std::size_t member) {
   cluster::HeartbeatHeard heard{.ask = ++asks_};
   heard.heartbeat.set_name(member == 0 ? std::string(kGateway) : NodeOf(member - 1));

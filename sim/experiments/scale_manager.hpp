@@ -44,6 +44,8 @@ class ScaleManager {
   // Another node.
   void Join();
   void Pulse(Duration passed);
+  // Pulses until no copy has been asked for in a while, and no time passes; returns the pulses.
+  std::uint64_t SettleCopies();
   // The gateway and the nodes tell that each of so many functions has had 20 requests of 10 ms.
   void TellLoads(std::uint32_t functions);
   [[nodiscard]] Counts TakeCounts() { return std::exchange(counts_, {}); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -216,6 +217,84 @@ TEST_F(PlacementTableTest, AFunctionMoreDoesNotPlanTheOthersAnew) {
   }
   EXPECT_EQ(placement_->plans().made, 50u);
   EXPECT_EQ(placement_->plans().of_all_models, 1u) << "only the first plan was a full one";
+}
+
+// As after a manager's start: its store has very many functions. Planning them keeps it busy for a while, and never for long.
+class ManyModels : public PlacementTableTest {
+ protected:
+  static constexpr std::size_t kModels = 5 * PlacementTable::kAtOnce;
+  ManyModels() {
+    for (std::size_t i = 0; i < kModels; ++i) {
+      auto record = FunctionOf("f" + std::to_string(i), KiB(1));
+      record.set_loaded(true);
+      record.mutable_key()->set_version("1");
+      functions_.Put(record);
+    }
+  }
+  void Leave(const std::string& node) {
+    ASSERT_TRUE(members_.Leave(LeaveOf(node), now_).ok());
+    placement_->NodeGone(node);
+  }
+  // Plans until nothing is left; the copies that each plan asked for, which are adopted at once.
+  std::vector<std::vector<PlacementMove>> CarryOut() {
+    std::vector<std::vector<PlacementMove>> plans;
+    for (;;) {
+      const auto before = placement_->plans().made;
+      auto moves = placement_->Plan(functions_, members_, now_);
+      if (placement_->plans().made == before) return plans;
+      for (const auto& move : moves)
+        move.adopt ? placement_->Adopted(move.digest, move.node)
+                   : placement_->Disowned(move.digest, move.node);
+      std::erase_if(moves, [](const PlacementMove& move) { return !move.adopt; });
+      plans.push_back(std::move(moves));
+    }
+  }
+};
+
+TEST_F(ManyModels, ArePlannedInPartsAndAsAllAtOnceWouldBe) {
+  for (const char* node : {"n1", "n2", "n3"}) Join(node);
+  std::size_t copies = 0;
+  const auto at_most = [&](const std::vector<std::vector<PlacementMove>>& plans) {
+    for (const auto& moves : plans) {
+      copies += moves.size();
+      EXPECT_LE(moves.size(), 2 * PlacementTable::kAtOnce);
+    }
+  };
+  at_most(CarryOut());
+  EXPECT_EQ(copies, 2 * kModels);
+  copies = 0;
+  Join("n4");
+  at_most(CarryOut());
+  EXPECT_GT(copies, kModels / 3) << "its part of the copies";
+  EXPECT_EQ(placement_->plans().of_all_models, 0u);
+  PlacementTable at_once(2, seconds(2));
+  for (const auto& [digest, use] : functions_.models()) at_once.UsersChanged(digest);
+  for (const auto& [member, record] : members_.members()) at_once.NodeJoined(member, {});
+  static_cast<void>(at_once.Plan(functions_, members_, now_));
+  EXPECT_EQ(placement_->Planned(), at_once.Planned());
+}
+
+TEST_F(ManyModels, WhatNoNodeHoldsIsPlannedFirst) {
+  placement_.emplace(1, seconds(2));
+  for (const char* node : {"n1", "n2", "n3"}) Join(node);
+  CarryOut();
+  Leave("n3");  // a third of the models have no copy now
+  Join("n4");   // and of the others many have a better place
+  std::set<std::string> held;
+  for (const auto& [digest, use] : functions_.models())
+    if (placement_->copies().IsHeld(digest)) held.insert(digest);
+  ASSERT_LT(held.size(), kModels - PlacementTable::kAtOnce);
+  std::size_t lost = kModels - held.size();
+  const auto plans = CarryOut();
+  for (const auto& moves : plans) {
+    const auto of_lost = static_cast<std::size_t>(
+        std::ranges::count_if(moves, [&](const PlacementMove& move) { return !held.contains(move.digest); }));
+    if (of_lost < moves.size()) {
+      EXPECT_EQ(of_lost, lost) << "a model was given a better place before all had a place";
+    }
+    lost -= of_lost;
+  }
+  EXPECT_EQ(lost, 0u);
 }
 
 // A plan model by model gives the same as a plan of all models, also when regions fill up, nodes come and go,
