@@ -229,7 +229,7 @@ using Event =
                  RequestCancelled, OutputsRead, ExportAsked, AdoptionAsked, ModelDisowned, CopyFetched,
                  CopyPlaced, WorkerReported, OrderAnswered, ImageLoaded, ImageSaved, StatesWanted,
                  StatesOffered, StatesElsewhere, ImageAsked, ImagesPulled, ReplicasNamed, CopyOffered,
-                 CopyEnded, MetersRead, UsageSaved, ProfilesSaved, AdoptedSaved, TrialAsked, TrialStopped, ClusterChanged, Joined,
-                 ReportAsked, DrainAsked, KillAsked, FaultAsked>;
+                 CopyEnded, MetersRead, UsageSaved, ProfilesSaved, AdoptedSaved, TrialAsked, TrialStopped,
+                 ClusterChanged, Joined, ReportAsked, DrainAsked, KillAsked, FaultAsked>;
 
 }  // namespace troupe::node

@@ -66,7 +66,8 @@ namespace troupe::shell {
 [[nodiscard]] std::string RequestDetails(const proto::RequestTimeline& request, const Style& style);
 // When the requests of a run's steps began and ended: a line with a bar for each. Empty where `reply` has none with an id
 // that continues `run`.
-[[nodiscard]] std::string StepsChart(const proto::AdminReply& reply, std::string_view run, const Style& style);
+[[nodiscard]] std::string StepsChart(const proto::AdminReply& reply, std::string_view run,
+                                     const Style& style);
 
 struct PriceBook;
 // `prices`: adds what it costs; null: it does not.

@@ -50,7 +50,8 @@ std::vector<Verb> SloVerbs() {
                       .help = "since the gateways began, instead of the last hour"}},
        .run = Slo},
       {.name = "why",
-       .summary = "What a request or the steps of a run spent their time on, or the slowest of the last minute",
+       .summary =
+           "What a request or the steps of a run spent their time on, or the slowest of the last minute",
        .arguments = {{.name = "REQUEST", .help = "the id that its client gave it, or a run of a workflow"}},
        .run = Why},
   };
