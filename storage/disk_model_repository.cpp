@@ -95,6 +95,11 @@ class DiskModelRepository::Writer final : public ObjectWriter {
       size_ += Bytes(static_cast<std::uint64_t>(got));
     }
   }
+  // The file, which another user may have made, is this process's own, and its bytes are hashed.
+  absl::Status TakeOver() {
+    if (::fchown(file_.get(), ::geteuid(), ::getegid()) != 0) return DiskError(errno, "own", path_);
+    return ReadBack();
+  }
   [[nodiscard]] Bytes size() const override { return size_; }
 
   absl::Status Append(std::span<const std::byte> bytes) override {
@@ -168,14 +173,30 @@ absl::StatusOr<std::unique_ptr<DiskModelRepository>> DiskModelRepository::At(con
   return std::unique_ptr<DiskModelRepository>(new DiskModelRepository(std::move(lock), std::move(state)));
 }
 
+std::string DiskModelRepository::NewTemporary() {
+  const std::lock_guard lock(state_->mutex);
+  return absl::StrCat(state_->directory, "/tmp/", state_->next_temporary++);
+}
+
+absl::StatusOr<std::string> DiskModelRepository::Take(const std::string& path, const std::string& expected) {
+  TROUPE_RETURN_IF_ERROR(CheckDigest(expected));
+  TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  struct stat is {};
+  if (::fstat(file.get(), &is) != 0) return DiskError(errno, "look at", path);
+  if (!S_ISREG(is.st_mode)) return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not a file"));
+  const std::string own = NewTemporary();
+  // What has another name could be changed by it, and what another user owns by that user.
+  if (is.st_nlink != 1 || ::rename(path.c_str(), own.c_str()) != 0)
+    return ModelRepository::Take(path, expected);
+  auto writer = std::make_unique<Writer>(state_, own, std::move(file), Writer::Left::kGoes);
+  TROUPE_RETURN_IF_ERROR(writer->TakeOver());
+  return writer->Commit(expected);
+}
+
 absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Create() {
-  std::string path;
-  {
-    const std::lock_guard lock(state_->mutex);
-    path = absl::StrCat(state_->directory, "/tmp/", state_->next_temporary++);
-  }
+  const std::string path = NewTemporary();
   TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0400));
-  return std::make_unique<Writer>(state_, std::move(path), std::move(file), Writer::Left::kGoes);
+  return std::make_unique<Writer>(state_, path, std::move(file), Writer::Left::kGoes);
 }
 
 absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Continue(const std::string& part) {

@@ -32,6 +32,8 @@ class DiskModelRepository final : public ModelRepository {
   [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Continue(const std::string& part) override;
   [[nodiscard]] std::vector<PartInfo> Parts() const override;
   [[nodiscard]] absl::Status RemovePart(const std::string& part) override;
+  [[nodiscard]] absl::StatusOr<std::string> Take(const std::string& path,
+                                                 const std::string& expected) override;
   [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;
   [[nodiscard]] bool Has(const std::string& digest) const override;
   [[nodiscard]] absl::Status Remove(const std::string& digest) override;
@@ -59,6 +61,8 @@ class DiskModelRepository final : public ModelRepository {
 
   DiskModelRepository(DirectoryLock lock, std::shared_ptr<State> state)
       : lock_(std::move(lock)), state_(std::move(state)) {}
+  // A path of its own under tmp/.
+  [[nodiscard]] std::string NewTemporary();
   // True when the verified file is the file that was mapped; else it has to be verified (again).
   bool StillVerified(const std::string& digest, const FileIdentity& mapped);
   absl::Status Quarantine(const std::string& digest, const std::string& found);

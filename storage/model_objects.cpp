@@ -1,19 +1,23 @@
 #include "storage/model_objects.hpp"
 
 #include <climits>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "storage/disk_status.hpp"
 
 namespace troupe::storage {
 namespace {
 
-absl::Status CheckAgainst(const proto::Model& model, std::span<const std::byte> weights) {
-  if (model.weights_bytes() == weights.size()) return absl::OkStatus();
+absl::Status CheckAgainst(const proto::Model& model, std::uint64_t weights) {
+  if (model.weights_bytes() == weights) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("model '", model.name(), "' speaks of ",
                                                  model.weights_bytes(), " bytes of weights, there are ",
-                                                 weights.size()));
+                                                 weights));
 }
 
 absl::StatusOr<proto::Model> Parse(std::span<const std::byte> bytes, const std::string& digest) {
@@ -27,10 +31,13 @@ absl::StatusOr<proto::Model> Parse(std::span<const std::byte> bytes, const std::
 }  // namespace
 
 absl::StatusOr<std::string> PutModel(ModelRepository& repository, const proto::Model& model,
-                                     std::span<const std::byte> weights) {
-  TROUPE_RETURN_IF_ERROR(CheckAgainst(model, weights));
+                                     const std::string& weights_file) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(weights_file, error);
+  if (error) return DiskError(error.value(), "look at", weights_file);
+  TROUPE_RETURN_IF_ERROR(CheckAgainst(model, size));
   TROUPE_RETURN_IF_ERROR(CheckDigest(model.weights_digest()));
-  TROUPE_RETURN_IF_ERROR(repository.Put(weights, model.weights_digest()).status());
+  TROUPE_RETURN_IF_ERROR(repository.Take(weights_file, model.weights_digest()).status());
   const std::string bytes = model.SerializeAsString();
   return repository.Put(std::as_bytes(std::span(bytes)));
 }
@@ -43,7 +50,7 @@ absl::StatusOr<ModelObjects> OpenModel(ModelRepository& repository, const std::s
     return absl::DataLossError(absl::StrCat("object ", digest, " is not a model: it names no weights"));
   }
   TROUPE_ASSIGN_OR_RETURN(objects.weights, repository.Open(objects.model.weights_digest()));
-  if (const absl::Status agrees = CheckAgainst(objects.model, objects.weights.bytes); !agrees.ok()) {
+  if (const absl::Status agrees = CheckAgainst(objects.model, objects.weights.bytes.size()); !agrees.ok()) {
     return absl::DataLossError(std::string(agrees.message()));
   }
   return objects;

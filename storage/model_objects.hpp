@@ -19,10 +19,11 @@ struct ModelObjects {
   proto::Model model;
 };
 
-// Keeps both objects, weights first, so that a model that is there has its weights; returns the model's
-// digest. InvalidArgument when the model's weights_bytes or weights_digest do not describe `weights`.
+// Keeps both objects, weights first, so that a model that is there has its weights; returns the model's digest. The file with
+// the weights is taken (ModelRepository::Take). InvalidArgument when the model's weights_bytes or weights_digest do not
+// describe it.
 [[nodiscard]] absl::StatusOr<std::string> PutModel(ModelRepository& repository, const proto::Model& model,
-                                                   std::span<const std::byte> weights);
+                                                   const std::string& weights_file);
 
 // Both objects, verified, and agreeing with each other. NotFound names the missing object; DataLoss: damaged.
 [[nodiscard]] absl::StatusOr<ModelObjects> OpenModel(ModelRepository& repository, const std::string& digest);

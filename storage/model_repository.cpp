@@ -38,6 +38,12 @@ absl::StatusOr<std::string> ModelRepository::Put(std::span<const std::byte> byte
   return writer->Commit(expected);
 }
 
+absl::StatusOr<std::string> ModelRepository::Take(const std::string& path, const std::string& expected) {
+  auto digest = PutFile(path, expected);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return DiskError(errno, "remove", path);
+  return digest;
+}
+
 absl::StatusOr<std::string> ModelRepository::PutFile(const std::string& path, const std::string& expected) {
   TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file, OpenFile(path, O_RDONLY));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, Create());

@@ -79,6 +79,11 @@ class ModelRepository {
   [[nodiscard]] virtual std::vector<ObjectInfo> List() const = 0;  // by digest
   [[nodiscard]] virtual Bytes UsedBytes() const = 0;
 
+  // Makes a file that no process writes any more the object, without a copy where it lies on the repository's file system and
+  // has one name. Its path names nothing afterwards, also when its bytes have another digest (InvalidArgument).
+  [[nodiscard]] virtual absl::StatusOr<std::string> Take(const std::string& path,
+                                                         const std::string& expected);
+
   // Create, Append, Commit in one. `expected` may be empty.
   [[nodiscard]] absl::StatusOr<std::string> Put(std::span<const std::byte> bytes,
                                                 const std::string& expected = "");

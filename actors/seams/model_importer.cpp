@@ -112,11 +112,13 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::strin
 
 absl::StatusOr<proto::PackedModel> ModelImporter::StoreFolder(const fs::path& folder,
                                                               const std::string& digest) {
-  // What the import process wrote is checked as hostile bytes are.
-  TROUPE_ASSIGN_OR_RETURN(const auto model, gpu::ReadCanonical(folder, digest));
+  // What the import process wrote is checked as hostile bytes are. The process has ended, and its jail lets it begin no
+  // other, so that nothing writes these files any more: the weights become an object where they lie.
+  TROUPE_ASSIGN_OR_RETURN(const auto model,
+                          gpu::ReadCanonical(folder, digest, gpu::WeightsDigest::kLeftToCaller));
   proto::PackedModel stored;
   TROUPE_ASSIGN_OR_RETURN(*stored.mutable_model_digest(),
-                          storage::PutModel(objects_, model.model, model.weights));
+                          storage::PutModel(objects_, model.model, folder / gpu::kWeightsFile));
   stored.set_target(model.model.packed_for());
   stored.set_weights_digest(model.model.weights_digest());
   stored.set_model_bytes(model.model.ByteSizeLong());

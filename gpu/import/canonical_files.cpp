@@ -164,7 +164,8 @@ absl::StatusOr<std::span<const std::byte>> WeightsFile::Read() {
   return std::span(static_cast<const std::byte*>(mapped_), size_);
 }
 
-absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::string& digest) {
+absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::string& digest,
+                                             WeightsDigest check) {
   TROUPE_ASSIGN_OR_RETURN(const Contents file, MapFile(folder / kModelFile));
   CanonicalModel canonical;
   canonical.digest = DigestOf(file.bytes);
@@ -177,7 +178,7 @@ absl::StatusOr<CanonicalModel> ReadCanonical(const fs::path& folder, const std::
         absl::StrCat("'", (folder / kModelFile).string(), "' is not a canonical model"));
   TROUPE_ASSIGN_OR_RETURN(Contents weights, MapFile(folder / kWeightsFile));
   TROUPE_RETURN_IF_ERROR(CheckModel(canonical.model, weights.bytes.size()));
-  if (DigestOf(weights.bytes) != canonical.model.weights_digest())
+  if (check == WeightsDigest::kChecked && DigestOf(weights.bytes) != canonical.model.weights_digest())
     return absl::DataLossError(absl::StrCat("'", (folder / kWeightsFile).string(),
                                             "' is not what its model describes; import it again"));
   canonical.memory = std::move(weights.memory);

@@ -71,10 +71,16 @@ class WeightsFile final : public WeightsOutput {
   void* mapped_ = nullptr;
 };
 
+// Whether the bytes of the weights are compared with their digest, which takes as long as to read them.
+enum class WeightsDigest {
+  kChecked,
+  kLeftToCaller,  // which looks at them anyway
+};
 // Reads and checks both files (digests, CheckModel). `digest` may be empty: then any sound model will do.
 // NotFound for a missing file, DataLoss for one that does not match its digest, InvalidArgument for an
 // unsound model.
 [[nodiscard]] absl::StatusOr<CanonicalModel> ReadCanonical(const std::filesystem::path& folder,
-                                                           const std::string& digest);
+                                                           const std::string& digest,
+                                                           WeightsDigest check = WeightsDigest::kChecked);
 
 }  // namespace troupe::gpu

@@ -99,7 +99,9 @@ class Stored final : public Repository {
     model.set_name(name);
     model.set_weights_bytes(weights.size());
     model.set_weights_digest(Sha256Hex(weights));
-    const auto digest = storage::PutModel(*objects_, model, std::as_bytes(std::span(weights)));
+    const auto file = directory_ / "weights";
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << weights;
+    const auto digest = storage::PutModel(*objects_, model, file);
     EXPECT_TRUE(digest.ok()) << digest.status();
     proto::FunctionRecord record;
     record.set_model_digest(*digest);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -32,9 +34,15 @@ struct RepositoryKind {
 
 class ModelRepositoryContract : public testing::TestWithParam<RepositoryKind> {
  protected:
-  TemporaryDirectory directory_;
+  TemporaryDirectory directory_, beside_;
   std::unique_ptr<ModelRepository> repository_ = GetParam().make(directory_.path());
 
+  // A file beside the repository, by its path.
+  std::string WriteFile(const std::string& name, const std::string& text) {
+    const auto path = beside_ / name;
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    return path;
+  }
   std::string MustPut(const std::string& text) {
     auto digest = repository_->Put(AsBytes(text));
     EXPECT_TRUE(digest.ok()) << digest.status();
@@ -224,13 +232,42 @@ TEST_P(ModelRepositoryContract, ThreadsPutOpenAndRemoveAtOnce) {
   for (const ObjectInfo& each : repository_->List()) EXPECT_TRUE(repository_->Open(each.digest).ok());
 }
 
+TEST_P(ModelRepositoryContract, AFileThatIsTakenIsAnObjectAndNoFileAnyMore) {
+  const std::string text(3 << 20, 't');
+  const auto path = WriteFile("file", text);
+  const auto taken = repository_->Take(path, Sha256Hex(text));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(*taken, Sha256Hex(text));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(AsText(*repository_->Open(*taken)), text);
+  EXPECT_EQ(repository_->UsedBytes(), Bytes(text.size()));
+}
+
+TEST_P(ModelRepositoryContract, AFileWithOtherBytesIsNotTaken) {
+  const auto path = WriteFile("file", "these bytes");
+  EXPECT_TRUE(absl::IsInvalidArgument(repository_->Take(path, Sha256Hex("those bytes")).status()));
+  EXPECT_FALSE(std::filesystem::exists(path)) << "it is of no use to anyone";
+  EXPECT_TRUE(repository_->List().empty());
+  EXPECT_TRUE(absl::IsNotFound(repository_->Take(path, Sha256Hex("these bytes")).status()));
+}
+
+TEST_P(ModelRepositoryContract, WhatAnotherNameOfATakenFileChangesIsNotTheObject) {
+  const std::string text = "whatever happens";
+  const auto path = WriteFile("file", text);
+  const auto other = beside_ / "other";
+  std::filesystem::create_hard_link(path, other);
+  ASSERT_TRUE(repository_->Take(path, Sha256Hex(text)).ok());
+  std::ofstream(other, std::ios::binary | std::ios::trunc) << "something else!!";
+  EXPECT_EQ(AsText(*repository_->Open(Sha256Hex(text))), text);
+}
+
 TEST_P(ModelRepositoryContract, AModelIsTwoObjectsThatAgree) {
   const std::string weights(1000, 'w');
   proto::Model model;
   model.set_name("m");
   model.set_weights_bytes(weights.size());
   model.set_weights_digest(Sha256Hex(weights));
-  const auto digest = PutModel(*repository_, model, AsBytes(weights));
+  const auto digest = PutModel(*repository_, model, WriteFile("weights", weights));
   ASSERT_TRUE(digest.ok()) << digest.status();
   const auto objects = OpenModel(*repository_, *digest);
   ASSERT_TRUE(objects.ok()) << objects.status();
@@ -238,10 +275,10 @@ TEST_P(ModelRepositoryContract, AModelIsTwoObjectsThatAgree) {
   EXPECT_EQ(AsText(objects->weights), weights);
 
   model.set_weights_bytes(999);
-  EXPECT_TRUE(absl::IsInvalidArgument(PutModel(*repository_, model, AsBytes(weights)).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(PutModel(*repository_, model, WriteFile("weights", weights)).status()));
   model.set_weights_bytes(1000);
   model.set_weights_digest("nonsense");
-  EXPECT_TRUE(absl::IsInvalidArgument(PutModel(*repository_, model, AsBytes(weights)).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(PutModel(*repository_, model, WriteFile("weights", weights)).status()));
   EXPECT_TRUE(absl::IsDataLoss(OpenModel(*repository_, MustPut("\xff\xff not a model")).status()));
   EXPECT_TRUE(absl::IsDataLoss(OpenModel(*repository_, MustPut("")).status()));
 
