@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -38,9 +37,9 @@ class ModelRepositoryContract : public testing::TestWithParam<RepositoryKind> {
   std::unique_ptr<ModelRepository> repository_ = GetParam().make(directory_.path());
 
   // A file beside the repository, by its path.
-  std::string WriteFile(const std::string& name, const std::string& text) {
+  std::string FileBeside(const std::string& name, const std::string& text) {
     const auto path = beside_ / name;
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    WriteFile(path, text);
     return path;
   }
   std::string MustPut(const std::string& text) {
@@ -234,7 +233,7 @@ TEST_P(ModelRepositoryContract, ThreadsPutOpenAndRemoveAtOnce) {
 
 TEST_P(ModelRepositoryContract, AFileThatIsTakenIsAnObjectAndNoFileAnyMore) {
   const std::string text(3 << 20, 't');
-  const auto path = WriteFile("file", text);
+  const auto path = FileBeside("file", text);
   const auto taken = repository_->Take(path, Sha256Hex(text));
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_EQ(*taken, Sha256Hex(text));
@@ -244,7 +243,7 @@ TEST_P(ModelRepositoryContract, AFileThatIsTakenIsAnObjectAndNoFileAnyMore) {
 }
 
 TEST_P(ModelRepositoryContract, AFileWithOtherBytesIsNotTaken) {
-  const auto path = WriteFile("file", "these bytes");
+  const auto path = FileBeside("file", "these bytes");
   EXPECT_TRUE(absl::IsInvalidArgument(repository_->Take(path, Sha256Hex("those bytes")).status()));
   EXPECT_FALSE(std::filesystem::exists(path)) << "it is of no use to anyone";
   EXPECT_TRUE(repository_->List().empty());
@@ -253,11 +252,11 @@ TEST_P(ModelRepositoryContract, AFileWithOtherBytesIsNotTaken) {
 
 TEST_P(ModelRepositoryContract, WhatAnotherNameOfATakenFileChangesIsNotTheObject) {
   const std::string text = "whatever happens";
-  const auto path = WriteFile("file", text);
+  const auto path = FileBeside("file", text);
   const auto other = beside_ / "other";
   std::filesystem::create_hard_link(path, other);
   ASSERT_TRUE(repository_->Take(path, Sha256Hex(text)).ok());
-  std::ofstream(other, std::ios::binary | std::ios::trunc) << "something else!!";
+  WriteFile(other, "something else!!");
   EXPECT_EQ(AsText(*repository_->Open(Sha256Hex(text))), text);
 }
 
@@ -267,7 +266,7 @@ TEST_P(ModelRepositoryContract, AModelIsTwoObjectsThatAgree) {
   model.set_name("m");
   model.set_weights_bytes(weights.size());
   model.set_weights_digest(Sha256Hex(weights));
-  const auto digest = PutModel(*repository_, model, WriteFile("weights", weights));
+  const auto digest = PutModel(*repository_, model, FileBeside("weights", weights));
   ASSERT_TRUE(digest.ok()) << digest.status();
   const auto objects = OpenModel(*repository_, *digest);
   ASSERT_TRUE(objects.ok()) << objects.status();
@@ -275,10 +274,12 @@ TEST_P(ModelRepositoryContract, AModelIsTwoObjectsThatAgree) {
   EXPECT_EQ(AsText(objects->weights), weights);
 
   model.set_weights_bytes(999);
-  EXPECT_TRUE(absl::IsInvalidArgument(PutModel(*repository_, model, WriteFile("weights", weights)).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(PutModel(*repository_, model, FileBeside("weights", weights)).status()));
   model.set_weights_bytes(1000);
   model.set_weights_digest("nonsense");
-  EXPECT_TRUE(absl::IsInvalidArgument(PutModel(*repository_, model, WriteFile("weights", weights)).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(PutModel(*repository_, model, FileBeside("weights", weights)).status()));
   EXPECT_TRUE(absl::IsDataLoss(OpenModel(*repository_, MustPut("\xff\xff not a model")).status()));
   EXPECT_TRUE(absl::IsDataLoss(OpenModel(*repository_, MustPut("")).status()));
 
