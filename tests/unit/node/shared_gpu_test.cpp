@@ -219,8 +219,9 @@ class Paused : public SchedulerTest {
   void Pause(Duration pause) {
     Submit(1, "m");
     const Dispatch first = Next();
-    Loaded(first);
     gpu_ = first.gpu;
+    scheduler.Apply(SwapInDone{.gpu = gpu_, .model = first.model, .status = {}, .took = milliseconds(100)},
+                    now);
     scheduler.Apply(RunDone{.gpu = gpu_, .request = first.request, .took = milliseconds(1), .pause = pause},
                     now);
   }
@@ -235,11 +236,11 @@ TEST_F(Paused, ALongPauseCostsMoreThanToBringTheModelToAnotherGpu) {
 
 // Nothing ends there, so no event comes: what the other GPU costs changes with time alone.
 TEST_F(Paused, ARequestThatWaitsForAShortPauseIsLookedAtAgainSoon) {
-  Pause(std::chrono::microseconds(10));
+  Pause(milliseconds(50));
   Submit(2, "m");
   EXPECT_EQ(Decide().size(), 0u);
   EXPECT_LE(scheduler.NextDue(), now + milliseconds(10));
-  now += milliseconds(1);
+  now += milliseconds(50);
   EXPECT_EQ(Next().gpu, gpu_);
 }
 
