@@ -40,9 +40,9 @@ PlacementModel ModelOf(const proto::FunctionRecord& record) {
 
 void PlacementTable::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
   anew_.nodes.insert(node);
-  for (const auto& digest : adopted)
-    if (const auto key = DigestKey::Of(digest)) anew_.later.insert(*key);
   copies_.NodeJoined(node, adopted);
+  for (const auto& digest : adopted)
+    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
 }
 
 void PlacementTable::NodeGone(const std::string& node) {
@@ -76,14 +76,15 @@ std::vector<PlacementMove> PlacementTable::Plan(const FunctionTable& functions,
   TouchDue(now);
   for (const auto& digest : demanded_.Update(regions_.GpusOfANode(), now)) anew_.models.insert(digest);
   DivideFirstPlan(functions);
-  if (!anew_.all && anew_.models.empty() && anew_.later.empty()) return {};
+  if (!anew_.all && anew_.models.empty() && anew_.bare.empty() && anew_.held.empty()) return {};
   ++plans_.made;
   const auto touched = TakeTouched();
   std::optional<PlacementPlan> plan;
   if (!anew_.all && !tight_) plan = PlanSome(functions, touched);
   if (!plan) {
     plan = PlanAll(functions);
-    anew_.later.clear();
+    anew_.bare.clear();
+    anew_.held.clear();
   }
   anew_.all = false;
   anew_.retry_at = std::min(anew_.retry_at, homes_.AwaitLeases(members, now));
@@ -94,12 +95,11 @@ void PlacementTable::SetNodes(const MembershipTable& members) {
   if (anew_.members == members.version() && anew_.nodes.empty()) return;
   anew_.members = members.version();
   const auto changed = std::exchange(anew_.nodes, {});
-  if (!regions_.SetNodes(NodesOf(members), changed,
-                         [this](const DigestKey& model) { anew_.later.insert(model); }))
+  if (!regions_.SetNodes(NodesOf(members), changed, [this](const DigestKey& model) { TouchLater(model); }))
     return;
   // What had too few copies, or none at all, may have more now.
   for (const auto& [digest, why] : problems_)
-    if (const auto key = DigestKey::Of(digest)) anew_.later.insert(*key);
+    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
 }
 
 void PlacementTable::DivideFirstPlan(const FunctionTable& functions) {
@@ -107,25 +107,15 @@ void PlacementTable::DivideFirstPlan(const FunctionTable& functions) {
   anew_.all = false;
   homes_.LeaveAll(functions);
   for (const auto& [digest, use] : functions.models())
-    if (const auto key = DigestKey::Of(digest)) anew_.later.insert(*key);
+    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
 }
 
 std::set<std::string> PlacementTable::TakeTouched() {
   auto touched = std::exchange(anew_.models, {});
   const std::size_t most = touched.size() + kAtOnce;
-  const auto take_if = [&](const auto& wanted) {
-    for (auto it = anew_.later.begin(); it != anew_.later.end() && touched.size() < most;) {
-      if (wanted(*it)) {
-        touched.insert(it->Text());
-        it = anew_.later.erase(it);
-      } else {
-        ++it;
-      }
-    }
-  };
-  if (anew_.later.size() > kAtOnce)
-    take_if([this](const DigestKey& model) { return !copies_.IsHeld(model); });
-  take_if([](const DigestKey&) { return true; });
+  for (auto* models : {&anew_.bare, &anew_.held})
+    while (!models->empty() && touched.size() < most)
+      touched.insert(models->extract(models->begin()).value().Text());
   return touched;
 }
 

@@ -112,6 +112,7 @@ class PlacementTable {
   void SetNodes(const MembershipTable& members);
   // Many models are planned in parts from the start on.
   void DivideFirstPlan(const FunctionTable& functions);
+  void TouchLater(const DigestKey& model) { (copies_.IsHeld(model) ? anew_.held : anew_.bare).insert(model); }
   // What is planned now, in the order of digests.
   [[nodiscard]] std::set<std::string> TakeTouched();
   // Nothing is wanted of a model that no loaded function runs.
@@ -134,9 +135,11 @@ class PlacementTable {
   bool tight_ = false;  // one model takes another's place
   struct Anew {
     std::set<std::string> models{};
-    absl::btree_set<DigestKey> later{};  // models, so many with each plan
-    std::set<std::string> nodes{};       // that joined or went since the newest plan
-    bool all = true;                     // models
+    // Models of which so many are planned with each plan: first those that no node held when they were touched.
+    absl::btree_set<DigestKey> bare{};
+    absl::btree_set<DigestKey> held{};
+    std::set<std::string> nodes{};  // that joined or went since the newest plan
+    bool all = true;                // models
     std::uint64_t members = std::numeric_limits<std::uint64_t>::max();  // the version of the newest plan
     Time retry_at = Time::max();  // the earliest time at which a copy or a home that had to wait need not
   };
