@@ -26,13 +26,13 @@ configure:
 	@[ -f $(BUILD)/build.ninja ] || { echo "build: configuring $(BUILD)"; cmake --preset $(PRESET) >/dev/null; }
 
 build: bootstrap configure ## build everything: programs, tests, benchmarks
-	@echo "build: everything (from nothing some 10 minutes on two cores; seconds when little has changed)"
+	@echo "build: everything (from nothing some 16 minutes on two cores; seconds when little has changed)"
 	$(NINJA)
 
 programs:
 	@$(BOOTSTRAP) build
 	@$(MAKE) --no-print-directory configure
-	@echo "build: the daemon, its workers and the shell (from nothing some 6 minutes on two cores)"
+	@echo "build: the daemon, its workers and the shell (from nothing some 9 minutes on two cores)"
 	@$(NINJA) --target programs
 
 demo: programs ## a whole cluster on this machine, more models than GPU memory, a killed worker (KEEP=1 leaves it running)
@@ -43,7 +43,7 @@ test: release-tests asan ## every test: the unit and actor tiers under ASan and 
 
 .PHONY: release-tests
 release-tests: bootstrap configure
-	@echo "build: the programs and the tests that run without sanitizers (from nothing some 9 minutes on two cores)"
+	@echo "build: the programs and the tests that run without sanitizers (from nothing some 13 minutes on two cores)"
 	@$(NINJA) --target release_tests
 
 unit: build ## only the unit and actor tiers, release build
