@@ -117,8 +117,12 @@ absl::StatusOr<proto::PackedModel> ModelImporter::StoreFolder(const fs::path& fo
   TROUPE_ASSIGN_OR_RETURN(const auto model,
                           gpu::ReadCanonical(folder, digest, gpu::WeightsDigest::kLeftToCaller));
   proto::PackedModel stored;
-  TROUPE_ASSIGN_OR_RETURN(*stored.mutable_model_digest(),
-                          storage::PutModel(objects_, model.model, folder / gpu::kWeightsFile));
+  const auto kept = storage::PutModel(objects_, model.model, folder / gpu::kWeightsFile);
+  if (absl::IsInvalidArgument(kept.status()))
+    return absl::DataLossError(
+        absl::StrCat("the weights that the import wrote are not what its model describes; import it again: ",
+                     kept.status().message()));
+  TROUPE_ASSIGN_OR_RETURN(*stored.mutable_model_digest(), kept);
   stored.set_target(model.model.packed_for());
   stored.set_weights_digest(model.model.weights_digest());
   stored.set_model_bytes(model.model.ByteSizeLong());
