@@ -1479,25 +1479,6 @@ TEST_F(Workflow, TheTimeOfARunIsSplitOverItsSteps) {
   EXPECT_GT(script_->timeouts[1], seconds(29)) << "what the others left";
 }
 
-constexpr char kInner[] = R"(
-name: inner
-inputs:
-  image: {type: FP32, shape: [-1, 4]}
-steps:
-  - {name: one, function: net-a, inputs: {x: image}}
-  - {name: two, function: net-b, inputs: {x: one.out_x}}
-outputs: {z: two.out_x}
-)";
-constexpr char kOuter[] = R"(
-name: outer
-inputs:
-  image: {type: FP32, shape: [-1, 4]}
-steps:
-  - {name: nested, workflow: inner, inputs: {image: image}}
-  - {name: last, function: net-c, inputs: {x: nested.z}}
-outputs: {y: last.out_x}
-)";
-
 constexpr char kEach[] = R"(
 name: each
 inputs:
@@ -1522,26 +1503,6 @@ TEST_F(Workflow, SoManyCallsOfAForEachAreUnderWayAtATimeAsItSays) {
   AnswerHeld(1);
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
-}
-
-TEST_F(Workflow, TheRequestsOfStepsAreFoundByTheirRun) {
-  Submit(kInner);
-  Submit(kOuter);
-  Submit(kEach);
-  auto request = RequestOf("outer");
-  request.set_client_id("order-7");
-  Infer(request);
-  world_.Run(seconds(1));
-  EXPECT_EQ(script_->ids, (Calls{"order-7/nested/one", "order-7/nested/two", "order-7/last"}));
-  script_->ids.clear();
-  auto keyed = RequestOf("each", 2);
-  keyed.set_run_key("night");
-  keyed.set_client_id("order-8");
-  Infer(keyed);
-  EXPECT_EQ(script_->ids, (Calls{"night/each/0", "night/each/1"})) << "`troupe run list` names it so";
-  script_->ids.clear();
-  Infer(RequestOf("each", 1));
-  EXPECT_EQ(script_->ids, Calls{Runs("each").back().start().run() + "/each/0"});
 }
 
 TEST_F(Workflow, AForEachOfTooManyElementsIsRefusedBeforeAnyCall) {
@@ -1579,6 +1540,45 @@ TEST_F(Workflow, ACancelledForEachBeginsNoMoreCalls) {
   EXPECT_EQ(script_->calls.size(), 2u);
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kCancelled));
+}
+
+constexpr char kInner[] = R"(
+name: inner
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net-a, inputs: {x: image}}
+  - {name: two, function: net-b, inputs: {x: one.out_x}}
+outputs: {z: two.out_x}
+)";
+constexpr char kOuter[] = R"(
+name: outer
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: nested, workflow: inner, inputs: {image: image}}
+  - {name: last, function: net-c, inputs: {x: nested.z}}
+outputs: {y: last.out_x}
+)";
+
+TEST_F(Workflow, TheRequestsOfStepsAreFoundByTheirRun) {
+  Submit(kInner);
+  Submit(kOuter);
+  Submit(kEach);
+  auto request = RequestOf("outer");
+  request.set_client_id("order-7");
+  Infer(request);
+  world_.Run(seconds(1));
+  EXPECT_EQ(script_->ids, (Calls{"order-7/nested/one", "order-7/nested/two", "order-7/last"}));
+  script_->ids.clear();
+  auto keyed = RequestOf("each", 2);
+  keyed.set_run_key("night");
+  keyed.set_client_id("order-8");
+  Infer(keyed);
+  EXPECT_EQ(script_->ids, (Calls{"night/each/0", "night/each/1"})) << "`troupe run list` names it so";
+  script_->ids.clear();
+  Infer(RequestOf("each", 1));
+  EXPECT_EQ(script_->ids, Calls{Runs("each").back().start().run() + "/each/0"});
 }
 
 TEST_F(Workflow, AStepThatCallsAWorkflowIsARunOfItsOwn) {
