@@ -8,6 +8,7 @@ set(TROUPE_COMMON_PCH
 # sees which inputs are new (tests/fuzz). All programs of that build have these rooms.
 set(TROUPE_TRACED_ROOMS actors actors_core actors_daemon cluster gateway gpu_import gpu_model gpu_types security storage transport
   transport_remote)
+set(TROUPE_TRACED -fsanitize=fuzzer-no-link)
 
 # troupe_unite(OUT TARGET SIZE SOURCES ...): sets OUT to units of SIZE sources each, which include the sources by their paths in the
 # repository. CMake's own units name them by the folder of the checkout, and a compiler cache finds nothing in another one.
@@ -51,7 +52,7 @@ function(troupe_room name)
   endif()
   target_link_libraries(troupe_${name} PUBLIC troupe_settings ${ROOM_DEPS} PRIVATE ${ROOM_PRIVATE_DEPS})
   if(TROUPE_SANITIZE MATCHES "address" AND (name IN_LIST TROUPE_TRACED_ROOMS OR ROOM_PCH_FROM STREQUAL troupe_actors_core))
-    target_compile_options(troupe_${name} PRIVATE -fsanitize=fuzzer-no-link)
+    target_compile_options(troupe_${name} PRIVATE ${TROUPE_TRACED})
     # Precompiled headers are compiled so, too, and only for such rooms: security, the first of them, has base's for the others.
     if(name STREQUAL security)
       set(ROOM_PCH ${TROUPE_COMMON_PCH})

@@ -30,7 +30,8 @@ endif()
 
 add_library(troupe_settings INTERFACE)
 target_compile_options(troupe_settings INTERFACE -Wall -Wextra -Wpedantic)
-# What clang says beyond GCC of designated initializers, of GCC's own pragmas, and of attributes in types of template arguments.
+# Clang warns of more than GCC does: designated initializers, GCC's own pragmas, attributes in types of template arguments. These
+# warnings are off, so that both compilers judge the same.
 target_compile_options(troupe_settings INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-c99-extensions
   -Wno-unknown-warning-option -Wno-unknown-pragmas -Wno-ignored-attributes>)
 if(TROUPE_WERROR)

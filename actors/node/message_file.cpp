@@ -44,13 +44,13 @@ struct DigestedFile::State {
   std::function<void(const absl::Status&)> on_error;
   std::mutex mutex;
   std::function<std::string()> newest;  // guarded by mutex: waits to be written; may be empty
-  std::vector<std::function<void(absl::Status)>> waiting;  // guarded by mutex: for that
-  bool saving = false;                                     // guarded by mutex
+  std::vector<Saved> waiting;           // guarded by mutex: for that
+  bool saving = false;                  // guarded by mutex
 
   void WriteAll() {
     while (true) {
       std::function<std::string()> next;
-      std::vector<std::function<void(absl::Status)>> told;
+      std::vector<Saved> told;
       {
         const std::lock_guard lock(mutex);
         next = std::exchange(newest, nullptr);
@@ -61,7 +61,7 @@ struct DigestedFile::State {
       Tell(told, WriteDigested(path, next()));
     }
   }
-  void Tell(const std::vector<std::function<void(absl::Status)>>& told, const absl::Status& status) const {
+  void Tell(const std::vector<Saved>& told, const absl::Status& status) const {
     if (!status.ok() && on_error) on_error(status);
     for (const auto& saved : told) saved(status);
   }
@@ -85,7 +85,7 @@ absl::Status DigestedFile::Damaged() const {
   return absl::DataLossError(absl::StrCat("'", state_->path, "' is damaged; ", state_->loss));
 }
 
-void DigestedFile::Save(std::function<std::string()> bytes, std::function<void(absl::Status)> saved) {
+void DigestedFile::Save(std::function<std::string()> bytes, Saved saved) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->newest = std::move(bytes);
@@ -94,7 +94,7 @@ void DigestedFile::Save(std::function<std::string()> bytes, std::function<void(a
   }
   const auto posted = pool_.Post([state = state_] { state->WriteAll(); });
   if (posted.ok()) return;
-  std::vector<std::function<void(absl::Status)>> told;
+  std::vector<Saved> told;
   {
     const std::lock_guard lock(state_->mutex);
     state_->saving = false;

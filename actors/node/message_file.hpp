@@ -25,6 +25,8 @@ namespace troupe::actors {
 // The bytes inside; threads: any.
 class DigestedFile {
  public:
+  // Hears how a save has ended.
+  using Saved = std::function<void(absl::Status)>;
   // The directory of `path` is there. `on_error` hears, on a thread of `pool`, of saves that failed. `loss`
   // ends the sentence that tells of damage: what follows from it.
   DigestedFile(std::string path, WorkPool& pool, std::function<void(const absl::Status&)> on_error,
@@ -36,7 +38,7 @@ class DigestedFile {
   // Returns at once; `bytes` is called on a thread of the pool. One save at a time; of the saves that come
   // meanwhile only the newest is written. `saved` hears, on a thread of the pool or at once, how the save ended
   // that wrote these bytes or newer ones.
-  void Save(std::function<std::string()> bytes, std::function<void(absl::Status)> saved);
+  void Save(std::function<std::string()> bytes, Saved saved);
 
  private:
   struct State;
@@ -58,7 +60,7 @@ class MessageFile {
     if (!message.ParseFromString(bytes)) return file_.Damaged();
     return message;
   }
-  void Save(Message message, std::function<void(absl::Status)> saved) {
+  void Save(Message message, DigestedFile::Saved saved) {
     file_.Save([shared = std::make_shared<const Message>(
                     std::move(message))] { return shared->SerializeAsString(); },
                std::move(saved));

@@ -41,8 +41,7 @@ PlacementModel ModelOf(const proto::FunctionRecord& record) {
 void PlacementTable::NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
   anew_.nodes.insert(node);
   copies_.NodeJoined(node, adopted);
-  for (const auto& digest : adopted)
-    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
+  for (const auto& digest : adopted) TouchLater(digest);
 }
 
 void PlacementTable::NodeGone(const std::string& node) {
@@ -98,16 +97,14 @@ void PlacementTable::SetNodes(const MembershipTable& members) {
   if (!regions_.SetNodes(NodesOf(members), changed, [this](const DigestKey& model) { TouchLater(model); }))
     return;
   // What had too few copies, or none at all, may have more now.
-  for (const auto& [digest, why] : problems_)
-    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
+  for (const auto& [digest, why] : problems_) TouchLater(digest);
 }
 
 void PlacementTable::DivideFirstPlan(const FunctionTable& functions) {
   if (!anew_.all || functions.models().size() <= kAtOnce) return;
   anew_.all = false;
   homes_.LeaveAll(functions);
-  for (const auto& [digest, use] : functions.models())
-    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
+  for (const auto& [digest, use] : functions.models()) TouchLater(digest);
 }
 
 std::set<std::string> PlacementTable::TakeTouched() {

@@ -113,6 +113,9 @@ class PlacementTable {
   // Many models are planned in parts from the start on.
   void DivideFirstPlan(const FunctionTable& functions);
   void TouchLater(const DigestKey& model) { (copies_.IsHeld(model) ? anew_.held : anew_.bare).insert(model); }
+  void TouchLater(const std::string& digest) {
+    if (const auto key = DigestKey::Of(digest)) TouchLater(*key);
+  }
   // What is planned now, in the order of digests.
   [[nodiscard]] std::set<std::string> TakeTouched();
   // Nothing is wanted of a model that no loaded function runs.
@@ -135,7 +138,7 @@ class PlacementTable {
   bool tight_ = false;  // one model takes another's place
   struct Anew {
     std::set<std::string> models{};
-    // Models of which so many are planned with each plan: first those that no node held when they were touched.
+    // Each plan takes kAtOnce models from these two sets, from `bare` first: no node held those when they were touched.
     absl::btree_set<DigestKey> bare{};
     absl::btree_set<DigestKey> held{};
     std::set<std::string> nodes{};  // that joined or went since the newest plan

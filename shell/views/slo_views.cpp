@@ -141,7 +141,8 @@ std::string StepsChart(const proto::AdminReply& reply, std::string_view run, con
   const auto of_a_step = [&](const auto& request) { return request.id().size() > run.size(); };
   if (run.empty() || std::ranges::none_of(requests, of_a_step)) return "";
   const auto begin = BeganAt(*std::ranges::min_element(requests, {}, BeganAt));
-  const auto end = std::ranges::max(requests, {}, &proto::RequestTimeline::ended_unix_ns).ended_unix_ns();
+  const auto end =
+      std::ranges::max_element(requests, {}, &proto::RequestTimeline::ended_unix_ns)->ended_unix_ns();
   std::string out = Cat(style.Paint(Cat("run ", run), Colour::kBold), "  ", requests.size(),
                         requests.size() == 1 ? " request in " : " requests in ",
                         FormatDuration(Duration(end - begin)), "\n");
