@@ -185,7 +185,7 @@ absl::StatusOr<std::string> DiskModelRepository::Take(const std::string& path, c
   if (::fstat(file.get(), &is) != 0) return DiskError(errno, "look at", path);
   if (!S_ISREG(is.st_mode)) return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not a file"));
   const std::string own = NewTemporary();
-  // What has another name could be changed by it, and what another user owns by that user.
+  // A file with another name could be changed by that name, so it is copied, and so is a file of another file system.
   if (is.st_nlink != 1 || ::rename(path.c_str(), own.c_str()) != 0)
     return ModelRepository::Take(path, expected);
   auto writer = std::make_unique<Writer>(state_, own, std::move(file), Writer::Left::kGoes);

@@ -61,7 +61,7 @@ class DiskModelRepository final : public ModelRepository {
 
   DiskModelRepository(DirectoryLock lock, std::shared_ptr<State> state)
       : lock_(std::move(lock)), state_(std::move(state)) {}
-  // A path of its own under tmp/.
+  // The path of a new file under tmp/, which no other writer has.
   [[nodiscard]] std::string NewTemporary();
   // True when the verified file is the file that was mapped; else it has to be verified (again).
   bool StillVerified(const std::string& digest, const FileIdentity& mapped);

@@ -213,7 +213,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "whose blocks go first on a link: deadline, shared or exclusive", false,
        Text({&C::worker, &W::link_sharing})},
       {OptionGroup::kAdvanced, "link-copy-time",
-       "for which each copy occupies a virtual link besides the time of its bytes: 2.7us as on PCIe 3.0, or 0s",
+       "how long each copy occupies a virtual link besides the time of its bytes: 2.7us as on PCIe 3.0, or 0s",
        false, Time({&C::gpus, &GpuConfig::copy_time}, Duration::zero(), std::chrono::milliseconds(1))},
       {OptionGroup::kAdvanced, "sharing",
        "how the runs on one GPU share it: fast (quotas of time, shares of the SMs), fast-bypass (what fits "

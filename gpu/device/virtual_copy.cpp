@@ -162,7 +162,7 @@ absl::Status CopyOperation::MoveBlock(const transport::LinkTurn& turn, VirtualEn
     from = buffer.data();
     ready = SteadyNow();
   }
-  // Each span is a copy of its own to a device, and so is each block that goes through a buffer.
+  // A device makes one copy of each span; a copy from memory that it does not know becomes one copy for each block.
   const Bytes cost = cursor_.BeginsSpan() || staged_ ? path_.CostOfCopy() : Bytes(0);
   due_ = path_.Pass(Bytes(span.size) + cost, ready, turn, SteadyNow());
   if (span.size > 0) std::memcpy(span.to, from, span.size);
