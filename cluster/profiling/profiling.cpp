@@ -52,12 +52,12 @@ proto::FunctionProfile ProfileLike(const proto::ProfilingExperiment& experiment)
 
 // --- what people ask ---
 
-const proto::GpuRecord* Profiling::ReadyGpu(const std::string& node, std::uint32_t gpu) const {
+bool Profiling::Ready(const std::string& node, std::uint32_t gpu) const {
   const auto* member = parts_.members.table().Find(node);
-  if (member == nullptr || !parts_.members.HasNode(node)) return nullptr;
-  for (const auto& record : member->record.gpus())
-    if (record.index() == gpu && record.state() == "ready") return &record;
-  return nullptr;
+  if (member == nullptr || !parts_.members.HasNode(node)) return false;
+  return std::ranges::any_of(member->record.gpus(), [gpu](const auto& record) {
+    return record.index() == gpu && record.state() == "ready";
+  });
 }
 
 bool Profiling::Occupied(const std::string& node, std::uint32_t gpu) const {
@@ -76,26 +76,29 @@ absl::Status Profiling::ChooseGpu(const proto::ProfileFunction& wish,
     return absl::FailedPreconditionError(absl::StrCat(
         "node '", wish.node(), "' does not hold the model of function '", Describe(experiment.key()), "'; ",
         holders.empty() ? "no node does yet" : absl::StrCat("these do: ", absl::StrJoin(holders, ", "))));
+  const proto::GpuRecord* chosen = nullptr;
   for (const auto& node : holders) {
-    if (!wish.node().empty() && node != wish.node()) continue;
+    if ((!wish.node().empty() && node != wish.node()) || !parts_.members.HasNode(node)) continue;
     const auto* member = parts_.members.table().Find(node);
     if (member == nullptr) continue;
     for (const auto& gpu : member->record.gpus()) {
       if (wish.has_gpu() && gpu.index() != wish.gpu()) continue;
-      if (ReadyGpu(node, gpu.index()) == nullptr || Occupied(node, gpu.index())) continue;
+      if (gpu.state() == "unfit" || Occupied(node, gpu.index())) continue;
+      if (chosen != nullptr && (chosen->state() == "ready" || gpu.state() != "ready")) continue;
+      chosen = &gpu;
       experiment.set_node(node);
       experiment.set_gpu(gpu.index());
       experiment.set_gpu_kind(gpu.kind());
-      return absl::OkStatus();
     }
   }
+  if (chosen != nullptr) return absl::OkStatus();
   const auto where = wish.node().empty()
                          ? std::string("the nodes that hold the model")
                          : absl::StrCat("node '", wish.node(), "'",
                                         wish.has_gpu() ? absl::StrCat(", GPU ", wish.gpu()) : "");
   return absl::FailedPreconditionError(
       absl::StrCat("no GPU is there for the experiment: ", where,
-                   " have none that is ready and has no experiment; see 'troupe gpu list'"));
+                   " have none that is fit and has no experiment; see 'troupe gpu list'"));
 }
 
 absl::StatusOr<proto::ProfilingExperiment> Profiling::Plan(const proto::ProfileFunction& wish) const {
@@ -226,8 +229,7 @@ void Profiling::GoOn(std::uint64_t number, Course& course) {
     course.end = proto::EXPERIMENT_DONE;
     return End(number, course, 0);
   }
-  const auto* gpu = ReadyGpu(experiment.node(), experiment.gpu());
-  if (gpu == nullptr) return AwaitNode(experiment, course);
+  if (!Ready(experiment.node(), experiment.gpu())) return AwaitNode(experiment, course);
   course.away_since = Time::max();
   AskTrial(experiment, *point, course);
 }

@@ -58,11 +58,12 @@ class Profiling {
     std::string message{};
   };
   [[nodiscard]] absl::StatusOr<proto::ProfilingExperiment> Plan(const proto::ProfileFunction& wish) const;
-  // The GPU that the wish names, or the first one without an experiment on a node that holds the model.
+  // The GPU that the wish names, or the first one without an experiment on a node that holds the model. A GPU
+  // whose worker is being started is taken when none is ready: its first trial waits for it.
   absl::Status ChooseGpu(const proto::ProfileFunction& wish, proto::ProfilingExperiment& experiment) const;
   [[nodiscard]] bool Occupied(const std::string& node, std::uint32_t gpu) const;
-  // Null: its node is away, or its GPU is not ready.
-  [[nodiscard]] const proto::GpuRecord* ReadyGpu(const std::string& node, std::uint32_t gpu) const;
+  // Whether its node is here and has told that the GPU is ready.
+  [[nodiscard]] bool Ready(const std::string& node, std::uint32_t gpu) const;
   void GoOn(std::uint64_t number, Course& course);
   void AskTrial(const proto::ProfilingExperiment& experiment, const TrialPoint& point, Course& course);
   void AwaitNode(const proto::ProfilingExperiment& experiment, Course& course);

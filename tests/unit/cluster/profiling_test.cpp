@@ -13,6 +13,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class ProfilingTest : public ClusterTest {
  protected:
@@ -56,6 +57,17 @@ class ProfilingTest : public ClusterTest {
     return On(std::move(answered));
   }
   Lines Lost() { return On(TrialAnswered{1, absl::UnavailableError("the connection is gone")}); }
+  Lines HearsGpu(const std::string& state) {
+    HeartbeatHeard heard{.ask = 1};
+    heard.heartbeat.set_name("n1");
+    heard.heartbeat.set_epoch(1);
+    heard.heartbeat.set_sequence(++heartbeat_);
+    auto& gpu = *heard.heartbeat.add_gpus();
+    gpu.set_memory_bytes(GiB(1).count());
+    gpu.set_state(state);
+    gpu.set_kind("virtual");
+    return On(std::move(heard));
+  }
   Lines Cancel(Ask ask) {
     AdminAsked asked{.ask = ask};
     asked.request.mutable_cancel_profiling()->mutable_key()->set_name("f");
@@ -85,6 +97,9 @@ class ProfilingTest : public ClusterTest {
     *asked.request.mutable_import_profile()->mutable_profile() = profile;
     return On(std::move(asked));
   }
+
+ private:
+  std::uint64_t heartbeat_ = 0;
 };
 
 TEST_F(ProfilingTest, ARowIsDurableBeforeTheNextTrial) {
@@ -111,6 +126,22 @@ TEST_F(ProfilingTest, OneExperimentOnAGpu) {
   Stored();
   EXPECT_THAT(Profile(12), ElementsAre("answer 12 FAILED_PRECONDITION"));
   EXPECT_THAT(reply_.message(), HasSubstr("no GPU is there for the experiment"));
+}
+
+// A GPU is on its way from the moment that its node joins: an order for it is not refused.
+TEST_F(ProfilingTest, AnExperimentWaitsForAWorkerThatIsBeingStarted) {
+  HearsGpu("starting");
+  EXPECT_THAT(Profile(10), ElementsAre("store profiling/1"));
+  EXPECT_THAT(Stored(), ElementsAre("n1: profile-started", "answer 10 OK"));
+  EXPECT_THAT(Pulse(), Not(Contains("trial of 50/100/1 at n1")));
+  HearsGpu("ready");
+  EXPECT_THAT(Pulse(), Contains("trial of 50/100/1 at n1"));
+}
+
+TEST_F(ProfilingTest, AnUnfitGpuIsNotMeasured) {
+  HearsGpu("unfit");
+  EXPECT_THAT(Profile(10), ElementsAre("answer 10 FAILED_PRECONDITION"));
+  EXPECT_THAT(reply_.message(), HasSubstr("none that is fit"));
 }
 
 TEST_F(ProfilingTest, WhatCannotBeMeasuredIsRefusedByName) {
