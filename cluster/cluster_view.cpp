@@ -11,6 +11,9 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   FunctionTable before;
   if (update.snapshot()) before = std::exchange(functions_, FunctionTable());
   for (const proto::FunctionRecord& record : update.functions()) {
+    const auto* known = (update.snapshot() ? before : functions_).Find(record.key());
+    if (known != nullptr && known->deployed_unix_ns() != record.deployed_unix_ns() && record.loaded())
+      change.removed.push_back(record.key());
     functions_.Put(record);
     (record.loaded() ? change.deployed : change.removed).push_back(record.key());
   }

@@ -16,7 +16,8 @@ namespace troupe::cluster {
 // What an update changed, for the actor that has to act on it.
 struct ViewChange {
   bool applied = false;  // false: a gap; ask the member for what changed since the view's revision
-  std::vector<proto::FunctionKey> removed{};   // gone or unloaded
+  // Gone or unloaded. A function that was removed and deployed again since the last update is in both lists.
+  std::vector<proto::FunctionKey> removed{};
   std::vector<proto::FunctionKey> deployed{};  // new or changed
   bool members_changed = false;
 };

@@ -25,6 +25,7 @@ RoutedRequest RoutedFor(const proto::FunctionRecord& function, proto::InferReque
           .caller = {},
           .model = function.model_digest(),
           .has_state = !function.state().empty(),
+          .deployed_unix_ns = function.deployed_unix_ns(),
           .is_scaled = proto::IsScaled(function.sharing()),
           .arrived = now,
           .deadline = Duration(function.slo().deadline_ns()),
@@ -47,6 +48,7 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   submit.set_priority(message.priority());
   submit.set_node_epoch(send.node_epoch);
   submit.set_workflow(message.workflow());
+  if (request.has_state) submit.set_deployed_unix_ns(request.deployed_unix_ns);
   if (message.has_sequence()) *submit.mutable_sequence() = message.sequence();
   if (send.gpu) submit.set_gpu(*send.gpu);
   return submit;

@@ -18,10 +18,11 @@ namespace troupe::actors {
 struct RoutedRequest {
   proto::InferRequest message;
   RouterClient::Done done;
-  caf::actor_addr caller{};  // null: a thread
-  std::string model;         // digest of its function's model
-  bool has_state = false;    // its function keeps state from run to run
-  bool is_scaled = false;    // its function's instances follow their load
+  caf::actor_addr caller{};           // null: a thread
+  std::string model;                  // digest of its function's model
+  bool has_state = false;             // its function keeps state from run to run
+  std::int64_t deployed_unix_ns = 0;  // of its function
+  bool is_scaled = false;             // its function's instances follow their load
   Time arrived{};
   Duration deadline{};        // of its function's SLO; zero: none
   double percentile = 0;      // of the SLO; 0: the default

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/wire_status.hpp"
+#include "cluster/function_state.hpp"
 #include "node/parts.hpp"
 
 namespace troupe::node {
@@ -139,9 +140,17 @@ absl::StatusOr<ModelNumber> Models::CopyFor(const proto::SubmitRequest& request)
         absl::StrCat("this node has not heard of function '", request.function().name(), "' yet"));
   }
   // Its adoption came before its function record, which says where its state is.
-  if (!function->state().empty() && parts_.states.Find(request.function()) == nullptr) {
-    return absl::NotFoundError(absl::StrCat("this node has not heard of the state of function '",
-                                            request.function().name(), "' yet"));
+  if (!function->state().empty()) {
+    const auto* state = parts_.states.Find(request.function());
+    if (state == nullptr || state->key.text() != cluster::StateKey(*function))
+      return absl::NotFoundError(absl::StrCat("this node has not heard of the state of function '",
+                                              request.function().name(), "' yet"));
+  }
+  // This node, or the router, has not heard yet that the function was removed and deployed again.
+  if (request.deployed_unix_ns() != 0 && request.deployed_unix_ns() != function->deployed_unix_ns()) {
+    return absl::NotFoundError(absl::StrCat("this node knows another deployment of function '",
+                                            request.function().name(), "' version ",
+                                            request.function().version()));
   }
   const auto key = IsolationKey(*function, parts_.settings.isolation.mode, request.workflow());
   auto copy = parts_.names.Model(CopyName(request.model_digest(), key));

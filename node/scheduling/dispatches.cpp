@@ -53,7 +53,7 @@ void Dispatches::Start(const HeldStart& start) {
   const auto& dispatch = start.dispatch;
   if (parts_.requests.Current(dispatch.request, start.serial) == nullptr)
     return;  // its worker was lost while it waited
-  if (parts_.models.Find(dispatch.model) == nullptr) return RunGone(start);
+  if (IsGone(dispatch)) return RunGone(start);
   if (dispatch.source == SwapSource::kPeer) return parts_.peer_copies.Begin(start);
   if (dispatch.source == SwapSource::kBroadcast) return parts_.broadcasts.Gather(start);
   const bool waits = dispatch.source != SwapSource::kHost &&
@@ -64,15 +64,20 @@ void Dispatches::Start(const HeldStart& start) {
 void Dispatches::Go(const HeldStart& start) {
   const auto& dispatch = start.dispatch;
   if (parts_.requests.Current(dispatch.request, start.serial) == nullptr) return;
-  if (parts_.models.Find(dispatch.model) == nullptr) return RunGone(start);
+  if (IsGone(dispatch)) return RunGone(start);
   if (dispatch.source == SwapSource::kHost || dispatch.bring_state) parts_.swaps.Order(start);
   OrderRun(start);
 }
 
-// Its model was taken off this node before its orders could be given.
+bool Dispatches::IsGone(const Dispatch& dispatch) const {
+  if (parts_.models.Find(dispatch.model) == nullptr) return true;
+  return dispatch.state && parts_.states.declared().ByKey(dispatch.state) == nullptr;
+}
+
 void Dispatches::RunGone(const HeldStart& start) {
   if (parts_.requests.Current(start.dispatch.request, start.serial) == nullptr) return;
-  parts_.decisions.CarryOut(TurnBack(start, absl::NotFoundError("the model was taken off this node")));
+  parts_.decisions.CarryOut(
+      TurnBack(start, absl::NotFoundError("the model, or its function's state, was taken off this node")));
 }
 
 Consequences Dispatches::TurnBack(const HeldStart& start, const absl::Status& why) {
@@ -87,9 +92,9 @@ void Dispatches::OrderRun(const HeldStart& start) {
   const auto& dispatch = start.dispatch;
   auto* held = parts_.requests.Current(dispatch.request, start.serial);
   if (held == nullptr) return;  // its worker was lost while it waited for a copy
-  const auto* model = parts_.models.Find(dispatch.model);
-  if (model == nullptr) return RunGone(start);
-  auto order = RunOrderFor(dispatch, held->message, model->copy, parts_.out.now());
+  if (IsGone(dispatch)) return RunGone(start);
+  auto order =
+      RunOrderFor(dispatch, held->message, parts_.models.Find(dispatch.model)->copy, parts_.out.now());
   for (const auto& id : dispatch.members)
     *order.mutable_run()->add_members()->mutable_inputs() = parts_.requests.Find(id)->message.inputs();
   const auto* function = parts_.models.FunctionOf(held->message);

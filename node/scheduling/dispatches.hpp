@@ -50,6 +50,8 @@ class Dispatches {
   // Gives each request of the dispatch its part of the outcome.
   void Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome);
   void Ran(const HeldStart& start, proto::WorkerOutcome outcome);
+  // Its model, or the state that it goes on with, was taken off this node before its orders could be given.
+  [[nodiscard]] bool IsGone(const Dispatch& dispatch) const;
   void RunGone(const HeldStart& start);
 
   Parts& parts_;

@@ -260,6 +260,10 @@ void RequestTable::Requeue(RequestEntry& entry, Consequences& effects) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("the model was taken off this node"),
                                    proto::BOUNCE_NOT_ADOPTED));
+  } else if (entry.request.state && tables_.states.Find(entry.request.state) == nullptr) {
+    effects.finished.push_back(End(entry, FinishKind::kBounced,
+                                   absl::UnavailableError("the function's state was taken off this node"),
+                                   proto::BOUNCE_NOT_ADOPTED));
   } else if (AllUnfit(tables_.gpus.gpus())) {
     effects.finished.push_back(End(entry, FinishKind::kBounced,
                                    absl::UnavailableError("no GPU of this node is fit"),

@@ -274,6 +274,28 @@ TEST_F(FunctionRegistryTest, AMemberFarBehindGetsASnapshotAndAGapIsNoticed) {
   EXPECT_FALSE(view.Apply(later).applied);
 }
 
+// Between two updates: what waits for the function at a router waits for another deployment.
+TEST_F(FunctionRegistryTest, WhatWasRemovedAndDeployedAgainIsGoneAndNew) {
+  Add("a");
+  ClusterView view;
+  EXPECT_TRUE(view.Apply(registry.ChangesSince(0)).applied);
+  const auto again = [&](bool snapshot, std::int64_t deployed) {
+    proto::ClusterUpdate update;
+    update.set_snapshot(snapshot);
+    update.set_since(view.revision());
+    update.set_revision(view.revision() + 1);
+    *update.add_functions() = *registry.table().Find(Key("a"));
+    update.mutable_functions(0)->set_deployed_unix_ns(deployed);
+    return view.Apply(update);
+  };
+  for (const bool snapshot : {false, true}) {
+    EXPECT_TRUE(again(snapshot, view.functions().Find(Key("a"))->deployed_unix_ns()).removed.empty());
+    const auto change = again(snapshot, snapshot ? 8 : 7);
+    EXPECT_EQ(change.removed.size(), 1u);
+    EXPECT_EQ(change.deployed.size(), 1u);
+  }
+}
+
 TEST_F(FunctionRegistryTest, ModelsAreCountedByTheirUsers) {
   const std::string shared = Sha256Hex("shared");
   for (const char* name : {"a", "b"}) {

@@ -121,6 +121,20 @@ TEST_F(LateBinding, WeightsThatAStateComesWithAreTheHosts) {
   EXPECT_TRUE(dispatch.bring_state);
 }
 
+// Its function was removed, and another deployment of it may have a state by now.
+TEST_F(LateBinding, ARunWhoseStateWentIsNotRunAgainWithoutIt) {
+  Gpus(1);
+  Model("a", 40);
+  scheduler.DeclareState(StateNamed("s"), ModelNamed("a"), MiB(1));
+  Submit(1, "a", "f", "s");
+  Loaded(Next());
+  EXPECT_TRUE(scheduler.ForgetState(StateNamed("s")).finished.empty()) << "it is on a GPU";
+  const auto lost = scheduler.Apply(WorkerLost{.gpu = 0, .why = "killed"}, now);
+  ASSERT_EQ(lost.finished.size(), 1u);
+  EXPECT_EQ(lost.finished[0].kind, FinishKind::kBounced);
+  EXPECT_EQ(lost.finished[0].bounce, proto::BOUNCE_NOT_ADOPTED);
+}
+
 TEST_F(LateBinding, AStateWhoseGpuIsBusyKeepsNoOtherFromItsGpu) {
   Gpus(2);
   Model("a", 20);
