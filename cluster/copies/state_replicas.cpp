@@ -50,6 +50,12 @@ bool StateReplicas::Lives(const std::string& node) const {
   return IsThere(node) && parts_.members.table().Find(node)->record.state() != proto::MEMBER_DRAINING;
 }
 
+std::set<std::string> StateReplicas::Kept::Complete() const {
+  auto nodes = in_step;
+  if (to_store) nodes.insert(to_store->begin(), to_store->end());
+  return nodes;
+}
+
 // --- while the home is there ---
 
 void StateReplicas::Follow(const std::string& digest, const std::string& home, Kept& kept) {
@@ -96,7 +102,7 @@ void StateReplicas::DropMissing(const std::string& home, Kept& kept) {
                 [&](const auto& one) { return !kept.chosen.contains(one.first) || IsThere(one.first); });
   const auto heard = parts_.members.table().Find(home)->last_heard;
   std::erase_if(kept.chosen, [&](const std::string& node) {
-    if (IsThere(node)) return false;
+    if (IsThere(node) || parts_.members.Awaits(node)) return false;
     if (!kept.in_step.contains(node)) return true;
     const auto since = kept.missing.try_emplace(node, parts_.out.now()).first->second;
     return heard > since + parts_.settings.membership.heartbeat;
@@ -196,8 +202,12 @@ void StateReplicas::On(const InStepStored& stored, const absl::Status& status) {
     kept.again = parts_.out.now() + parts_.settings.placement_retry;
     return;
   }
-  const auto before = std::exchange(kept.in_step, *std::exchange(kept.to_store, std::nullopt));
   const auto home = parts_.copies.table().homes().Of(stored.digest);
+  auto complete = kept.Complete();
+  const auto before = std::exchange(kept.in_step, *std::exchange(kept.to_store, std::nullopt));
+  // A home that has gone meanwhile was not told that it may go on without a node.
+  if (!parts_.members.HasNode(home) && complete != kept.in_step)
+    Store(stored.digest, kept, std::move(complete));
   for (const auto& node : kept.in_step)
     if (!before.contains(node))
       parts_.out.Tell("manager", "state-in-step",
@@ -217,7 +227,8 @@ void StateReplicas::Replace(const std::string& digest, const std::string& home, 
   if (!kept.missed) kept.missed = member == nullptr ? now : member->last_heard;
   // The life that had the states ended before the home came back.
   if (!kept.home_is_empty && now < *kept.missed + ExclusiveLease(parts_.settings.member_lease)) return;
-  const bool lost = kept.home_is_empty && kept.emptied.size() == kept.in_step.size();
+  const auto complete = kept.Complete();
+  const bool lost = kept.home_is_empty && std::ranges::includes(kept.emptied, complete);
   const auto successor = lost ? home : Successor(digest, true);
   if (!successor.empty()) parts_.state_moves.Restore(digest, home, successor);
 }
@@ -226,7 +237,7 @@ std::string StateReplicas::Successor(const std::string& digest, bool leaving) co
   const auto kept = kept_.find(digest);
   if (kept == kept_.end()) return {};
   std::string drains;
-  for (const auto& node : kept->second.in_step) {
+  for (const auto& node : kept->second.Complete()) {
     if (!parts_.members.HasNode(node) || kept->second.emptied.contains(node)) continue;
     const auto state = parts_.members.table().Find(node)->record.state();
     if (state == proto::MEMBER_ALIVE) return node;
@@ -242,12 +253,19 @@ Changes StateReplicas::DiskIsNew(const std::string& node) {
   for (auto& [digest, kept] : kept_) {
     if (parts_.state_moves.Stores(digest)) continue;  // another home, which is in step with no node
     const auto home = parts_.copies.table().homes().Of(digest);
-    const bool had_copies = kept.in_step.contains(node) || (kept.to_store && kept.to_store->contains(node));
-    const bool lost_states = home == node && !kept.in_step.empty();
+    const auto complete = kept.Complete();
+    const bool had_copies = complete.contains(node);
+    const bool lost_states = home == node && !complete.empty();
     if (had_copies) kept.emptied.insert(node);
-    if (lost_states && !std::exchange(kept.home_is_empty, true)) parts_.copies.BeginMove(digest);
+    if (lost_states) {
+      if (!std::exchange(kept.home_is_empty, true)) parts_.copies.BeginMove(digest);
+      // What is on its way to the store ends before these changes, and names other nodes.
+      kept.in_step = complete;
+      kept.to_store.reset();
+      kept.storing = false;
+    }
     if (!had_copies && !lost_states) continue;
-    auto left = kept.in_step;
+    auto left = kept.to_store ? *kept.to_store : kept.in_step;
     for (const auto& emptied : kept.emptied) left.erase(emptied);
     changes.Add(HomeChanges(digest, home, kept.term, left, kept.home_is_empty));
   }

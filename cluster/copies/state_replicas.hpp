@@ -70,6 +70,10 @@ class StateReplicas {
     std::uint64_t question = 0;             // that the home has not answered; 0: none
     Time again{};                           // neither the home nor the store is asked before
     std::optional<Time> missed{};           // since when the home is not known
+
+    // The nodes that have every image that was acknowledged: the home waits for a node before the store names it, and
+    // until it was told that the store does not name it any more.
+    [[nodiscard]] std::set<std::string> Complete() const;
   };
 
   void Follow(const std::string& digest, const std::string& home, Kept& kept);

@@ -239,6 +239,52 @@ TEST_F(StateReplicas, AManagerThatStartsAgainKnowsWhoIsInStep) {
   EXPECT_EQ(adoption_->replicas->term(), 5u);
 }
 
+// Its nodes come back one after the other: the home is heard before the others had the time to join.
+TEST_F(StateReplicas, AManagerThatStartsAgainAwaitsTheNodesInStep) {
+  CatalogueRecords records;
+  records.cluster = "c";
+  records.last_epoch = 2;
+  records.functions.push_back(written_.at("f"));
+  proto::PlacementRecord placed;
+  placed.set_model_digest(Digest());
+  placed.add_nodes("n1");
+  placed.add_in_step("n2");
+  records.homes.push_back(placed);
+  Begin(std::move(records));
+  Stored();
+  disk_ = "c";
+  JoinNode("n1", 7);
+  Stored();
+  heard_ = {{"n1", 3}};
+  EXPECT_THAT(Later(milliseconds(600)), Not(Contains(Store())));
+  EXPECT_THAT(Later(seconds(1)), Contains(Store())) << "it has not come back";
+}
+
+TEST_F(StateReplicas, ANodeInStepThatIsNotStoredYetReplacesAHomeWithAnEmptyDisk) {
+  EXPECT_THAT(InStep({"n2"}), ElementsAre(Store()));
+  JoinNode("n1", 8);
+  EXPECT_TRUE(home_.home_is_empty());
+  EXPECT_THAT(home_.in_step(), ElementsAre("n2"));
+  heard_["n1"] = 3;
+  Stored();
+  Stored();
+  EXPECT_EQ(home_.nodes(0), "n2") << "the home has waited for it since it said so";
+}
+
+TEST_F(StateReplicas, AHomeThatWentBeforeItHeardHasGoneOnWithoutNoNode) {
+  ComeInStep();
+  EXPECT_THAT(InStep({}), ElementsAre(Store()));
+  On(MemberLost{"n1"});
+  EXPECT_THAT(Stored(), ElementsAre(Store()));
+  EXPECT_THAT(home_.in_step(), ElementsAre("n2"));
+  JoinNode("n1", 8);
+  EXPECT_TRUE(home_.home_is_empty());
+  heard_["n1"] = 3;
+  Stored();
+  Stored();
+  EXPECT_EQ(home_.nodes(0), "n2");
+}
+
 TEST_F(StateReplicas, ANodeThatComesBackWithAnEmptyDiskIsOutOfStepBeforeItHasJoined) {
   ComeInStep();
   EXPECT_THAT(JoinNode("n2", 8),

@@ -291,6 +291,21 @@ TEST_F(StateReplicasTest, ANodeThatIsTheHomeByItsCopiesAloneReadsThemToGiveThemU
   EXPECT_THAT(Loaded(7), Contains("given up 6 OK f/1@5"));
 }
 
+// A daemon that was started again adopts its models before it hears which functions there are.
+TEST_F(StateReplicasTest, AHomeThatHasHeardOfNoFunctionsCopiesNothingAndSaysSo) {
+  proto::ClusterUpdate none;
+  none.set_snapshot(true);
+  none.set_revision(++revision_);
+  On(Joined{4, none, false});
+  EXPECT_THAT(Name(2, {"r"}), Contains("copy 1 nothing at r"));
+  EXPECT_THAT(Copied(1), Not(Contains(HasSubstr("in step")))) << "what it has is not known yet";
+  Join(4);
+  Loaded(4);
+  EXPECT_THAT(Name(3, {"r"}), Contains("copy 2 nothing at r"));
+  EXPECT_THAT(Copied(2), ElementsAre("copy 3 f/1@5 at r"));
+  EXPECT_THAT(Copied(3), ElementsAre("in step 3 OK r"));
+}
+
 // Else the other node would be in step without them, and the state begin anew there.
 TEST_F(StateReplicasTest, ANodeThatIsTheHomeByItsCopiesAloneReadsThemBeforeItCopiesThem) {
   Loaded(0);
