@@ -155,7 +155,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
 }
 
 void GpuTable::BeginAssign(GpuIndex index, std::optional<std::string> key) {
-  TROUPE_CHECK(Takeable(at(index)), "a runtime in use is taken away");
+  TROUPE_CHECK(TakeableWithLoss(at(index)), "a runtime in use is taken away");
   WorkerGone(index, WorkerState::kAbsent);
   ChangeServed(Found(index), [&](Gpu& changed) { changed.coming = std::move(key); });
 }

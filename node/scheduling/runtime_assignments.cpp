@@ -25,11 +25,14 @@ bool RuntimeAssignments::Settled(Time since, Time now) {
 
 // True when this runtime may be taken away for a request that finds no other: it is idle, and no request of
 // its key waits. A runtime that is held for a request of the same key may be taken although others wait for it, so that no
-// request waits for ever: of the requests of a model a decision looks at the first, and the hold may be of a later one.
+// request waits for ever: of the requests of a model a decision looks at the first, and the hold may be of a later one. Nor
+// may outputs that lie with its worker keep a runtime for ever: the workflow that has them may itself wait for a runtime, and
+// computes anew what is lost.
 bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
   const RequestEntry* const holder = tables_.rights.held.HolderOf(gpu.index);
   const bool held = holder != nullptr && tables_.models[holder->model].key == tables_.models[entry.model].key;
-  if (tables_.Serves(entry, gpu) || (holder != nullptr && !held) || !Takeable(gpu)) return false;
+  if (tables_.Serves(entry, gpu) || (holder != nullptr && !held) || !TakeableWithLoss(gpu)) return false;
+  if (!Takeable(gpu) && !Settled(gpu.idle_since, now)) return false;
   if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
   if (tables_.rules.policies.gpu.early_binding && gpu.device != tables_.homes.Of(entry.model)) return false;
   const std::string& key = tables_.models[entry.model].key;
@@ -52,8 +55,8 @@ void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, T
   if (choice.verdict == GpuVerdict::kRun) return Assign(choice.gpu, {true, key});
   const Gpu* best = nullptr;
   const auto rank = [&](const Gpu& gpu) {
-    return std::tuple(gpu.index != entry.hold, gpu.assigned, tables_.gpus.loads().InFlightOn(gpu.device),
-                      gpu.idle_since, gpu.index);
+    return std::tuple(gpu.unread, gpu.index != entry.hold, gpu.assigned,
+                      tables_.gpus.loads().InFlightOn(gpu.device), gpu.idle_since, gpu.index);
   };
   for (const auto& [index, gpu] : tables_.gpus.gpus()) {
     if (!MayTake(entry, gpu, now)) continue;

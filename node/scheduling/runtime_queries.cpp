@@ -23,7 +23,11 @@ bool Starting(const GpuMap& gpus) {
 }
 
 bool Takeable(const Gpu& gpu) {
-  return gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && gpu.evicting.empty() && gpu.unread == 0 &&
+  return gpu.unread == 0 && TakeableWithLoss(gpu);
+}
+
+bool TakeableWithLoss(const Gpu& gpu) {
+  return gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && gpu.evicting.empty() &&
          std::all_of(gpu.residents.begin(), gpu.residents.end(),
                      [](const auto& resident) { return resident.second.Idle(); });
 }

@@ -20,6 +20,8 @@ using GpuMap = std::map<GpuIndex, Gpu>;
 [[nodiscard]] bool Starting(const GpuMap& gpus);
 // Nothing is in flight, on its way or read there: its worker may be taken away.
 [[nodiscard]] bool Takeable(const Gpu& gpu);
+// The same, but for outputs that lie there: they are lost with its worker.
+[[nodiscard]] bool TakeableWithLoss(const Gpu& gpu);
 // Idle models there whose functions have state: that has to be written back before its worker goes.
 [[nodiscard]] std::vector<ModelId> WithStates(const Gpu& gpu);
 [[nodiscard]] bool AllUnfit(const GpuMap& gpus);        // also true without GPUs

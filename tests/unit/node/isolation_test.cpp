@@ -192,6 +192,23 @@ TEST_F(Runtimes, ARuntimeThatRunsOrWhoseAnswersAreNotReadStays) {
   EXPECT_THAT(Decide(), ElementsAre("1:tenant/c!"));
 }
 
+// Workflows that have them may wait for the very runtime that cannot be taken for them.
+TEST_F(Runtimes, AnswersThatAreNotReadKeepARuntimeForASecondOnly) {
+  Use("a");
+  Use("b");
+  scheduler.Unread(0, 2);
+  scheduler.Unread(1, 1);
+  Submit(Model("c"));
+  Decision decision = scheduler.Decide(now);
+  EXPECT_THAT(decision.assignments, IsEmpty());
+  EXPECT_EQ(decision.due, now + seconds(1)) << "nothing else would have it decide again";
+  now = decision.due;
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/c!")) << "the fewest answers are lost";
+  Ready(1, "tenant/c");
+  Decide();
+  EXPECT_EQ(dispatches.back().model, Model("c"));
+}
+
 TEST_F(Runtimes, ARuntimeWhoseWorkerDiesOnTheWayIsSoughtElsewhere) {
   Submit(Model("a"));
   EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
