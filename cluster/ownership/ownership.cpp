@@ -81,6 +81,8 @@ absl::Status Ownership::Validate(Placing& change) {
     const auto* record = functions.Find(change.commands[i].key());
     same = same && record != nullptr && record->revision() == change.revisions[i];
   }
+  // The plan has not seen a change of another function that came before it.
+  if (planned_ && planned_->functions != parts_.catalogue.functions().revision()) planned_.reset();
   if (same) return absl::OkStatus();
   // A change before this one was of the same functions, and the plan belongs together: the next pulse makes another one.
   change.commands.clear();

@@ -46,13 +46,16 @@ class Owning : public ClusterTest {
   }
   void Request(std::uint32_t quota) { Update("f", quota); }
   void Update(const std::string& function, std::uint32_t quota) {
+    AskFor(function, quota);
+    Stored();
+  }
+  void AskFor(const std::string& function, std::uint32_t quota) {
     AdminAsked asked{.ask = 40};
     auto& update = *asked.request.mutable_update_function();
     update.mutable_key()->set_name(function);
     update.mutable_sharing()->set_quota_request(quota);
     update.add_settings("quota_request");
     On(std::move(asked));
-    Stored();
   }
 };
 
@@ -64,6 +67,22 @@ TEST_F(Owning, APlanThatChangesNothingIsNotStored) {
   EXPECT_THAT(Stored(), ElementsAre("nothing is on its way to the store"));
   Request(60);
   EXPECT_THAT(Pulse(), ElementsAre("store f/1 revision"));
+}
+
+TEST_F(Owning, AFunctionThatChangesWhileAPlanIsOnItsWayIsPlannedAfterIt) {
+  Deploy("g", 3);
+  Stored();
+  Pulse();
+  AllAdopted();
+  Request("g", 20);
+  EXPECT_EQ(NodeOf("g"), "n1");
+  Update("f", 30);
+  AskFor("g", 0);
+  Pulse();   // plans for "f", while the change of "g" is on its way to the store
+  Stored();  // the change
+  EXPECT_THAT(Stored(), Contains("manager: instances-placed"));
+  EXPECT_THAT(Pulse(), Contains("store g/1 revision"));
+  EXPECT_EQ(NodeOf("g"), "");
 }
 
 class OwningOverARestart : public Owning {
