@@ -13,6 +13,7 @@
 #include "actors/core/protobuf_adapter.hpp"
 #include "actors/core/time.hpp"
 #include "actors/seams/fake_answers.hpp"
+#include "actors/seams/fake_room.hpp"
 #include "actors/seams/fake_states.hpp"
 #include "base/wire_status.hpp"
 
@@ -20,9 +21,8 @@ namespace troupe::actors {
 
 namespace {
 
-constexpr int kNoDevice = 4;  // node::kWorkerExitNoDevice
-// How often a receiver looks how far its sender is.
-constexpr Duration kLook = std::chrono::milliseconds(1);
+constexpr int kNoDevice = 4;                              // node::kWorkerExitNoDevice
+constexpr Duration kLook = std::chrono::milliseconds(1);  // a receiver, how far its sender is
 
 // What happens later is a message to the worker's own actor.
 using Later = std::function<void()>;
@@ -76,12 +76,8 @@ class Worker : public caf::event_based_actor {
   void Adopt(std::uint64_t incarnation) {
     auto& life = shared_->control->life;
     const bool from_before = incarnation != shared_->incarnation;
-    if (from_before) {
-      shared_->Begin(incarnation);
-      gpu_.reset();
-      turns_.reset();
-      running_ = {};
-    }
+    if (from_before) shared_->Begin(incarnation);
+    if (from_before) device_ = {};
     if (life.up && shared_->control->hang) {
       return InTime(Now(this) + shared_->profile.adopt_timeout, [this, from_before] {
         Ready(absl::DeadlineExceededError("nothing from the worker"), from_before);
@@ -125,18 +121,17 @@ class Worker : public caf::event_based_actor {
     later_.clear();
     shared_->working = 0;
     cancelled_.clear();
-    gpu_.reset();
-    turns_.reset();
-    running_ = {};
+    device_ = {};
   }
 
   FakeGpu& Gpu() {
-    if (gpu_) return *gpu_;
+    if (device_.gpu) return *device_.gpu;
     const auto& profile = shared_->profile;
     FakeGpu::Timer timer = [this](Time at, Later then) { InTime(at, std::move(then)); };
-    gpu_ = profile.make_gpu ? profile.make_gpu(std::move(timer))
-                            : MakeSimpleGpu({profile.link, profile.peer_link, profile.run}, std::move(timer));
-    return *gpu_;
+    device_.gpu = profile.make_gpu
+                      ? profile.make_gpu(std::move(timer))
+                      : MakeSimpleGpu({profile.link, profile.peer_link, profile.run}, std::move(timer));
+    return *device_.gpu;
   }
 
   [[nodiscard]] Bytes Free() const { return shared_->profile.memory - shared_->control->used; }
@@ -196,6 +191,7 @@ class Worker : public caf::event_based_actor {
     InTime(begin + shared_->profile.prepare, [this, order, begin] {
       proto::WorkerOutcome outcome;
       const auto& model = order.prepare().model();
+      device_.room.Planned(model.digest());
       outcome.mutable_prepared()->set_weights_bytes(model.weights().length());
       outcome.mutable_prepared()->set_activation_bytes(shared_->profile.RunOf(model.digest()).count());
       Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
@@ -212,12 +208,10 @@ class Worker : public caf::event_based_actor {
       TakeStates(order.swap_in(), States(), shared_->control->states_by_model);
       return Answer(order.sequence(), absl::OkStatus(), {}, Now(this));
     }
-    if (bytes > Free()) {
-      ++shared_->control->no_fit;
-      return Answer(order.sequence(), absl::ResourceExhaustedError("no room"), NoFitAs(Free()), Now(this));
-    }
+    if (bytes > Free()) ++shared_->control->no_fit;
+    if (bytes > Free() || !device_.room.Has(bytes, Free())) return AnswerNoFit(order);
     shared_->control->used += bytes;
-    shared_->control->Fill(running_);
+    shared_->control->Fill(device_.room.running());
     ++shared_->control->swaps;
     life.loading[digest] = bytes;
     const auto& swap = order.swap_in();
@@ -317,14 +311,23 @@ class Worker : public caf::event_based_actor {
     Turns().Ask(order, Now(this));
   }
 
+  void AnswerNoFit(const proto::WorkerOrder& order) {
+    Answer(order.sequence(), absl::ResourceExhaustedError("no room"), NoFitAs(device_.room.Left(Free())),
+           Now(this));
+  }
+
   void Compute(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
-    running_ += shared_->profile.RunOf(digest);
-    shared_->control->Fill(running_);
+    const auto run = device_.room.Begin(digest, shared_->profile.RunOf(digest), Free());
+    if (!run) {
+      pause_ = Turns().Ended(order, Now(this), Now(this));
+      return AnswerNoFit(order);
+    }
+    shared_->control->Fill(device_.room.running());
     const auto length = shared_->profile.long_runs->OnGpu(digest, Duration(order.run().run_limit_ns()));
     const auto deadline = DeadlineOf(order.run(), Now(this));
-    FakeGpu::Ran ran = [this, order](Time begin, Time last_weights) {
-      running_ -= shared_->profile.RunOf(order.run().digest());
+    FakeGpu::Ran ran = [this, order, run](Time begin, Time last_weights) {
+      device_.room.End(*run);
       pause_ = Turns().Ended(order, begin, Now(this));
       Ran(order, begin, last_weights);
     };
@@ -335,11 +338,10 @@ class Worker : public caf::event_based_actor {
   }
 
   FakeTurns& Turns() {
-    if (turns_) return *turns_;
+    if (device_.turns) return *device_.turns;
     FakeTurns::Calls calls{[this](Time at, Later later) { InTime(at, std::move(later)); },
                            [this](const proto::WorkerOrder& order) { Compute(order); }};
-    turns_ = std::make_unique<FakeTurns>(shared_->profile.quotas, std::move(calls));
-    return *turns_;
+    return *(device_.turns = std::make_unique<FakeTurns>(shared_->profile.quotas, std::move(calls)));
   }
 
   void Ran(const proto::WorkerOrder& order, Time begin, Time last_weights) {
@@ -380,10 +382,12 @@ class Worker : public caf::event_based_actor {
   std::shared_ptr<FakeWorkerShared> shared_;
   std::map<std::uint64_t, Later> later_;
   std::uint64_t next_ = 1;
-  std::unique_ptr<FakeGpu> gpu_;
   std::set<std::uint64_t> cancelled_;
-  Bytes running_;  // activations of the runs that its device has
-  std::unique_ptr<FakeTurns> turns_;
+  struct {
+    std::unique_ptr<FakeGpu> gpu;
+    std::unique_ptr<FakeTurns> turns;
+    FakeRoom room;
+  } device_;
   Duration pause_{};  // of the function whose run has ended
 };
 

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kCommit = milliseconds(100);  // longer than any commit of a disk that is well
+constexpr Duration kCopy = milliseconds(500);    // longer than any copy of a model
 
 std::string WrongWith(const proto::MemberRecord& member) {
   if (member.state() != proto::MEMBER_ALIVE)
@@ -102,15 +103,27 @@ void Health::LookAtNodes(std::vector<std::string>& ill) {
       if (gpu.promised_bytes() > 0)
         ill.push_back(absl::StrCat("at ", name, " GPU ", gpu.gpu().index(), " ", gpu.promised_bytes(),
                                    " bytes are promised to runs that are over"));
+  }
+  // A node may bring a model before it is asked for.
+  std::vector<std::string> copies;
+  cluster_.agenda().RunUntil([&] { return (copies = Copies()).empty(); }, kCopy);
+  for (auto& copy : copies) ill.push_back(std::move(copy));
+}
+
+std::vector<std::string> Health::Copies() {
+  std::vector<std::string> copies;
+  for (const auto& name : cluster_.shape().NodeNames()) {
     for (std::uint32_t gpu = 0; gpu < cluster_.shape().gpus; ++gpu) {
       for (const auto& worker : cluster_.nodes().WorkersOf(name, gpu)) {
         const auto& life = worker->life;
         if (!life.loading.empty() || !life.pins.empty())
-          ill.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(), " models come and ",
-                                     life.pins.size(), " are pinned, and no copy of them is under way"));
+          copies.push_back(absl::StrCat("at ", name, " GPU ", gpu, " ", life.loading.size(),
+                                        " models come and ", life.pins.size(), " are pinned, for ",
+                                        FormatDuration(kCopy)));
       }
     }
   }
+  return copies;
 }
 
 }  // namespace troupe::sim

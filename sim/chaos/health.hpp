@@ -23,6 +23,8 @@ class Health {
   void LookAtRuns(bool all, std::vector<std::string>& ill);
   void LookAtGateways(std::vector<std::string>& ill);
   void LookAtNodes(std::vector<std::string>& ill);
+  // A line for each worker to which a model comes, or from which one is copied.
+  [[nodiscard]] std::vector<std::string> Copies();
   ChaosCluster& cluster_;
 };
 
