@@ -22,7 +22,9 @@ namespace {
 
 struct Queues {
   std::mutex mutex;
-  std::set<Queue*> all;
+  std::uint64_t made = 0;
+  // With its number, since another queue may come to the address of one that has gone.
+  std::map<Queue*, std::uint64_t> all;
 };
 Queues& TheQueues() {
   static Queues& queues = *new Queues;
@@ -33,7 +35,7 @@ Queues& TheQueues() {
 
 Queue::Queue(CUcontext context) : context_(context), thread_([this] { Serve(); }) {
   const std::lock_guard lock(TheQueues().mutex);
-  TheQueues().all.insert(this);
+  TheQueues().all[this] = ++TheQueues().made;
 }
 Queue::~Queue() {
   {
@@ -81,16 +83,22 @@ std::uint64_t Queue::done() {
 CUresult Synchronise() {
   CountSynchronising();
   if (const CUresult free = NotWhileCapturing(); free != CUDA_SUCCESS) return free;
-  std::map<Queue*, std::uint64_t> until;
+  struct Until {
+    Queue* queue;
+    std::uint64_t number, pushed;
+  };
+  std::vector<Until> until;
   {
     const std::lock_guard lock(TheQueues().mutex);
-    for (Queue* const queue : TheQueues().all) until[queue] = queue->pushed();
+    for (const auto& [queue, number] : TheQueues().all) until.push_back({queue, number, queue->pushed()});
   }
   while (!until.empty()) {
     {
       const std::lock_guard lock(TheQueues().mutex);
-      std::erase_if(until, [](const auto& entry) {
-        return !TheQueues().all.contains(entry.first) || entry.first->done() >= entry.second;
+      std::erase_if(until, [](const Until& one) {
+        const auto found = TheQueues().all.find(one.queue);
+        return found == TheQueues().all.end() || found->second != one.number ||
+               one.queue->done() >= one.pushed;
       });
     }
     if (!until.empty()) std::this_thread::sleep_for(std::chrono::microseconds(20));
