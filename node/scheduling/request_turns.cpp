@@ -107,9 +107,11 @@ void RequestTurns::StayWaiting(RequestEntry& entry, const GpuChoice& choice, Tim
   if (entry.suspect && entry.hold == kNoGpu &&
       Served(tables_.gpus.gpus(), tables_.models[entry.model].key, std::nullopt))
     parts_.holds.HoldFor(entry);
-  // No end of a run comes there, and what it costs to bring the model to another GPU changes with time.
-  if (choice.verdict == GpuVerdict::kWait && tables_.gpus.at(choice.gpu).in_flight == 0)
-    parts_.look_again = std::min(parts_.look_again, now + kLookAgain);
+  // What it costs to bring the model to another GPU changes with time, and the end of a run there may not come, or late.
+  if (choice.verdict == GpuVerdict::kWait && (!choice.firm || tables_.gpus.at(choice.gpu).in_flight == 0)) {
+    const Duration left = tables_.gpus.at(choice.gpu).work.Left(now);
+    parts_.look_again = std::min(parts_.look_again, now + std::max(kLookAgain, left));
+  }
   const bool busy = choice.firm && tables_.gpus.at(choice.gpu).in_flight > 0;
   if (busy && tables_.OneForAll() && !entry.suspect && entry.hold == kNoGpu)
     parts_.waiting.Park(entry.model, choice.gpu);

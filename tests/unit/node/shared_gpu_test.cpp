@@ -211,8 +211,9 @@ TEST_F(SharedGpu, AWorkerThatIsLostTakesNoPlacesWithIt) {
 // Its function has used up its time on the GPU that has the model, and not on the other one.
 class Paused : public SchedulerTest {
  protected:
-  Paused() : SchedulerTest({.concurrency = 1}) {
-    Gpus(2);
+  explicit Paused(const char* topology = "none")
+      : SchedulerTest({.concurrency = 1}, *FindSchedulerPolicies(PolicyNames()), topology) {
+    Gpus(2, false);
     Model("m", 10);
   }
   // A run there is the last for so long.
@@ -242,6 +243,25 @@ TEST_F(Paused, ARequestThatWaitsForAShortPauseIsLookedAtAgainSoon) {
   EXPECT_LE(scheduler.NextDue(), now + milliseconds(10));
   now += milliseconds(50);
   EXPECT_EQ(Next().gpu, gpu_);
+}
+
+// Where copies between GPUs are possible, the price of one changes, too.
+struct Linked : Paused {
+  Linked() : Paused("link:0-1=25GB") {}
+};
+
+TEST_F(Linked, ARequestThatWaitsForARunIsLookedAtAgainWhenThatShouldHaveEnded) {
+  Pause({});
+  Submit(2, "m");
+  const Dispatch run = Next();
+  EXPECT_EQ(run.gpu, gpu_);
+  Submit(3, "m");
+  Submit(4, "m");
+  EXPECT_EQ(Decide().size(), 1u) << "a place behind the run";
+  EXPECT_EQ(scheduler.NextDue(), now + milliseconds(10));
+  now += milliseconds(10);
+  EXPECT_EQ(Decide().size(), 0u);
+  EXPECT_EQ(scheduler.NextDue(), now + milliseconds(10)) << "the run takes longer than expected";
 }
 
 // Whatever comes, ends, pauses and dies: places come back, and each request is served in the end.
