@@ -1,9 +1,11 @@
 #include "sim/checkers/deployments.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace troupe::sim {
 
@@ -23,6 +25,12 @@ Deployments::Deployments(const std::string& function, const std::vector<Registry
     : function_(function), rules_(rules) {
   for (const RegistryOp& op : registry)
     if (absl::StartsWith(op.key, absl::StrCat(function, "/"))) changes_.push_back(op);
+}
+
+std::string Deployments::StateOf(const RequestRecord& request) const {
+  const auto deployment = Of(request);
+  if (deployment.empty() || request.sequence.empty()) return deployment;
+  return absl::StrCat(deployment, "#", request.sequence);
 }
 
 std::string Deployments::NameOf(const RegistryOp& deployment) {
@@ -60,12 +68,15 @@ bool Deployments::EndedBy(const RegistryOp& deployment, Time by) const {
   });
 }
 
-std::int64_t Deployments::AskedOf(const std::string& deployment, const RequestLedger& ledger, Time by,
+std::int64_t Deployments::AskedOf(const std::string& state, const RequestLedger& ledger, Time by,
                                   bool refused) const {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(state, absl::MaxSplits('#', 1));
+  const auto& [deployment, sequence] = parts;
   const auto it = std::ranges::find_if(
       changes_, [&](const RegistryOp& op) { return MayHaveDeployed(op) && NameOf(op) == deployment; });
   if (it == changes_.end()) return 0;
   return std::ranges::count_if(ledger.all(), [&](const RequestRecord& request) {
+    if (request.sequence != sequence) return false;
     const bool named = request.version.empty() || absl::StrCat(function_, "/", request.version) == it->key;
     const bool over = request.answers > 0 && request.answered < it->invoked;
     const bool counts = refused || !WasRefused(request);

@@ -22,10 +22,12 @@ class Deployments {
   }
   // The name of the deployment that answered; empty: it may have been one of several.
   [[nodiscard]] std::string Of(const RequestRecord& request) const;
+  // The state with which the answer was computed: of that deployment, or of the request's sequence there.
+  [[nodiscard]] std::string StateOf(const RequestRecord& request) const;
   // Its version was removed, or may have been, between question and answer.
   [[nodiscard]] bool RemovedMeanwhile(const RequestRecord& request) const;
-  // How many requests it may have run until then, each once. `refused`: also those that were refused.
-  [[nodiscard]] std::int64_t AskedOf(const std::string& deployment, const RequestLedger& ledger, Time by,
+  // How many requests may have changed the state until then, each once. `refused`: also those that were refused.
+  [[nodiscard]] std::int64_t AskedOf(const std::string& state, const RequestLedger& ledger, Time by,
                                      bool refused) const;
 
  private:

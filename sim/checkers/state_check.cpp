@@ -31,7 +31,7 @@ class States {
   States(const RequestLedger& ledger, const StateRules& rules)
       : ledger_(ledger), rules_(rules), deployments_(rules.redeployed, rules.registry, rules.requests) {
     for (const RequestRecord& request : ledger.all())
-      names_.push_back(deployments_.Has(request) ? deployments_.Of(request) : StateOf(request));
+      names_.push_back(deployments_.Has(request) ? deployments_.StateOf(request) : StateOf(request));
   }
 
   std::vector<std::string> Check() {
@@ -80,7 +80,7 @@ class States {
       if (!removed && request.said.find("nothing was written back") != std::string::npos)
         broken_.push_back(absl::StrCat(state, ": request ", i + 1,
                                        " was refused, since its run's state was not there to be kept"));
-      if (IsUnknown(request))
+      if (IsUnknown(request) && (!deployments_.Has(request) || HadBegun(state, request)))
         broken_.push_back(absl::StrCat(state, ": request ", i + 1, " was told '", request.said, "'"));
       if (request.code != absl::StatusCode::kOk) continue;
       const Effect effect{i + 1, request.asked, request.answered, request.runs};
@@ -124,6 +124,15 @@ class States {
   [[nodiscard]] bool IsUnknown(const RequestRecord& request) const {
     return request.code == absl::StatusCode::kInvalidArgument && (rules_.once || !request.ends) &&
            !LostBetween(Time::min(), request.answered);
+  }
+  // The deployment that knows nothing of the sequence is the one that began it.
+  [[nodiscard]] bool HadBegun(const std::string& state, const RequestRecord& request) const {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const RequestRecord& other = ledger_.all()[i];
+      const bool begun = other.starts && other.answers > 0 && other.code == absl::StatusCode::kOk;
+      if (begun && names_[i] == state && other.answered <= request.asked) return true;
+    }
+    return false;
   }
   [[nodiscard]] std::int64_t AskedBy(const std::string& state, Time by) const {
     return std::ranges::count_if(ledger_.all(), [&](const RequestRecord& request) {

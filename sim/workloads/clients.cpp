@@ -20,6 +20,7 @@ void Clients::Begin() {
   if (plan.sequences) sequences_.Loop();
   if (plan.canaries > 0) canaries_.Begin();
   if (plan.redeployments > 0) redeployments_.Begin();
+  if (plan.redeployments > 0 && plan.sequences) redeployed_sequences_.Loop();
 }
 
 }  // namespace troupe::sim

@@ -23,6 +23,7 @@ class Clients {
         operators_(load_),
         returning_(load_, requests_),
         sequences_(load_, requests_),
+        redeployed_sequences_(load_, requests_, ClientLoad::kAnew),
         updates_(load_),
         canaries_(load_, requests_, operators_),
         redeployments_(load_, requests_, operators_) {}
@@ -48,6 +49,7 @@ class Clients {
   Operators operators_;
   ReturningClients returning_;
   SequenceClients sequences_;
+  SequenceClients redeployed_sequences_;
   SharingUpdates updates_;
   Canaries canaries_;
   Redeployments redeployments_;

@@ -21,8 +21,9 @@ constexpr std::uint32_t kTries = 6;
 void SequenceClients::Loop() {
   load_.cluster().agenda().In(kBetweenChats, [this] {
     if (load_.Over()) return;
-    const auto stateful = random_.Below(load_.plan().stateful);
-    Ask({.function = absl::StrCat(ClientLoad::kStateful, stateful),
+    Ask({.function = function_.empty()
+                         ? absl::StrCat(ClientLoad::kStateful, random_.Below(load_.plan().stateful))
+                         : function_,
          .id = absl::StrCat("chat-", ++chats_),
          .left = 2 + random_.Below(6),
          .tries = kTries});

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/random.hpp"
 #include "sim/workloads/client_load.hpp"
@@ -16,8 +17,9 @@ namespace troupe::sim {
 
 class SequenceClients {
  public:
-  // Both outlive these clients.
-  SequenceClients(ClientLoad& load, RequestClients& requests) : load_(load), requests_(requests) {}
+  // Both outlive these clients. `function`: whom they ask; empty: those with state that are never removed.
+  SequenceClients(ClientLoad& load, RequestClients& requests, std::string function = {})
+      : load_(load), requests_(requests), function_(std::move(function)), random_(kSeed + function_.size()) {}
   void Loop();
 
  private:
@@ -31,9 +33,12 @@ class SequenceClients {
   void Ask(Chat chat);
   void Answered(Chat chat, absl::StatusCode code);
 
+  static constexpr std::uint64_t kSeed = 0x5e90e;
+
   ClientLoad& load_;
   RequestClients& requests_;
-  Random random_{0x5e90e};  // of their own, so that all others do what they would do without them
+  const std::string function_;
+  Random random_;  // of their own, so that all others do what they would do without them
   std::uint64_t chats_ = 0;
 };
 
