@@ -115,6 +115,8 @@ enum class RunEnd {
   kNoFit,        // the swap-in or the run found no room: planned again
   kNotResident,  // the run was refused since the model is not on the device, or its copy from another GPU
                  // failed: planned again
+  kNoState,  // the run was refused since the state of its function is not on the device, which may have the model: planned
+  // again
   kNotOrdered,  // its model was taken off the node before its orders were given, or what was to make room for it
                 // stays: planned again, and what the device has of the model is still there
 };

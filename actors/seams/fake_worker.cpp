@@ -348,8 +348,8 @@ class Worker : public caf::event_based_actor {
     const bool passes = order.run().by_layer();
     if (cancelled_.erase(order.sequence()) == 1)
       return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
-    if (const auto lacks = shared_->control->life.Lacks(order.run()); !lacks.empty())
-      return Answer(order.sequence(), absl::NotFoundError(lacks), {}, begin);
+    if (const auto status = shared_->control->life.HasWhatItNeeds(order.run()); !status.ok())
+      return Answer(order.sequence(), status, {}, begin);
     const auto& function = order.run().stateful();
     const Duration limit(order.run().run_limit_ns());
     auto& long_runs = *shared_->profile.long_runs;

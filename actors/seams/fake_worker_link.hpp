@@ -75,11 +75,12 @@ struct FakeWorkerLife {
   [[nodiscard]] bool Pinned(const std::string& digest) const {
     return std::ranges::any_of(pins, [&](const auto& pin) { return pin.second == digest; });
   }
-  // What a run needed that has not come; "": nothing.
-  [[nodiscard]] std::string Lacks(const proto::RunOrder& run) const {
-    if (!run.by_layer() && !resident.contains(run.digest())) return "the model did not come";
+  // What a run needs has come.
+  [[nodiscard]] absl::Status HasWhatItNeeds(const proto::RunOrder& run) const {
+    if (!run.by_layer() && !resident.contains(run.digest()))
+      return absl::NotFoundError("the model did not come");
     const bool state = run.stateful().empty() || states.contains(run.stateful());
-    return state ? "" : "the state is not here";
+    return state ? absl::OkStatus() : absl::AbortedError("the state is not here");
   }
 };
 

@@ -59,8 +59,9 @@ absl::Status JoinState(StateTable& states, RunId id, Run& run) {
   const StateTable::StatePtr state = states.Find(order.stateful());
   // A state never begins with zeros by mistake: the order that swaps it in says what it is.
   if (state == nullptr || state->digest != order.digest()) {
-    return absl::NotFoundError(absl::StrCat("the state of '", order.stateful(),
-                                            "' is not on this device: bring it with a swap-in first"));
+    // Not NOT_FOUND, which says that the weights are not there.
+    return absl::AbortedError(absl::StrCat("the state of '", order.stateful(),
+                                           "' is not on this device: bring it with a swap-in first"));
   }
   const bool all = std::all_of(order.state().begin(), order.state().end(), [&](const auto& named) {
     return FindTensor(*state, named.input()) != nullptr;

@@ -185,8 +185,8 @@ RunDone RunDoneFor(const Dispatch& dispatch, const proto::WorkerOutcome& swap,
   } else if ((dispatch.source == SwapSource::kPeer || dispatch.source == SwapSource::kBroadcast) &&
              swap.code() != 0) {
     done.end = RunEnd::kNotResident;  // the other GPU is gone: the host has the model, too
-  } else if (absl::IsNotFound(done.status)) {
-    done.end = RunEnd::kNotResident;
+  } else if (absl::IsNotFound(done.status) || absl::IsAborted(done.status)) {
+    done.end = absl::IsNotFound(done.status) ? RunEnd::kNotResident : RunEnd::kNoState;
     if (swap.code() != 0) {
       // The run was refused because the swap-in failed: that is what went wrong.
       done.end = RunEnd::kRan;

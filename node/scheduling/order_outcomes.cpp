@@ -159,6 +159,7 @@ Consequences OrderOutcomes::Apply(const RunDone& done, Time now) {
     case RunEnd::kNotResident:
       tables_.gpus.Missing(done.gpu, model);
       [[fallthrough]];
+    case RunEnd::kNoState:
     case RunEnd::kNotOrdered:
       for (RequestEntry* const each : requests) {
         each->host_only =

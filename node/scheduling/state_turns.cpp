@@ -100,7 +100,8 @@ void StateTurns::Note(const RequestEntry& entry, const RunDone& done) {
   FunctionStates::State* state = tables_.states.Find(entry.request.state);
   if (state == nullptr || state->gpu != done.gpu) return;
   if (entry.brings_state) state->current = done.brought_state;
-  if (done.end == RunEnd::kNotResident || done.spoiled_state) state->current = false;
+  const bool lost = done.end == RunEnd::kNotResident || done.end == RunEnd::kNoState || done.spoiled_state;
+  if (lost) state->current = false;
   // What was to come and did not takes no room; what lay there before, and is not the state any more, does.
   if (entry.brings_state && entry.books_state && !done.brought_state)
     tables_.gpus.RemoveState(done.gpu, state->model, entry.request.state);

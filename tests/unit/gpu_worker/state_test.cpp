@@ -158,7 +158,7 @@ TEST_F(StateTest, AStateThatIsNotThereIsNeverTakenForZeros) {
   SwapIn(1, copy_);
   EXPECT_EQ(Code(1), 0);
   Add(2, "f", 1);
-  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Code(2), CodeOf(absl::StatusCode::kAborted));
   EXPECT_THAT(Await(2).message(), HasSubstr("the state of 'f' is not on this device"));
   Bring(3, {Image("f", 40.F)});  // the model is resident already
   Add(4, "f", 2);
@@ -271,7 +271,7 @@ TEST_F(StateTest, OneIsDroppedAndItsSiblingsStay) {
   handler_->WriteBack(channel_, drop, ReplyFor(6));
   EXPECT_EQ(Code(6), 0) << "what is not there need not go";
   Add(7, "f#a", 1);
-  EXPECT_EQ(Code(7), static_cast<int>(absl::StatusCode::kNotFound));
+  EXPECT_EQ(Code(7), static_cast<int>(absl::StatusCode::kAborted));
   Add(8, "f", 1);
   Add(9, "f#b", 1);
   EXPECT_EQ(Sum(8), 2);

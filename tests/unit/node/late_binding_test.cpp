@@ -121,6 +121,21 @@ TEST_F(LateBinding, WeightsThatAStateComesWithAreTheHosts) {
   EXPECT_TRUE(dispatch.bring_state);
 }
 
+// The weights are there, and take their room.
+TEST_F(LateBinding, ARunThatLacksItsStateSaysNothingOfTheModel) {
+  Gpus(1);
+  Model("a", 40);
+  scheduler.DeclareState(StateNamed("s"), ModelNamed("a"), MiB(1));
+  Submit(1, "a", "f", "s");
+  const Dispatch first = Next();
+  Loaded(first);
+  EXPECT_TRUE(Ran(first, RunEnd::kNoState, absl::AbortedError("the state is not here")).finished.empty());
+  EXPECT_NE(scheduler.FindResident(0, ModelNamed("a")), nullptr);
+  const Dispatch again = Next();
+  EXPECT_EQ(again.source, SwapSource::kResident);
+  EXPECT_TRUE(again.bring_state);
+}
+
 // Its function was removed, and another deployment of it may have a state by now.
 TEST_F(LateBinding, ARunWhoseStateWentIsNotRunAgainWithoutIt) {
   Gpus(1);
