@@ -199,9 +199,29 @@ void StateMoves::Store(Table::iterator found) {
   // Its functions were removed meanwhile.
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
     return End(found, absl::CancelledError("its functions were removed"));
+  const bool again = move.stage == Stage::kNotStored;
   move.stage = Stage::kStoring;
-  parts_.commits.Add(HomeChanges(digest, move.to.node, parts_.state_replicas.TermOf(digest) + 1),
-                     HomeMoved{digest, move.number});
+  // Until others have copies the old home is the one that has them besides the new one.
+  if (!again) move.keeps = !move.restores && ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+  parts_.commits.Add(ChangesOf(digest, move), HomeMoved{digest, move.number});
+}
+
+Changes StateMoves::ChangesOf(const std::string& digest, const Move& move) const {
+  std::set<std::string> in_step;
+  if (move.keeps) in_step.insert(move.from.node);
+  return HomeChanges(digest, move.to.node, parts_.state_replicas.TermOf(digest) + 1, in_step,
+                     move.keeps && move.emptied);
+}
+
+Changes StateMoves::DiskIsNew(const std::string& digest, const std::string& node) {
+  auto& move = moves_.at(digest);
+  if (!move.keeps || (node != move.from.node && node != move.to.node)) return {};
+  if (node == move.from.node) {
+    move.keeps = false;
+  } else {
+    move.emptied = true;
+  }
+  return ChangesOf(digest, move);
 }
 
 void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
@@ -215,16 +235,15 @@ void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
                            absl::StrCat("model ", stored.digest, ": its new home could not be stored (",
                                         status.message(), "); it is stored again by itself"));
   }
-  const auto from = move.from.node;
-  const auto to = move.to.node;
+  const auto moved = move;
   TellMoved(stored.digest, move);
-  parts_.copies.Moved(stored.digest, to);
-  parts_.state_replicas.Moved(stored.digest, to);
-  stale_[from].insert(stored.digest);
+  parts_.copies.Moved(stored.digest, moved.to.node);
   failed_.erase(stored.digest);
-  const auto ask = move.ask;
   Close(found);
-  if (ask) AnswerOrder(*ask, stored.digest);
+  if (!moved.keeps) stale_[moved.from.node].insert(stored.digest);
+  parts_.state_replicas.Moved(stored.digest, moved.to.node, moved.keeps ? moved.from.node : "",
+                              moved.emptied);
+  if (moved.ask) AnswerOrder(*moved.ask, stored.digest);
   parts_.copies.Place();
 }
 

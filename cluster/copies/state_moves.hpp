@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "cluster/events.hpp"
 #include "cluster/records/after_commit.hpp"
+#include "cluster/records/changes.hpp"
 
 namespace troupe::cluster {
 
@@ -56,6 +57,8 @@ class StateMoves {
   [[nodiscard]] bool Stores(const std::string& digest) const;
   // The life of it that took part in moves is over.
   void NodeJoined(const std::string& node);
+  // The node joins with an empty disk while the store is asked for another home: what the store is to have besides.
+  [[nodiscard]] Changes DiskIsNew(const std::string& digest, const std::string& node);
 
  private:
   enum class Stage { kGivingUp, kTakingOver, kStoring, kNotStored };
@@ -71,6 +74,8 @@ class StateMoves {
     Time again{};                   // when the store is asked once more
     bool restores = false;          // its old home is gone
     bool copied = false;            // the new home has copies
+    bool keeps = false;             // the old home has them, too, when the new one is stored
+    bool emptied = false;           // the disk of the new home was lost since
     std::optional<Ask> ask{};       // of the operator who ordered it
     std::set<std::string> asked{};  // states that the old home is asked to give up
   };
@@ -97,6 +102,7 @@ class StateMoves {
   [[nodiscard]] Table::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
   [[nodiscard]] bool Lives(const Place& place) const;
   void Store(Table::iterator move);
+  [[nodiscard]] Changes ChangesOf(const std::string& digest, const Move& move) const;
   void TellMoved(const std::string& digest, const Move& move);
   void End(Table::iterator move, const absl::Status& why);
   void Close(Table::iterator move);

@@ -251,7 +251,10 @@ Changes StateReplicas::DiskIsNew(const std::string& node) {
   for (const auto& [digest, home] : parts_.copies.table().homes().all())
     if (home == node && !AnyInStep(digest)) parts_.state_moves.TellLost(digest, home);
   for (auto& [digest, kept] : kept_) {
-    if (parts_.state_moves.Stores(digest)) continue;  // another home, which is in step with no node
+    if (parts_.state_moves.Stores(digest)) {
+      changes.Add(parts_.state_moves.DiskIsNew(digest, node));
+      continue;
+    }
     const auto home = parts_.copies.table().homes().Of(digest);
     const auto complete = kept.Complete();
     const bool had_copies = complete.contains(node);
@@ -272,16 +275,18 @@ Changes StateReplicas::DiskIsNew(const std::string& node) {
   return changes;
 }
 
-void StateReplicas::Moved(const std::string& digest, const std::string& home) {
-  const auto known = kept_.find(digest);
-  if (known == kept_.end()) {
-    kept_[digest].term = 2;
-    return;
+void StateReplicas::Moved(const std::string& digest, const std::string& home, const std::string& keeps,
+                          bool home_is_empty) {
+  auto& kept = kept_[digest];
+  Kept next{.term = kept.term + 1, .chosen = std::move(kept.chosen)};
+  next.chosen.erase(home);
+  if (!keeps.empty()) {
+    next.in_step.insert(keeps);
+    next.chosen.insert(keeps);
+    next.home_is_empty = home_is_empty;
   }
-  const auto term = known->second.term + 1;
-  auto chosen = std::move(known->second.chosen);
-  chosen.erase(home);
-  known->second = {.term = term, .chosen = std::move(chosen)};
+  if (next.home_is_empty) parts_.copies.BeginMove(digest);
+  kept = std::move(next);
 }
 
 // --- for others ---

@@ -3,7 +3,8 @@
 //
 //   chosen -(the home says that it has every image, and waits for it from now on)-> stored as in step
 //   in step -(the home says that a copy failed, or is heard after the node was lost)-> stored as out of step, filled anew
-//   the home drains -(it has given the states up)-> a node in step is the home (state_moves.hpp)
+//   the home drains -(it has given the states up)-> a node in step is the home, with the next term; the old one is in step with it
+//     (state_moves.hpp)
 //   home gone for its lease, or back with an empty disk; a node in step lives -> that node is the home, with the next term; no
 //     node is in step with it
 //
@@ -37,8 +38,10 @@ class StateReplicas {
   // The node joins with an empty disk, whatever it had before. The store is to have these changes before the node has joined:
   // then its disk is not known as an empty one any more.
   [[nodiscard]] Changes DiskIsNew(const std::string& node);
-  // The store has another home.
-  void Moved(const std::string& digest, const std::string& home);
+  // The store has another home. `keeps`: the old one, when that has all of the states, too; empty: it has not.
+  // `home_is_empty`: the disk of the new one was lost meanwhile.
+  void Moved(const std::string& digest, const std::string& home, const std::string& keeps,
+             bool home_is_empty);
 
   // Of the home that the store has; 1 of the first one.
   [[nodiscard]] std::uint64_t TermOf(const std::string& digest) const;

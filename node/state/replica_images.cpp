@@ -90,6 +90,9 @@ void ReplicaImages::On(const CopyOffered& event) {
   const auto& wish = event.wish;
   if (const auto status = Check(wish); !status.ok()) return Reply(event.ask, status);
   auto& followed = followed_[wish.model_digest()];
+  // This node may have been the home until now.
+  if (followed.term < wish.term())
+    parts_.replication.Leave(wish.model_digest(), absl::UnavailableError("the states are on another node"));
   followed.term = wish.term();
   if (wish.image().empty() || wish.ended()) {
     Drop(wish);

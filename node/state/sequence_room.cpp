@@ -76,11 +76,12 @@ bool Sequences::CoolOne() {
 
 void Sequences::Cool(Sequence& sequence) {
   const auto key = sequence.key;
+  std::erase(waiting_, key);
   TakeOffGpu(key);
   parts_.states.Unload(key);
   ForgetState(key);
+  with_room_ -= sequence.has_room ? 1 : 0;
   sequence.has_room = false;
-  --with_room_;
   parts_.states.declared().RemoveSequence(key);
   table_.Cool(sequence);
 }

@@ -39,7 +39,10 @@ void Sequences::Clear(const DeclaredState& function) {
 
 void Sequences::Copied(const DeclaredState& function, const std::string& id, bool ended) {
   if (!ended) {
-    table_.Use(Enter(function.key, id), parts_.out.now());
+    auto& sequence = Enter(function.key, id);
+    // This node may have been the home: what it has in memory is older than the file now.
+    if (sequence.key && sequence.requests == 0) Cool(sequence);
+    table_.Use(sequence, parts_.out.now());
     return Arm();
   }
   auto* sequence = table_.Find(function.key, id);

@@ -191,8 +191,49 @@ TEST_F(StateReplicas, AHomeThatDrainsIsReplacedByANodeInStepWhichTakesNothingOve
   EXPECT_THAT(GivenUp({key_}, {"n2"}), ElementsAre(Store()));
   EXPECT_EQ(home_.nodes(0), "n2");
   EXPECT_EQ(home_.term(), 2u);
-  EXPECT_THAT(Stored(), ElementsAre("manager: state-moved", "name to n2: n3", "adopt f at n2"));
-  EXPECT_THAT(Hears("n1", 1), ElementsAre("forget at n1", "heard"));
+  EXPECT_THAT(home_.in_step(), ElementsAre("n1")) << "it has all that it has given up";
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-moved", "name to n2: n1+ n3", "adopt f at n2"));
+  EXPECT_THAT(Hears("n1", 1), ElementsAre("heard")) << "it forgets nothing";
+}
+
+// The new home was gone already, and the manager had not noticed.
+TEST_F(StateReplicas, ANewHomeThatHasLostItsDiskIsReplacedByTheOneThatGaveTheStatesUp) {
+  ComeInStep();
+  Drain("n1");
+  GivenUp({key_}, {"n2"});
+  Stored();
+  JoinNode("n2", 8);
+  EXPECT_TRUE(home_.home_is_empty());
+  EXPECT_THAT(home_.in_step(), ElementsAre("n1"));
+  heard_["n2"] = 3;
+  Stored();
+  Stored();
+  EXPECT_EQ(home_.nodes(0), "n1");
+  EXPECT_EQ(home_.term(), 3u);
+}
+
+TEST_F(StateReplicas, ANewHomeThatLosesItsDiskWhileItIsStoredIsReplacedToo) {
+  ComeInStep();
+  Drain("n1");
+  EXPECT_THAT(GivenUp({key_}, {"n2"}), ElementsAre(Store()));
+  JoinNode("n2", 8);
+  EXPECT_TRUE(home_.home_is_empty()) << "before it has joined";
+  EXPECT_THAT(home_.in_step(), ElementsAre("n1"));
+  heard_["n2"] = 3;
+  for (int i = 0; i < 4; ++i) Stored();
+  Later(milliseconds(100));
+  Stored();
+  EXPECT_EQ(home_.nodes(0), "n1");
+}
+
+TEST_F(StateReplicas, AnOldHomeThatLosesItsDiskWhileTheNewOneIsStoredIsNotInStep) {
+  ComeInStep();
+  Drain("n1");
+  EXPECT_THAT(GivenUp({key_}, {"n2"}), ElementsAre(Store()));
+  JoinNode("n1", 8);
+  EXPECT_EQ(home_.nodes(0), "n2");
+  EXPECT_THAT(home_.in_step(), IsEmpty());
+  EXPECT_FALSE(home_.home_is_empty());
 }
 
 TEST_F(StateReplicas, AHomeThatDrainsStaysTheHomeWhenACopyIsNotTheNewest) {

@@ -89,9 +89,15 @@ class StateReplicasTest : public NodeTest {
     arrived.message.set_node_epoch(epoch_);
     return On(std::move(arrived));
   }
-  static proto::WorkerOutcome Written(std::uint64_t runs) {
+  Lines AskChat(node::Ask ask) {
+    auto arrived = Arrived(ask, "f");
+    arrived.message.set_node_epoch(epoch_);
+    arrived.message.mutable_sequence()->set_id("chat");
+    return On(std::move(arrived));
+  }
+  static proto::WorkerOutcome Written(std::uint64_t runs, const std::string& image = kState) {
     proto::WorkerOutcome outcome;
-    *outcome.mutable_state()->add_states() = *Image(kState, runs);
+    *outcome.mutable_state()->add_states() = *Image(image, runs);
     return outcome;
   }
   // A request's run has ended, and its state is durable here.
@@ -289,6 +295,34 @@ TEST_F(StateReplicasTest, ANodeThatIsTheHomeByItsCopiesAloneReadsThemToGiveThemU
   Pulled(1);
   EXPECT_THAT(GiveUp(6), Contains("load image"));
   EXPECT_THAT(Loaded(7), Contains("given up 6 OK f/1@5"));
+}
+
+// It has given the states up, and keeps copies of them for the next home: what it has in memory grows old.
+TEST_F(StateReplicasTest, AHomeThatGaveTheStatesUpReadsWhatCameSince) {
+  InStep();
+  EXPECT_THAT(AskChat(5), ElementsAre("load image of chat"));
+  On(ImageLoaded{kChat, Image(kChat, 2), {}});
+  proto::WorkerOutcome well;
+  well.set_end_ns(1);
+  Answered(0, "swap-in", well);
+  Answered(0, "run");
+  Answered(0, "write-back", Written(3, kChat));
+  EXPECT_THAT(On(ImageSaved{++batch_, Image(kChat, 3)}), ElementsAre("copy 4 f/1@5#chat at r"));
+  GiveUp(6);
+  Copied(4);
+  Answered(0, "write-back", Written(3, kChat));
+  On(ImageSaved{++batch_, Image(kChat, 3)});
+  Answered(0, "evict");
+  EXPECT_THAT(Copied(5), Contains("given up 6 OK f/1@5 f/1@5#chat, copied to r"));
+  EXPECT_THAT(Offer(7, kChat, false, 3, 2), Contains("pull from home: f/1@5#chat"));
+  EXPECT_THAT(Pulled(7), Contains("unload image of chat"));
+  auto named = Named({});
+  named.set_term(3);
+  EXPECT_THAT(On(AdoptionAsked{1000, Keeper(), named, epoch_}), Contains("load image"));
+  Loaded(3, {"chat"});
+  Place(Keeper());
+  Answered(0, "prepare");
+  EXPECT_THAT(AskChat(8), ElementsAre("load image of chat"));
 }
 
 // A daemon that was started again adopts its models before it hears which functions there are.
