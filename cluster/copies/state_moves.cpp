@@ -199,29 +199,36 @@ void StateMoves::Store(Table::iterator found) {
   // Its functions were removed meanwhile.
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
     return End(found, absl::CancelledError("its functions were removed"));
-  const bool again = move.stage == Stage::kNotStored;
-  move.stage = Stage::kStoring;
   // Until others have copies the old home is the one that has them besides the new one.
-  if (!again) move.keeps = !move.restores && ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+  if (!Stores(digest))
+    move.keeps = !move.restores && ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+  move.stage = Stage::kStoring;
+  move.asked_turned = move.turned;
   parts_.commits.Add(ChangesOf(digest, move), HomeMoved{digest, move.number});
 }
 
 Changes StateMoves::ChangesOf(const std::string& digest, const Move& move) const {
+  const auto term = parts_.state_replicas.TermOf(digest) + 1;
+  if (move.turned) return HomeChanges(digest, move.from.node, term + 1);
   std::set<std::string> in_step;
   if (move.keeps) in_step.insert(move.from.node);
-  return HomeChanges(digest, move.to.node, parts_.state_replicas.TermOf(digest) + 1, in_step,
-                     move.keeps && move.emptied);
+  return HomeChanges(digest, move.to.node, term, in_step);
 }
 
-Changes StateMoves::DiskIsNew(const std::string& digest, const std::string& node) {
-  auto& move = moves_.at(digest);
-  if (!move.keeps || (node != move.from.node && node != move.to.node)) return {};
-  if (node == move.from.node) {
-    move.keeps = false;
-  } else {
-    move.emptied = true;
+Changes StateMoves::DiskIsNew(const std::string& node) {
+  Changes changes;
+  for (auto& [digest, move] : moves_) {
+    if (!Stores(digest) || move.restores || move.turned) continue;
+    if (node == move.from.node) {
+      move.keeps = false;
+    } else if (node == move.to.node) {
+      move.turned = true;
+    } else {
+      continue;
+    }
+    changes.Add(ChangesOf(digest, move));
   }
-  return ChangesOf(digest, move);
+  return changes;
 }
 
 void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
@@ -235,15 +242,26 @@ void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
                            absl::StrCat("model ", stored.digest, ": its new home could not be stored (",
                                         status.message(), "); it is stored again by itself"));
   }
+  if (move.turned && !move.asked_turned) return Store(found);
+  if (move.turned) return TurnedBack(found);
   const auto moved = move;
   TellMoved(stored.digest, move);
   parts_.copies.Moved(stored.digest, moved.to.node);
   failed_.erase(stored.digest);
   Close(found);
   if (!moved.keeps) stale_[moved.from.node].insert(stored.digest);
-  parts_.state_replicas.Moved(stored.digest, moved.to.node, moved.keeps ? moved.from.node : "",
-                              moved.emptied);
+  parts_.state_replicas.Moved(stored.digest, moved.to.node, moved.keeps ? moved.from.node : "");
   if (moved.ask) AnswerOrder(*moved.ask, stored.digest);
+  parts_.copies.Place();
+}
+
+// As after a move there and one back.
+void StateMoves::TurnedBack(Table::iterator found) {
+  const auto digest = found->first;
+  const auto& move = found->second;
+  parts_.state_replicas.Moved(digest, move.to.node, "");
+  parts_.state_replicas.Moved(digest, move.from.node, "");
+  End(found, absl::UnavailableError(absl::StrCat("node '", move.to.node, "' came back with an empty disk")));
   parts_.copies.Place();
 }
 

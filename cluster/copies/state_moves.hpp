@@ -11,7 +11,8 @@
 // Whatever fails before the store was asked ends the move: the old node has the states as they were, and another try
 // begins after a while. A node that joins anew has begun no run of such a function before it is asked to, so a move
 // that it was part of ends, too. Once the store was asked, it may have the new home whatever it answers, so it is asked
-// again until it has. No state is at two nodes: the old one has given it up before the new one may begin.
+// again until it has. When the new home comes back with an empty disk before that, the old one, which has the states yet, is
+// stored as the home again. No state is at two nodes: the old one has given it up before the new one may begin.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +58,8 @@ class StateMoves {
   [[nodiscard]] bool Stores(const std::string& digest) const;
   // The life of it that took part in moves is over.
   void NodeJoined(const std::string& node);
-  // The node joins with an empty disk while the store is asked for another home: what the store is to have besides.
-  [[nodiscard]] Changes DiskIsNew(const std::string& digest, const std::string& node);
+  // The node joins with an empty disk: what the store is to have instead of what it is asked for.
+  [[nodiscard]] Changes DiskIsNew(const std::string& node);
 
  private:
   enum class Stage { kGivingUp, kTakingOver, kStoring, kNotStored };
@@ -71,11 +72,13 @@ class StateMoves {
     Place from{};
     Place to{};
     Stage stage = Stage::kGivingUp;
-    Time again{};                   // when the store is asked once more
-    bool restores = false;          // its old home is gone
-    bool copied = false;            // the new home has copies
-    bool keeps = false;             // the old home has them, too, when the new one is stored
-    bool emptied = false;           // the disk of the new home was lost since
+    Time again{};           // when the store is asked once more
+    bool restores = false;  // its old home is gone
+    bool copied = false;    // the new home has copies
+    bool keeps = false;     // the old home has them, too, when the new one is stored
+    bool turned =
+        false;  // the disk of the new home was lost before it was stored: the old one is the home again
+    bool asked_turned = false;      // the store is asked for that
     std::optional<Ask> ask{};       // of the operator who ordered it
     std::set<std::string> asked{};  // states that the old home is asked to give up
   };
@@ -103,6 +106,7 @@ class StateMoves {
   [[nodiscard]] bool Lives(const Place& place) const;
   void Store(Table::iterator move);
   [[nodiscard]] Changes ChangesOf(const std::string& digest, const Move& move) const;
+  void TurnedBack(Table::iterator move);
   void TellMoved(const std::string& digest, const Move& move);
   void End(Table::iterator move, const absl::Status& why);
   void Close(Table::iterator move);

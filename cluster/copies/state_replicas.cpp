@@ -247,14 +247,11 @@ std::string StateReplicas::Successor(const std::string& digest, bool leaving) co
 }
 
 Changes StateReplicas::DiskIsNew(const std::string& node) {
-  Changes changes;
+  Changes changes = parts_.state_moves.DiskIsNew(node);
   for (const auto& [digest, home] : parts_.copies.table().homes().all())
     if (home == node && !AnyInStep(digest)) parts_.state_moves.TellLost(digest, home);
   for (auto& [digest, kept] : kept_) {
-    if (parts_.state_moves.Stores(digest)) {
-      changes.Add(parts_.state_moves.DiskIsNew(digest, node));
-      continue;
-    }
+    if (parts_.state_moves.Stores(digest)) continue;  // they say what the store is to have
     const auto home = parts_.copies.table().homes().Of(digest);
     const auto complete = kept.Complete();
     const bool had_copies = complete.contains(node);
@@ -275,17 +272,14 @@ Changes StateReplicas::DiskIsNew(const std::string& node) {
   return changes;
 }
 
-void StateReplicas::Moved(const std::string& digest, const std::string& home, const std::string& keeps,
-                          bool home_is_empty) {
+void StateReplicas::Moved(const std::string& digest, const std::string& home, const std::string& keeps) {
   auto& kept = kept_[digest];
   Kept next{.term = kept.term + 1, .chosen = std::move(kept.chosen)};
   next.chosen.erase(home);
   if (!keeps.empty()) {
     next.in_step.insert(keeps);
     next.chosen.insert(keeps);
-    next.home_is_empty = home_is_empty;
   }
-  if (next.home_is_empty) parts_.copies.BeginMove(digest);
   kept = std::move(next);
 }
 

@@ -39,9 +39,7 @@ class StateReplicas {
   // then its disk is not known as an empty one any more.
   [[nodiscard]] Changes DiskIsNew(const std::string& node);
   // The store has another home. `keeps`: the old one, when that has all of the states, too; empty: it has not.
-  // `home_is_empty`: the disk of the new one was lost meanwhile.
-  void Moved(const std::string& digest, const std::string& home, const std::string& keeps,
-             bool home_is_empty);
+  void Moved(const std::string& digest, const std::string& home, const std::string& keeps);
 
   // Of the home that the store has; 1 of the first one.
   [[nodiscard]] std::uint64_t TermOf(const std::string& digest) const;

@@ -270,10 +270,26 @@ TEST_F(StateMoves, AHomeThatMayBeStoredIsStoredAgainAndNeverGivenBack) {
 TEST_F(StateMoves, ANodeThatJoinsAnewWhileTheHomeIsStoredHasItAllTheSame) {
   Given();
   TakenOver();
+  disk_ = "c";
   JoinNode("n2", 7);
   EXPECT_THAT(Stored(), Contains("manager: state-moved"));
   Stored();
   EXPECT_THAT(adoption_->node, "n2");
+}
+
+// The old home forgets nothing before the new one is stored.
+TEST_F(StateMoves, ANodeThatLosesItsDiskWhileTheHomeIsStoredIsNoHome) {
+  Given();
+  TakenOver();
+  EXPECT_THAT(Stored(absl::UnavailableError("the disk is full")), ElementsAre("manager: state-not-moved"));
+  JoinNode("n2", 7);
+  EXPECT_EQ(home_.nodes(0), "n1");
+  Stored();
+  heard_["n2"] = 3;
+  EXPECT_THAT(Await("store"), ElementsAre("store state-home/" + Digest()));
+  EXPECT_EQ(home_.nodes(0), "n1");
+  Stored();
+  EXPECT_THAT(seen_, Not(Contains("adopt f at n2")));
 }
 
 // --- the manager is started again ---
