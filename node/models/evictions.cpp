@@ -44,7 +44,7 @@ void Evictions::StatesSaved(const EvictionWrittenBack& purpose, const absl::Stat
                             const std::vector<ImagePtr>& images) {
   const auto gpu = purpose.gpu;
   const bool same = parts_.runtimes.Lives(gpu, purpose.life);
-  same ? parts_.states.Keep(images) : parts_.write_backs.Restore(images);
+  same ? parts_.states.LeftWith(gpu, purpose.model, images) : parts_.write_backs.Restore(images);
   if (same && status.ok()) Evict(gpu, purpose.model, true);
   parts_.models.EndUse(purpose.model, false);
   if (!same || status.ok()) return;

@@ -120,7 +120,8 @@ void Replication::Begin(Homes::value_type& home, const proto::StateReplica& name
 // The manager may name nodes before this one has heard of a function that keeps a state with the model.
 bool Replication::Known(const std::string& digest) {
   const auto keepers = parts_.handovers.KeepersOf(digest);
-  return !keepers.empty() && std::ranges::all_of(keepers, [&](const auto* state) { return parts_.handovers.IsKnown(*state); });
+  return !keepers.empty() &&
+         std::ranges::all_of(keepers, [&](const auto* state) { return parts_.handovers.IsKnown(*state); });
 }
 
 void Replication::Fill(const std::string& digest, Replica& replica) {

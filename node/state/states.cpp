@@ -39,8 +39,9 @@ void States::Declare(const proto::FunctionRecord& record) {
   // A worker that outlived an earlier daemon may have it: its model came before the news of this function.
   for (GpuIndex gpu = 0; parts_.settings.state_write_back == StateWriteBack::kEvict && gpu < met_.size();
        ++gpu) {
+    const bool leaves = IsUnread(gpu, state.model);  // it is written back first
     if (!parts_.runtimes.Up(gpu) || parts_.models.Find(state.model) == nullptr ||
-        parts_.scheduler.FindResident(gpu, state.model) == nullptr)
+        (parts_.scheduler.FindResident(gpu, state.model) == nullptr && !leaves))
       continue;
     Recover(gpu, state.model, state.key);
     parts_.sequences.Recover(gpu, state.model, state);
@@ -81,6 +82,7 @@ void States::Fail(DeclaredState& state, const std::string& kind, absl::Status wh
 // With every run written back the file has all that was acknowledged: what a worker has beyond it was not.
 void States::RecoverAll(GpuIndex gpu, const ModelNumber& copy) {
   const auto keys = parts_.scheduler.StatesOf(copy);
+  if (parts_.settings.state_write_back == StateWriteBack::kEvict && keys.empty()) unread_[gpu].insert(copy);
   for (const auto& key : keys) {
     const auto* state = declared_.ByKey(key);
     if (state->owner) continue;
@@ -214,13 +216,20 @@ void States::Found(const ImagePtr& image) {
   if (known == nullptr || known->runs() < image->runs()) Keep({image});
 }
 
+void States::LeftWith(GpuIndex gpu, const ModelNumber& model, const std::vector<ImagePtr>& images) {
+  if (unread_[gpu].erase(model) == 0) return Keep(images);
+  for (const auto& image : images) Found(image);
+}
+
 bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {
+  if (IsUnread(gpu, model)) return true;
   const auto& of = parts_.scheduler.StatesOf(model);
   return std::ranges::any_of(
       of, [&](const StateNumber& key) { return parts_.scheduler.states().Find(key)->CurrentAt(gpu); });
 }
 
 void States::On(const RuntimeLost& event) {
+  unread_[event.gpu].clear();
   for (auto* state : declared_.InOrder()) Lose(*state, event.gpu);
   for (auto* state : declared_.SequencesInOrder()) Lose(*state, event.gpu);
 }

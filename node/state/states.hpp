@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "node/events.hpp"
 #include "node/runtimes/order_purposes.hpp"
@@ -22,7 +23,7 @@ struct Parts;
 class States {
  public:
   States(Parts& parts, std::size_t runtimes, Bytes capacity)
-      : parts_(parts), rooms_(capacity), met_(runtimes) {}
+      : parts_(parts), rooms_(capacity), met_(runtimes), unread_(runtimes) {}
 
   void On(const ImageLoaded& event);
   // To be heard before the scheduler hears it, which then knows nothing of the worker's states any more.
@@ -58,8 +59,14 @@ class States {
   void Fail(DeclaredState& state, const std::string& kind, absl::Status why);
   // What all workers had before this daemon began is known, as far as it matters.
   [[nodiscard]] bool KnowsAllWorkers() const;
-  // A state of the model's functions is on that GPU.
+  // A state of the model's functions is on that GPU, or may be.
   [[nodiscard]] bool AnyAt(GpuIndex gpu, const ModelNumber& model) const;
+  // The worker of that GPU had the model before any of its functions with state was known here.
+  [[nodiscard]] bool IsUnread(GpuIndex gpu, const ModelNumber& model) const {
+    return unread_[gpu].contains(model);
+  }
+  // All that was there has been written back, with the model that leaves that GPU.
+  void LeftWith(GpuIndex gpu, const ModelNumber& model, const std::vector<ImagePtr>& images);
   // Null: the function has none, or is not known.
   [[nodiscard]] DeclaredState* Find(const proto::FunctionKey& function);
   [[nodiscard]] StateRooms& rooms() { return rooms_; }
@@ -79,6 +86,8 @@ class States {
   StateRooms rooms_;
   absl::flat_hash_map<StateNumber, ImagePtr> images_;
   std::vector<bool> met_;  // by runtime
+  // By runtime: models that its worker had before any of their functions with state was known.
+  std::vector<absl::flat_hash_set<ModelNumber>> unread_;
 };
 
 }  // namespace troupe::node

@@ -46,7 +46,8 @@ bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage&
     return image.function() == leaving->key.text() && parts_.scheduler.states().Find(leaving->key) != nullptr;
   const auto function = parts_.names.FindState(image.function());
   const auto* state = parts_.scheduler.states().Find(function);
-  if (state == nullptr) return false;
+  const auto* eviction = std::get_if<EvictionWrittenBack>(&purpose);
+  if (state == nullptr) return eviction != nullptr && parts_.states.IsUnread(eviction->gpu, eviction->model);
   if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) return function == run->start.dispatch.state;
   return state->CurrentAt(GpuOf(purpose));
 }

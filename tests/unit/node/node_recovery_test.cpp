@@ -387,7 +387,10 @@ class Stateful : public NodeTest {
     return function;
   }
   static std::string Key() { return "f/1@5"; }
-  explicit Stateful(StateWriteBack write_back = StateWriteBack::kRun) : NodeTest(One(write_back)) {
+  enum class Known { kNo, kYes };
+  explicit Stateful(StateWriteBack write_back = StateWriteBack::kRun, Known known = Known::kYes)
+      : NodeTest(One(write_back)) {
+    if (known == Known::kNo) return;
     Up(0);
     Hello(7);
     proto::ClusterUpdate update;
@@ -416,6 +419,32 @@ class Stateful : public NodeTest {
     EXPECT_THAT(Answered(0, "swap-in", swapped), IsEmpty());
   }
 };
+
+// A worker of an earlier daemon has the only image of a state, and the cluster has not said yet which functions there are.
+class FoundAtAWorker : public Stateful {
+ protected:
+  FoundAtAWorker() : Stateful(StateWriteBack::kEvict, Known::kNo) {
+    Adopt(Counter());
+    Up(0, {{"packed-f", MiB(100)}});
+  }
+  Lines Learn() {
+    proto::ClusterUpdate update;
+    update.set_snapshot(true);
+    update.set_revision(1);
+    *update.add_functions() = Counter();
+    return On(ClusterChanged{update});
+  }
+};
+
+TEST_F(FoundAtAWorker, ItIsReadWhenTheFunctionIsKnown) {
+  EXPECT_THAT(Learn(), testing::IsSupersetOf({"load image", "order 0 write-back packed-f"}));
+}
+
+TEST_F(FoundAtAWorker, AModelThatLeavesBeforeThatIsWrittenBack) {
+  EXPECT_THAT(On(ModelDisowned{"model-f"}), testing::Contains("order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", StateOf(3)), ElementsAre("save image 1 of run 3"));
+  EXPECT_THAT(On(ImageSaved{1, Image(3)}), testing::Contains("order 0 evict packed-f"));
+}
 
 TEST_F(Stateful, ARunIsAnsweredWhenItsStateIsSafe) {
   Run(1);
