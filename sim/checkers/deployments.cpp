@@ -71,7 +71,8 @@ bool Deployments::EndedBy(const RegistryOp& deployment, Time by) const {
 std::int64_t Deployments::AskedOf(const std::string& state, const RequestLedger& ledger, Time by,
                                   bool refused) const {
   const std::pair<std::string, std::string> parts = absl::StrSplit(state, absl::MaxSplits('#', 1));
-  const auto& [deployment, sequence] = parts;
+  const auto& deployment = parts.first;
+  const auto& sequence = parts.second;
   const auto it = std::ranges::find_if(
       changes_, [&](const RegistryOp& op) { return MayHaveDeployed(op) && NameOf(op) == deployment; });
   if (it == changes_.end()) return 0;

@@ -79,6 +79,10 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
     HideRemovalsIn(content.get_mutable_as<proto::ClusterUpdate>(0));
   const auto* submit = As<proto::SubmitRequest>(content);
   if (submit == nullptr) return;
+  if (!hidden_.empty() && submit->function().name() == hidden_) {
+    content.get_mutable_as<proto::SubmitRequest>(0).clear_deployed_unix_ns();
+    submit = As<proto::SubmitRequest>(content);
+  }
   const auto told = told_.find(passage.to);
   if (told == told_.end() || told->second == submit->node_epoch()) return;
   ++stale_;

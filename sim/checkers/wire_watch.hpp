@@ -29,7 +29,7 @@ class WireWatch final : public NetworkTap {
   void HideImages() { hide_images_ = true; }
   // The same: a node that is to keep a copy of a state drops what it has.
   void DropCopies() { drop_copies_ = true; }
-  // The same: nodes hear of no removal of this function, and take each of its deployments for the first one.
+  // The same: nodes hear of no removal of this function, and take each of its deployments for the first one, whichever a request means.
   void HideRemovals(const std::string& function) { hidden_ = function; }
 
  private:
