@@ -199,7 +199,7 @@ void StateMoves::Store(Table::iterator found) {
   // Its functions were removed meanwhile.
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
     return End(found, absl::CancelledError("its functions were removed"));
-  // Until others have copies the old home is the one that has them besides the new one.
+  // The old home has given up all states and has forgotten none, so it is in step until other nodes have copies.
   if (!Stores(digest))
     move.keeps = !move.restores && ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
   move.stage = Stage::kStoring;

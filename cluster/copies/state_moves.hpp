@@ -72,12 +72,11 @@ class StateMoves {
     Place from{};
     Place to{};
     Stage stage = Stage::kGivingUp;
-    Time again{};           // when the store is asked once more
-    bool restores = false;  // its old home is gone
-    bool copied = false;    // the new home has copies
-    bool keeps = false;     // the old home has them, too, when the new one is stored
-    bool turned =
-        false;  // the disk of the new home was lost before it was stored: the old one is the home again
+    Time again{};                   // when the store is asked once more
+    bool restores = false;          // its old home is gone
+    bool copied = false;            // the new home has copies
+    bool keeps = false;             // the old home has them, too, when the new one is stored
+    bool turned = false;            // the old home is it again, since the new one lost its disk
     bool asked_turned = false;      // the store is asked for that
     std::optional<Ask> ask{};       // of the operator who ordered it
     std::set<std::string> asked{};  // states that the old home is asked to give up

@@ -26,7 +26,8 @@ class Deployments {
   [[nodiscard]] std::string StateOf(const RequestRecord& request) const;
   // Its version was removed, or may have been, between question and answer.
   [[nodiscard]] bool RemovedMeanwhile(const RequestRecord& request) const;
-  // How many requests may have changed the state until then, each once. `refused`: also those that were refused.
+  // Counts the requests that may have changed the state until `by`, each of them once. With `refused` the count has the
+  // refused requests, too.
   [[nodiscard]] std::int64_t AskedOf(const std::string& state, const RequestLedger& ledger, Time by,
                                      bool refused) const;
 

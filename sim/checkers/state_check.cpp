@@ -125,7 +125,7 @@ class States {
     return request.code == absl::StatusCode::kInvalidArgument && (rules_.once || !request.ends) &&
            !LostBetween(Time::min(), request.answered);
   }
-  // The deployment that knows nothing of the sequence is the one that began it.
+  // The deployment that answered this request had begun the request's sequence before.
   [[nodiscard]] bool HadBegun(const std::string& state, const RequestRecord& request) const {
     for (std::size_t i = 0; i < names_.size(); ++i) {
       const RequestRecord& other = ledger_.all()[i];

@@ -23,7 +23,7 @@ namespace {
 struct Queues {
   std::mutex mutex;
   std::uint64_t made = 0;
-  // With its number, since another queue may come to the address of one that has gone.
+  // Each queue has a number, since a new queue may lie at the address of a destroyed one.
   std::map<Queue*, std::uint64_t> all;
 };
 Queues& TheQueues() {

@@ -313,7 +313,7 @@ TEST_F(StateReplicas, ANodeInStepThatIsNotStoredYetReplacesAHomeWithAnEmptyDisk)
   EXPECT_EQ(home_.nodes(0), "n2") << "the home has waited for it since it said so";
 }
 
-TEST_F(StateReplicas, AHomeThatWentBeforeItHeardHasGoneOnWithoutNoNode) {
+TEST_F(StateReplicas, AHomeThatWentBeforeItHeardHasWaitedForItsCopies) {
   ComeInStep();
   EXPECT_THAT(InStep({}), ElementsAre(Store()));
   On(MemberLost{"n1"});
