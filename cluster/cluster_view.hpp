@@ -39,11 +39,10 @@ class ClusterView {
   [[nodiscard]] const proto::WorkflowRecord* FindWorkflow(const std::string& name,
                                                           const std::string& version) const;
   [[nodiscard]] const ProfiledRuns& profiles() const { return profiles_; }
-  // How long a run of the function takes by its profiles, on the kind of GPU of the cluster's nodes on which it is the
-  // shortest: a request that is too late for that is too late for all. Zero: not every kind has a profile that says.
-  [[nodiscard]] Duration ProfiledRun(const proto::FunctionRecord& function, std::uint32_t batch) const {
-    return profiles_.empty() ? Duration::zero() : profiles_.ShortestRun(function, batch, gpu_kinds_);
-  }
+  // On the kinds of GPU that the cluster's nodes have. A request that is too late for the shortest run is too late anywhere.
+  [[nodiscard]] ProfiledRun RunOf(const proto::FunctionRecord& function, std::uint32_t batch) const;
+  // By name of the node.
+  [[nodiscard]] std::map<std::string, GpuKinds> KindsOfNodes() const;
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:

@@ -77,4 +77,12 @@ Duration ProfiledRuns::ShortestRun(const proto::FunctionRecord& function, std::u
   return shortest;
 }
 
+RunsByKind ProfiledRuns::RunsOn(const proto::FunctionRecord& function, std::uint32_t batch,
+                                const GpuKinds& kinds) const {
+  RunsByKind runs;
+  for (const auto& kind : kinds)
+    if (const auto run = RunTime(function, batch, kind); run > Duration::zero()) runs.emplace(kind, run);
+  return runs;
+}
+
 }  // namespace troupe::cluster

@@ -20,6 +20,13 @@
 namespace troupe::cluster {
 
 using GpuKinds = std::set<std::string>;
+using RunsByKind = std::map<std::string, Duration>;  // by kind of GPU
+// How long a run of a request takes by the profiles of its model.
+struct ProfiledRun {
+  Duration
+      shortest{};  // on the kind on which it is the shortest; zero: not every kind has a profile that says
+  RunsByKind by_kind{};  // on each kind with a profile that says; empty while all GPUs are of one kind
+};
 // Of the GPUs of a node that has not left; one that is dead may come back.
 void AddGpuKinds(const proto::MemberRecord& member, GpuKinds& kinds);
 
@@ -46,6 +53,9 @@ class ProfiledRuns {
   // The same on the kind on which it is the shortest. Zero: not every kind has a profile that says.
   [[nodiscard]] Duration ShortestRun(const proto::FunctionRecord& function, std::uint32_t batch,
                                      const GpuKinds& kinds) const;
+  // On each of these kinds that has a profile which says.
+  [[nodiscard]] RunsByKind RunsOn(const proto::FunctionRecord& function, std::uint32_t batch,
+                                  const GpuKinds& kinds) const;
 
  private:
   using Key = std::tuple<std::string, proto::Precision, std::string>;  // digest, precision, kind

@@ -11,8 +11,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -106,6 +108,8 @@ class RequestTable {
   // grants of its next life.
   void Apply(const proto::CreditGrant& grant);
   std::vector<RequestFinished> NodeLost(const std::string& node, const std::string& why);
+  // The kinds of GPU that each node has: where they differ, a request's profiles say what it takes at each.
+  void SetKinds(std::map<std::string, GpuKinds> by_node) { placement_.SetKinds(std::move(by_node)); }
 
   // Functions: waiting requests of a removed or unloaded one end with `status` (NotFound, Unavailable).
   std::vector<RequestFinished> FunctionGone(const std::string& function, const std::string& version,

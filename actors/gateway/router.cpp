@@ -124,7 +124,7 @@ class Router : public RouterSelf::base, public RouterClient {
     request.bytes = InlineBytes(message);
     request.holder = HolderOf(message);
     if (!record.state().empty()) message.clear_keep();  // it is not run again when they are lost
-    request.profiled_run = view_->ProfiledRun(record, cluster::BatchOf(record, message.inputs()));
+    request.profiled = view_->RunOf(record, cluster::BatchOf(record, message.inputs()));
     const auto now = Now(this);
     arrivals_.Arrived(record);
     if (const auto admission = table_.Admit(request, now); !admission.status.ok())
@@ -301,6 +301,7 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void WatchNodes() {
+    table_.SetKinds(view_->KindsOfNodes());
     const auto gone = nodes_.Update(*view_, system().message_types<NodeControllerActor>(),
                                     caf::actor_cast<PeerWatcherActor>(this));
     for (const auto& name : gone) LoseNode(name, "the manager says that it is gone");

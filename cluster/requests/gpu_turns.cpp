@@ -66,7 +66,7 @@ bool GpuTurns::MayRunAt(const RequestEntry& entry, const std::string& node) cons
 }
 
 Duration GpuTurns::RunOn(const RequestEntry& entry, const GpuPlace& place) const {
-  const Duration profiled = entry.request.profiled_run;
+  const Duration profiled = entry.request.profiled.shortest;
   return profiled > Duration::zero() ? profiled : gpus_.CostOf(place, entry.request.model).run;
 }
 

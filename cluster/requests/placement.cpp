@@ -77,12 +77,24 @@ NodeOption Placement::OptionOf(const RequestEntry& entry, const std::string& nam
           .resident = node.resident.contains(model),
           .in_flight = node.in_flight,
           .limit = node.limit,
-          .run = routing_.kinds == NodeKinds::kLearned ? runs_.RunAt(model, name) : Duration(),
+          .run = routing_.kinds == NodeKinds::kLearned ? RunAt(entry.request, name) : Duration(),
           .ahead = WorkAt(name)};
 }
 
+Duration Placement::RunAt(const RouterRequest& request, const std::string& node) const {
+  const auto kinds = kinds_.find(node);
+  if (request.profiled.by_kind.empty() || kinds == kinds_.end()) return runs_.RunAt(request.model, node);
+  Duration shortest = Duration::max();
+  for (const auto& kind : kinds->second) {
+    const auto run = request.profiled.by_kind.find(kind);
+    if (run == request.profiled.by_kind.end()) return runs_.RunAt(request.model, node);
+    shortest = std::min(shortest, run->second);
+  }
+  return shortest;
+}
+
 Duration Placement::WorkOf(const RequestEntry& entry, const std::string& node) const {
-  const Duration run = runs_.RunAt(entry.request.model, node);
+  const Duration run = RunAt(entry.request, node);
   return run > Duration::zero() ? run : any_run_.Or({});
 }
 

@@ -6,10 +6,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "base/units.hpp"
+#include "cluster/profiled_runs.hpp"
 #include "cluster/requests/eligible_queue.hpp"
 #include "cluster/requests/gpu_turns.hpp"
 #include "cluster/requests/node_runs.hpp"
@@ -42,6 +44,9 @@ class Placement {
   void Unindex(const std::string& model);
   void Index(const std::string& model);
   void Forget(const std::string& node);
+
+  // The kinds of GPU that each node has.
+  void SetKinds(std::map<std::string, GpuKinds> by_node) { kinds_ = std::move(by_node); }
 
   void Decide(Time now, SendTo send);
 
@@ -77,6 +82,8 @@ class Placement {
   [[nodiscard]] NodeOption OptionOf(const RequestEntry& entry, const std::string& node) const;
   void LeaveOutByDeadline(const RequestEntry& entry, Time now, std::vector<NodeOption>& options) const;
   [[nodiscard]] RequestEntry* MostUrgent(Time now);
+  // By its profiles on the node's fastest GPUs; else as it was learned. Zero: not known.
+  [[nodiscard]] Duration RunAt(const RouterRequest& request, const std::string& node) const;
   [[nodiscard]] Duration WorkOf(const RequestEntry& entry, const std::string& node) const;
   [[nodiscard]] std::string ChooseNode(const RequestEntry& entry, Time now) const;
 
@@ -86,6 +93,7 @@ class Placement {
   const CreditTable& credits_;
   EligibleQueue queue_{credits_};
   NodeRuns runs_;
+  std::map<std::string, GpuKinds> kinds_;  // by node
   RunningEstimate any_run_;                // for models that have not run yet
   std::map<std::string, Duration> given_;  // by node
   std::optional<GpuTurns> by_gpu_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/units.hpp"
+#include "cluster/profiled_runs.hpp"
 #include "scheduling/slo_order.hpp"
 
 namespace troupe::cluster {
@@ -26,12 +27,12 @@ struct RouterRequest {
   std::string version{};
   std::string model{};
   std::uint32_t priority = 0;
-  Duration deadline{};      // the function's SLO, from arrival; zero: none
-  double percentile = 0;    // of the SLO; 0: the default
-  Duration timeout{};       // the client's expiry, from arrival; zero: the router's default
-  Bytes bytes{};            // inline input bytes
-  std::string holder{};     // the node that keeps inputs of it; "": none
-  Duration profiled_run{};  // by the profiles of its model; zero: none says, and what was learned counts
+  Duration deadline{};     // the function's SLO, from arrival; zero: none
+  double percentile = 0;   // of the SLO; 0: the default
+  Duration timeout{};      // the client's expiry, from arrival; zero: the router's default
+  Bytes bytes{};           // inline input bytes
+  std::string holder{};    // the node that keeps inputs of it; "": none
+  ProfiledRun profiled{};  // where no profile says, what was learned counts
 };
 
 enum class RequestPlace { kQueued, kPaused, kSent };

@@ -15,8 +15,8 @@ void RequestOrder::Begin(RequestEntry& entry, Time now) {
   entry.key = MakeOrderingKey(
       ordering_, {.priority = request.priority, .arrival = now, .deadline = entry.deadline}, next_++);
   if (!late_) return;
-  const auto run =
-      request.profiled_run > Duration::zero() ? request.profiled_run : costs_.RunTime(request.model);
+  const auto run = request.profiled.shortest > Duration::zero() ? request.profiled.shortest
+                                                                : costs_.RunTime(request.model);
   entry.latest = LatestBegin(entry.deadline, run, now);
   if (entry.deadline != Time::max() && late_->Yields(request.function)) entry.key = LateKey(entry.key);
 }

@@ -37,7 +37,7 @@ class LateRequests : public testing::Test {
     request.function = function;
     request.version = "1";
     request.deadline = milliseconds(deadline_ms);
-    request.profiled_run = profiled;
+    request.profiled.shortest = profiled;
     ASSERT_TRUE(table_.Admit(request, At(now_ms)).status.ok());
   }
   // The request that is sent when the one under way has been served.

@@ -59,27 +59,32 @@ class Runs : public testing::Test {
 
 TEST_F(Runs, TheFunctionsShareAndTheBatchCount) {
   Tell({ProfileOf("slow")}, {"slow"});
-  EXPECT_EQ(view_.ProfiledRun(OnHalf(), 1), milliseconds(40));
-  EXPECT_EQ(view_.ProfiledRun(OnHalf(), 4), milliseconds(80));
-  EXPECT_EQ(view_.ProfiledRun(FunctionOf("f"), 1), milliseconds(20));
-  EXPECT_EQ(view_.ProfiledRun(FunctionOf("f"), 8), Duration()) << "no such batch was measured";
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).shortest, milliseconds(40));
+  EXPECT_EQ(view_.RunOf(OnHalf(), 4).shortest, milliseconds(80));
+  EXPECT_EQ(view_.RunOf(FunctionOf("f"), 1).shortest, milliseconds(20));
+  EXPECT_EQ(view_.RunOf(FunctionOf("f"), 8).shortest, Duration()) << "no such batch was measured";
 }
 
 TEST_F(Runs, OfSeveralKindsTheFastestCountsWhenEachHasAProfile) {
   Tell({ProfileOf("slow", 2), ProfileOf("fast")}, {"slow", "fast"});
-  EXPECT_EQ(view_.ProfiledRun(OnHalf(), 1), milliseconds(40));
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).shortest, milliseconds(40));
   EXPECT_EQ(view_.profiles().RunTime(OnHalf(), 1, "slow"), milliseconds(80));
+  const RunsByKind both = {{"fast", milliseconds(40)}, {"slow", milliseconds(80)}};
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).by_kind, both);
+  EXPECT_EQ(view_.KindsOfNodes().at("n slow"), GpuKinds{"slow"});
   Tell({}, {"slow", "fast", "new"});
-  EXPECT_EQ(view_.ProfiledRun(OnHalf(), 1), Duration());
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).by_kind, both);
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).shortest, Duration());
   Tell({}, {"slow"});
-  EXPECT_EQ(view_.ProfiledRun(OnHalf(), 1), milliseconds(80));
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).shortest, milliseconds(80));
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).by_kind, RunsByKind()) << "all GPUs are alike";
 }
 
 TEST_F(Runs, AProfileOfAnotherModelOrPrecisionDoesNotCount) {
   auto half = ProfileOf("slow");
   half.set_precision(proto::PRECISION_FP16);
   Tell({half, ProfileOf("slow", 1, "g")}, {"slow"});
-  EXPECT_EQ(view_.ProfiledRun(OnHalf(), 1), Duration());
+  EXPECT_EQ(view_.RunOf(OnHalf(), 1).shortest, Duration());
 }
 
 TEST_F(Runs, WhatIsGoneIsForgotten) {

@@ -166,6 +166,35 @@ TEST_F(NodesOfTwoKinds, WhatIsLateAnywhereGoesToTheSlowerOne) {
   EXPECT_EQ(Ask(3, 5).node, "fast") << "no other node holds the model";
 }
 
+// By profiles, before any node has run the model. Node `mixed` has GPUs of both kinds.
+class ProfiledNodes : public testing::Test {
+ protected:
+  ProfiledNodes() : table_(MakeTable()) {
+    for (const char* node : {"a-slow", "fast", "mixed"}) table_.Apply(Grant(node, 8, {"m"}, {"m"}));
+    table_.SetKinds({{"a-slow", {"slow"}}, {"fast", {"fast"}}, {"mixed", {"fast", "slow"}}});
+  }
+  std::string Ask(RunsByKind runs) {
+    auto request = Request(++asked_);
+    request.profiled.by_kind = std::move(runs);
+    EXPECT_TRUE(table_.Admit(request, At(0)).status.ok());
+    return table_.Decide(At(0)).front().node;
+  }
+
+  RequestTable table_;
+  std::uint64_t asked_ = 0;
+};
+
+TEST_F(ProfiledNodes, ARequestGoesWhereItEndsFirst) {
+  const RunsByKind runs = {{"slow", milliseconds(35)}, {"fast", milliseconds(10)}};
+  std::vector<std::string> nodes;
+  for (int i = 0; i < 7; ++i) nodes.push_back(Ask(runs));
+  EXPECT_THAT(nodes, testing::ElementsAre("fast", "mixed", "fast", "mixed", "fast", "mixed", "a-slow"));
+}
+
+TEST_F(ProfiledNodes, AKindWithoutAProfileCountsAsItWasLearned) {
+  EXPECT_EQ(Ask({{"fast", milliseconds(10)}}), "a-slow") << "nothing is known of it: it is tried";
+}
+
 TEST(RequestTable, RequestsGoWhereTheLeastIsToDo) {
   RequestTable table = MakeTable();
   for (const char* node : {"n1", "n2"}) table.Apply(Grant(node, 8, {"long", "short"}, {"long", "short"}));
