@@ -98,7 +98,10 @@ package: programs ## Debian packages of the release build, into build/release/pa
 	@$(NINJA) --target package_files
 	cd $(BUILD) && cpack --config CPackConfig.cmake
 
-test-deploy: package ## packages, units, playbooks: a cluster on three hosts that are made here (some 10 minutes)
+test-deploy: package deploy-tests ## packages, units, playbooks: a cluster on three hosts that are made here (some 10 minutes)
+
+.PHONY: deploy-tests
+deploy-tests: # of packages that are there
 	@$(BOOTSTRAP) deploy
 	/usr/bin/python3 -B tests/deploy/manifests_test.py --build $(BUILD)
 	/usr/bin/python3 -B tests/deploy/release_test.py
