@@ -39,7 +39,7 @@ inline constexpr std::array<SharingField, 8> kSharingFields = {{
     {"quota_limit", "%", 100, "none", "",
      [](const GpuSharing& from) -> std::uint64_t { return from.quota_limit(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_quota_limit(static_cast<std::uint32_t>(value)); }},
-    {"gpu_mem", "B", INT64_MAX, "none", "",
+    {"gpu_mem", "B", INT64_MAX, "none", "auto",
      [](const GpuSharing& from) -> std::uint64_t { return from.gpu_mem(); },
      [](GpuSharing& to, std::uint64_t value) { to.set_gpu_mem(value); }},
     {"max_instances", "", kMostInstances, "auto", "",

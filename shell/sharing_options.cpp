@@ -25,7 +25,7 @@ std::string HelpOf(std::string_view setting) {
   if (setting == "quota_request") return "percent of a window's GPU time that it is to get, or 'none'";
   if (setting == "quota_limit") return "percent of a window's GPU time that it gets at most, or 'none'";
   if (setting == "gpu_mem")
-    return "GPU memory that its weights, runs and state take at most, like 2GiB, or 'none'";
+    return "GPU memory that its weights, runs and state take at most, like 2GiB, 'none', or 'auto': as its profile says";
   if (setting == "max_instances")
     return Cat("runs of it that compute on one GPU at a time, 1 to ", proto::kMostInstances,
                " at most, or 'auto'");

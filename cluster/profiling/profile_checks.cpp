@@ -20,6 +20,7 @@ constexpr int kMostRows = 2000;
 constexpr std::size_t kMostText = 500;
 constexpr std::int64_t kMostTime = std::int64_t{24} * 3600 * 1'000'000'000;
 constexpr double kMostThroughput = 1e9;
+constexpr std::uint64_t kMostRunBytes = std::uint64_t{1} << 50;
 
 absl::Status CheckBatch(const proto::FunctionRecord& function, std::uint32_t batch) {
   if (batch <= 1) return absl::OkStatus();
@@ -60,6 +61,7 @@ absl::Status CheckFigures(const proto::ProfileRow& row) {
     return wrong("a throughput that is not a number from 0 to 1e9");
   for (const auto time : {row.run_ns(), row.p50_ns(), row.p90_ns(), row.p99_ns(), row.took_ns()})
     if (time < 0 || time > kMostTime) return wrong("a time that does not lie between 0 and a day");
+  if (row.run_bytes() > kMostRunBytes) return wrong("more memory of a run than any GPU has");
   if (row.p50_ns() > row.p90_ns() || row.p90_ns() > row.p99_ns())
     return wrong("percentiles of the latency that do not grow");
   if (row.state() == proto::PROFILE_ROW_FAILED)

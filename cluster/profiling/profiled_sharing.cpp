@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/gpu_instances.hpp"
 #include "proto/gpu_sharing.hpp"
 #include "proto/precision.hpp"
 #include "scheduling/run_profile.hpp"
@@ -17,17 +18,19 @@ namespace troupe::cluster {
 
 namespace {
 
-constexpr std::string_view kShare = "sm_partition", kBatch = "max_batch";
+constexpr std::string_view kShare = "sm_partition", kBatch = "max_batch", kMemory = "gpu_mem";
 constexpr std::uint32_t kAllSms = 100;
 
 bool IsLeft(const proto::GpuSharing& sharing, std::string_view setting) {
   return proto::Declared(sharing, *proto::FindSharingField(setting)) == proto::kLeftToManager;
 }
 
-// Requests per second of one profile, as if its whole window were the function's.
-class Throughputs {
+// What one profile says: requests per second, as if the whole window were the function's, and memory of a run.
+class Figures {
  public:
-  explicit Throughputs(const proto::FunctionProfile& profile) {
+  explicit Figures(const proto::FunctionProfile& profile) {
+    for (const auto& row : profile.rows())
+      if (row.run_bytes() > 0) run_bytes_[row.batch()] = std::max(run_bytes_[row.batch()], row.run_bytes());
     const auto counts = [](const proto::ProfileRow& row) {
       return row.throughput() > 0 && row.quota_limit() > 0;
     };
@@ -56,6 +59,11 @@ class Throughputs {
     }
     return share;
   }
+  // Of a run of so many requests. A larger one takes no less, so the next larger one that was measured stands for it.
+  [[nodiscard]] std::optional<std::uint64_t> RunBytes(std::uint32_t batch) const {
+    const auto found = run_bytes_.lower_bound(batch);
+    return found == run_bytes_.end() ? std::nullopt : std::optional(found->second);
+  }
 
  private:
   using Curve = std::map<std::uint32_t, double>;  // by share, or by batch
@@ -68,11 +76,12 @@ class Throughputs {
   }
 
   std::map<std::uint32_t, Curve> by_batch_;
-  RunProfile loops_;  // from the begin of a run to the begin of the next
+  std::map<std::uint32_t, std::uint64_t> run_bytes_;  // by batch
+  RunProfile loops_;                                  // from the begin of a run to the begin of the next
 };
 
 // By kind, of every kind in the cluster.
-using Measured = std::map<std::string, Throughputs>;
+using Measured = std::map<std::string, Figures>;
 
 // Why not every kind has a profile; "": each has one.
 std::string WhatLacks(const Measured& measured, const std::vector<std::string>& others,
@@ -90,15 +99,15 @@ std::string WhatLacks(const Measured& measured, const std::vector<std::string>& 
 
 // Of all kinds the value that `before` puts first.
 ProfiledValue Careful(const Measured& measured,
-                      const std::function<bool(std::uint32_t, std::uint32_t)>& before,
-                      const std::function<std::optional<std::uint32_t>(const Throughputs&)>& value_on,
+                      const std::function<bool(std::uint64_t, std::uint64_t)>& before,
+                      const std::function<std::optional<std::uint64_t>(const Figures&)>& value_on,
                       const std::string& meaning, const std::string& lacking) {
   ProfiledValue chosen{.reason = meaning};
   std::vector<std::string> by_kind;
-  for (const auto& [kind, throughputs] : measured) {
-    const auto value = value_on(throughputs);
+  for (const auto& [kind, figures] : measured) {
+    const auto value = value_on(figures);
     if (!value) return {.reason = absl::StrCat("the profile on '", kind, "' has ", lacking)};
-    if (chosen.value == 0 || before(*value, static_cast<std::uint32_t>(chosen.value))) chosen.value = *value;
+    if (chosen.value == 0 || before(*value, chosen.value)) chosen.value = *value;
     by_kind.push_back(
         absl::StrCat("'", kind, "'", measured.size() > 1 ? absl::StrCat(" (", *value, ")") : ""));
   }
@@ -112,14 +121,14 @@ ProfiledValue BatchFrom(const Measured& measured, const proto::FunctionRecord& r
   const auto share =
       IsLeft(sharing, kShare) || sharing.sm_partition() == 0 ? kAllSms : sharing.sm_partition();
   return Careful(
-      measured, std::less<>(), [&](const Throughputs& on) { return on.SaturatingBatch(share); },
+      measured, std::less<>(), [&](const Figures& on) { return on.SaturatingBatch(share); },
       "the smallest within 3 % of the best throughput", "no batch but one");
 }
 
 ProfiledValue ShareFrom(const Measured& measured, const proto::GpuSharing& sharing) {
   const auto batch = std::max<std::uint64_t>(1, sharing.max_batch());
   auto chosen = Careful(
-      measured, std::greater<>(), [&](const Throughputs& on) { return on.SaturatingShare(batch); },
+      measured, std::greater<>(), [&](const Figures& on) { return on.SaturatingShare(batch); },
       "the smallest within 3 % of the best throughput", "not both all SMs and a smaller share");
   if (const auto most = MostShare(sharing); chosen.value > most) {
     chosen.reason = absl::StrCat("100 % / ", sharing.max_instances(), " instances; ", chosen.value, " % is ",
@@ -127,6 +136,25 @@ ProfiledValue ShareFrom(const Measured& measured, const proto::GpuSharing& shari
     chosen.value = most;
   }
   return chosen;
+}
+
+// Memory for the weights, for the instances, and for one run more, whose inputs come while they compute.
+ProfiledValue MemoryFrom(const Measured& measured, const proto::FunctionRecord& record) {
+  const auto instances = proto::InstancesOf(record.sharing(), 0);
+  if (instances == 0)
+    return {.reason =
+                "its instances are as many as each node runs at a time; give sm_partition or max_instances"};
+  const auto batch = std::max(1u, record.sharing().max_batch());
+  const auto meaning = absl::StrCat("weights and ", instances + 1, " runs of ",
+                                    batch == 1 ? "a request" : absl::StrCat(batch, " requests"));
+  return Careful(
+      measured, std::greater<>(),
+      [&](const Figures& on) -> std::optional<std::uint64_t> {
+        const auto run = on.RunBytes(batch);
+        if (!run) return std::nullopt;
+        return record.weights_bytes() + (instances + 1) * *run;
+      },
+      meaning, absl::StrCat("no memory of a run of ", batch, batch == 1 ? " request" : " requests"));
 }
 
 }  // namespace
@@ -141,7 +169,7 @@ ProfiledValues ValuesFromProfiles(const proto::FunctionRecord& record, const Pro
                                   const GpuKinds& kinds) {
   ProfiledValues values;
   // The autoscaler says the others.
-  for (const auto name : {kBatch, kShare})
+  for (const auto name : {kBatch, kShare, kMemory})
     if (IsLeft(record.sharing(), name)) values[std::string(name)];
   if (values.empty()) return values;
   Measured measured;
@@ -150,7 +178,7 @@ ProfiledValues ValuesFromProfiles(const proto::FunctionRecord& record, const Pro
     if (profile.model_digest() != record.model_digest() || profile.precision() != record.precision())
       continue;
     if (kinds.contains(profile.gpu_kind()))
-      measured.emplace(profile.gpu_kind(), Throughputs(profile));
+      measured.emplace(profile.gpu_kind(), Figures(profile));
     else
       others.push_back(absl::StrCat("'", profile.gpu_kind(), "'"));
   }
@@ -163,8 +191,12 @@ ProfiledValues ValuesFromProfiles(const proto::FunctionRecord& record, const Pro
     batch->second = BatchFrom(measured, record);
     filled.mutable_sharing()->set_max_batch(static_cast<std::uint32_t>(batch->second.value));
   }
-  if (const auto share = values.find(kShare); share != values.end())
+  if (const auto share = values.find(kShare); share != values.end()) {
     share->second = ShareFrom(measured, filled.sharing());
+    filled.mutable_sharing()->set_sm_partition(static_cast<std::uint32_t>(share->second.value));
+  }
+  if (const auto memory = values.find(kMemory); memory != values.end())
+    memory->second = MemoryFrom(measured, filled);
   return values;
 }
 

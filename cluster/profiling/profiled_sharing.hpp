@@ -5,10 +5,11 @@
 //                 (on all SMs when that is left to the profiles, too); 1 when no batch serves more
 //   sm_partition  the smallest share on which as many requests per second are served as on the best one, with each batch
 //                 up to `max_batch`; at most what the declared `max_instances` leaves to each
+//   gpu_mem       what the weights take, and the function's instances and one run more, with batches of `max_batch`
 //
 // "As many" means to 3 % (kSaturationTolerance), and throughput counts in proportion to the quota that it was measured
 // with. A setting holds on all GPUs, so every kind of GPU in the cluster must have a profile of the model in the
-// function's precision; where kinds differ, the more careful value counts: the larger share, the smaller batch.
+// function's precision; where kinds differ, the more careful value counts: the larger share, the smaller batch, the larger memory.
 #pragma once
 
 #include "cluster/function_sharing.hpp"

@@ -59,6 +59,13 @@ TrialPoint PointAt(const proto::ProfilingGrid& grid, const BatchTrials::Cell& ce
           batch};
 }
 
+// What a run takes of the device's memory depends on its batch, not on its share or quota.
+std::uint64_t RunBytesOf(const Rows& of_one_batch) {
+  std::uint64_t most = 0;
+  for (const auto* row : of_one_batch) most = std::max(most, row->run_bytes());
+  return most;
+}
+
 }  // namespace
 
 TrialPoint PointOf(const proto::ProfileRow& row) {
@@ -127,6 +134,7 @@ std::vector<proto::ProfileRow> RowsOf(const proto::ProfilingExperiment& experime
   for (const auto batch : grid.batches()) {
     const BatchTrials trials(grid, RowsOfBatch(experiment, batch));
     const bool foresees = experiment.method() == proto::PROFILING_BISECT && !trials.next();
+    const auto run_bytes = RunBytesOf(RowsOfBatch(experiment, batch));
     for (int quota = 0; quota < grid.quota_limits_size(); ++quota) {
       for (int share = 0; share < grid.sm_partitions_size(); ++share) {
         const BatchTrials::Cell cell{static_cast<std::size_t>(share), static_cast<std::size_t>(quota)};
@@ -141,6 +149,7 @@ std::vector<proto::ProfileRow> RowsOf(const proto::ProfilingExperiment& experime
         row.set_state(proto::PROFILE_ROW_INTERPOLATED);
         row.set_throughput(foreseen->throughput);
         row.set_run_ns(static_cast<std::int64_t>(foreseen->run_ns));
+        row.set_run_bytes(run_bytes);
         rows.push_back(std::move(row));
       }
     }

@@ -1,5 +1,6 @@
 #include "node/profiling/profile_trials.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -163,6 +164,7 @@ void ProfileTrials::Ended(const Finished& finished, const HeldRequest& held) {
     const auto now = parts_.out.now();
     if (finished.kind == FinishKind::kServed) {
       trial.throughput.Ended(now - trial.run_begun, ComputeAndCopies(held.run.run()), now);
+      trial.run_bytes = std::max(trial.run_bytes, DeviceBytesOf(held.run.run()));
       if (!trial.failed && !trial.throughput.steady()) return;  // Begin has the next one run
     } else if (finished.kind == FinishKind::kExpired) {
       Fail(trial,
@@ -192,6 +194,7 @@ void ProfileTrials::End(Trial& trial) {
     row.set_p90_ns(figures.p90.count());
     row.set_p99_ns(figures.p99.count());
     row.set_runs(figures.runs);
+    row.set_run_bytes(gone.run_bytes.count());
   }
   proto::TrialEnded answer;
   *answer.mutable_row() = std::move(row);

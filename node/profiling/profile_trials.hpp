@@ -48,6 +48,7 @@ class ProfileTrials {
     Time begun{};
     Time run_begun{};
     SteadyThroughput throughput{};
+    Bytes run_bytes{};        // of the run that took most of the device's memory
     proto::ProfileRow row{};  // how it failed, with `failed`
   };
   [[nodiscard]] absl::StatusOr<Trial> Prepare(const proto::RunTrial& wish) const;

@@ -159,6 +159,11 @@ bool IsNoFit(const proto::WorkerOutcome& outcome) {
   return outcome.has_no_fit();
 }
 
+Bytes DeviceBytesOf(const proto::RunOutcome& run) {
+  const Bytes bytes(run.device_bytes());
+  return bytes <= kMostOfADevice ? bytes : Bytes(0);
+}
+
 Duration GpuTimeOf(const proto::RunOutcome& run) {
   return Duration(std::max<std::int64_t>(run.compute_ns(), 0)) - OthersOf(run);
 }

@@ -33,6 +33,9 @@ namespace troupe::node {
 [[nodiscard]] proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function,
                                                  const proto::HostCopy& copy, std::uint32_t rows = 1);
 
+// What a run took of its GPU's memory beside the weights; zero when the worker does not say it, or says more than any GPU has.
+[[nodiscard]] Bytes DeviceBytesOf(const proto::RunOutcome& run);
+
 // What a run had of its GPU's time while it computed: without what runs beside it had. Between zero and the time that it
 // computed, whatever the worker says.
 [[nodiscard]] Duration GpuTimeOf(const proto::RunOutcome& run);

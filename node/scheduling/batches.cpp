@@ -12,6 +12,13 @@ namespace {
 // What one order to a worker carries of its requests' inputs.
 constexpr Bytes kMostInlined = KiB(256);
 
+// What is left of `room` when the function may take no more than its `gpu_mem` with the weights and `one` run.
+Bytes WithinLimit(Bytes room, Bytes limit, Bytes weights, Bytes one) {
+  if (limit == Bytes(0)) return room;
+  const Bytes taken = weights + one;
+  return limit > taken ? std::min(room, limit - taken) : Bytes();
+}
+
 }  // namespace
 
 bool Batches::MayJoin(const RequestEntry& entry) const {
@@ -51,7 +58,8 @@ Company Batches::CompanyOf(const RequestEntry& leader, const Gpu& gpu, Bytes nee
   for (const RequestEntry* const entry : joining)
     candidates.push_back({entry->request.batch.rows, entry->request.deadline});
   const Bytes one = tables_.models[leader.model].activation;
-  const Bytes room = gpu.Free() > need ? gpu.Free() - need : Bytes();
+  const Bytes room = WithinLimit(gpu.Free() > need ? gpu.Free() - need : Bytes(), leader.request.gpu_mem,
+                                 tables_.models[leader.model].weights, one);
   const auto sizes = tables_.models.batches.SizesOn(leader.model, {gpu.index, gpu.kind, one, room},
                                                     leader.request.batch.most);
   const BatchChoice choice =

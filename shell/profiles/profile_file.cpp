@@ -18,8 +18,10 @@ namespace {
 
 constexpr char kHeader[] =
     "model_digest,gpu_kind,precision,sm_partition,quota_limit,batch,state,throughput,run_ns,p50_ns,p90_ns,"
-    "p99_ns,runs,beside_load,reason";
-constexpr std::size_t kColumns = 15;
+    "p99_ns,runs,beside_load,reason,run_bytes";
+constexpr std::size_t kColumns = 16;
+// Files of versions that did not measure memory have all columns but the last one.
+constexpr std::string_view kHeaderWithoutMemory(kHeader, sizeof(kHeader) - sizeof(",run_bytes"));
 
 const char* StateName(proto::ProfileRowState state) {
   switch (state) {
@@ -41,7 +43,8 @@ absl::Status WrongLine(std::size_t line, std::string_view what) {
 }
 
 // The fields of one line; quotes around a field, and doubled inside of it.
-absl::StatusOr<std::vector<std::string>> FieldsOf(std::string_view line, std::size_t number) {
+absl::StatusOr<std::vector<std::string>> FieldsOf(std::string_view line, std::size_t number,
+                                                  std::size_t columns) {
   std::vector<std::string> fields(1);
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -57,8 +60,9 @@ absl::StatusOr<std::vector<std::string>> FieldsOf(std::string_view line, std::si
     }
   }
   if (quoted) return WrongLine(number, "a quote is not closed");
-  if (fields.size() != kColumns)
-    return WrongLine(number, Cat("it has ", fields.size(), " fields, and a profile has ", kColumns));
+  if (fields.size() != columns)
+    return WrongLine(number, Cat("it has ", fields.size(), " fields, and its header ", columns));
+  fields.resize(kColumns, "0");
   return fields;
 }
 
@@ -104,7 +108,7 @@ absl::StatusOr<proto::ProfileRow> RowOf(const std::vector<std::string>& fields, 
   const RowReader read(fields, line);
   std::uint32_t share = 0, quota = 0, batch = 0, beside = 0;
   std::int64_t run = 0, p50 = 0, p90 = 0, p99 = 0;
-  std::uint64_t runs = 0;
+  std::uint64_t runs = 0, run_bytes = 0;
   double throughput = 0;
   TROUPE_RETURN_IF_ERROR(read.Whole(3, "sm_partition", share));
   TROUPE_RETURN_IF_ERROR(read.Whole(4, "quota_limit", quota));
@@ -117,6 +121,7 @@ absl::StatusOr<proto::ProfileRow> RowOf(const std::vector<std::string>& fields, 
   TROUPE_RETURN_IF_ERROR(read.Whole(11, "p99_ns", p99));
   TROUPE_RETURN_IF_ERROR(read.Whole(12, "runs", runs));
   TROUPE_RETURN_IF_ERROR(read.Whole(13, "beside_load", beside));
+  TROUPE_RETURN_IF_ERROR(read.Whole(15, "run_bytes", run_bytes));
   row.set_sm_partition(share);
   row.set_quota_limit(quota);
   row.set_batch(batch);
@@ -128,11 +133,13 @@ absl::StatusOr<proto::ProfileRow> RowOf(const std::vector<std::string>& fields, 
   row.set_runs(runs);
   row.set_beside_load(beside != 0);
   row.set_reason(fields[14]);
+  row.set_run_bytes(run_bytes);
   return row;
 }
 
-absl::Status ReadLine(std::string_view line, std::size_t number, proto::FunctionProfile& profile) {
-  TROUPE_ASSIGN_OR_RETURN(const auto fields, FieldsOf(line, number));
+absl::Status ReadLine(std::string_view line, std::size_t number, std::size_t columns,
+                      proto::FunctionProfile& profile) {
+  TROUPE_ASSIGN_OR_RETURN(const auto fields, FieldsOf(line, number, columns));
   const auto precision = proto::ParsePrecision(fields[2]);
   if (!precision)
     return WrongLine(number, Cat("precision is '", Shorten(Printable(fields[2]), 40), "'; it is one of ",
@@ -151,18 +158,21 @@ absl::Status ReadLine(std::string_view line, std::size_t number, proto::Function
 
 absl::StatusOr<proto::FunctionProfile> ReadCsv(std::string_view text) {
   proto::FunctionProfile profile;
-  std::size_t number = 0;
+  std::size_t number = 0, columns = kColumns;
   while (!text.empty()) {
     const auto end = text.find('\n');
     auto line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (++number == 1) {
-      if (line != kHeader) return WrongLine(1, Cat("it is not the header of a profile: ", kHeader));
+      if (line == kHeaderWithoutMemory)
+        --columns;
+      else if (line != kHeader)
+        return WrongLine(1, Cat("it is not the header of a profile: ", kHeader));
       continue;
     }
     if (line.empty()) continue;
-    TROUPE_RETURN_IF_ERROR(ReadLine(line, number, profile));
+    TROUPE_RETURN_IF_ERROR(ReadLine(line, number, columns, profile));
   }
   if (profile.rows().empty()) return WrongLine(number, "the file ends, and has no row");
   return profile;
@@ -191,7 +201,7 @@ std::string ProfileCsv(const proto::FunctionProfile& profile) {
            std::string(proto::Name(profile.precision())), ",", row.sm_partition(), ",", row.quota_limit(),
            ",", row.batch(), ",", StateName(row.state()), ",", absl::StrFormat("%.17g", row.throughput()),
            ",", row.run_ns(), ",", row.p50_ns(), ",", row.p90_ns(), ",", row.p99_ns(), ",", row.runs(), ",",
-           row.beside_load() ? 1 : 0, ",", Quoted(row.reason()), "\n");
+           row.beside_load() ? 1 : 0, ",", Quoted(row.reason()), ",", row.run_bytes(), "\n");
   }
   return out;
 }

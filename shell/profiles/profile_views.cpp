@@ -38,8 +38,8 @@ std::string WhereUsed(const proto::FunctionProfile& profile, const proto::Functi
 }  // namespace
 
 Table ProfileTable(const proto::FunctionProfile& profile) {
-  Table table(
-      {">BATCH", ">SM SHARE", ">QUOTA", ">REQUESTS/S", ">RUN", ">P50", ">P90", ">P99", ">RUNS", "NOTE"});
+  Table table({">BATCH", ">SM SHARE", ">QUOTA", ">REQUESTS/S", ">RUN", ">P50", ">P90", ">P99", ">MEMORY",
+               ">RUNS", "NOTE"});
   for (const auto& row : profile.rows()) {
     const bool failed = row.state() == proto::PROFILE_ROW_FAILED;
     const auto colour = failed                                           ? Colour::kRed
@@ -48,8 +48,8 @@ Table ProfileTable(const proto::FunctionProfile& profile) {
     table.Add({Cat(row.batch()), Cat(row.sm_partition(), " %"), Cat(row.quota_limit(), " %"),
                Cell(failed ? "-" : absl::StrFormat("%.2f", row.throughput()), colour),
                Milliseconds(row.run_ns()), Milliseconds(row.p50_ns()), Milliseconds(row.p90_ns()),
-               Milliseconds(row.p99_ns()), row.runs() > 0 ? Cat(row.runs()) : "-",
-               Cell(NoteOf(row), colour)});
+               Milliseconds(row.p99_ns()), row.run_bytes() > 0 ? FormatBytes(Bytes(row.run_bytes())) : "-",
+               row.runs() > 0 ? Cat(row.runs()) : "-", Cell(NoteOf(row), colour)});
   }
   return table;
 }

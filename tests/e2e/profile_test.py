@@ -88,11 +88,27 @@ class Profile(E2eTest):
             self.assertEqual(row["state"], "PROFILE_ROW_MEASURED")
             self.assertAlmostEqual(row["throughput"] / (self.truth(share) * quota / 100), 1, delta=TOLERANCE, msg=f"{share} %, {quota} %")
 
-    def share(self):
-        """How its share applies, and where it comes from."""
+    def applied(self, name):
+        """How a setting of the function applies, and where it comes from."""
         function, = self.shell.json("function", "show", "double")["functions"]
-        setting = function["sharing"][0]
+        setting, = (setting for setting in function["sharing"] if setting["name"] == name)
         return setting["value"], setting["source"], setting["reason"]
+
+    def share(self):
+        return self.applied("sm_partition")
+
+    def test_the_memory_that_a_profile_says_is_enough_and_is_a_limit(self):
+        self.shell.text("profile", "double", "--grid", "--quotas", 100, "--shares", "100")
+        run, = {int(row["run_bytes"]) for row in self.shell.json("profile", "show", "double")["profiles"][0]["rows"]}
+        self.shell.text("function", "update", "double", "--gpu-mem", "auto", "--max-instances", 1)
+        eventually(lambda: self.applied("gpu_mem")[1] == "PROFILED", "the profile says the memory")
+        value, _, reason = self.applied("gpu_mem")
+        weights = int(self.shell.json("function", "show", "double")["functions"][0]["record"].get("weights_bytes", 0))
+        self.assertEqual(int(value), weights + 2 * run)
+        self.assertIn("weights and 2 runs of a request on 'slow one'", reason)
+        load = Load(lambda: self.front.http.infer("double", {"x": X}), threads=4)
+        load.wait(40)
+        load.stop()  # raises when a request failed
 
     def test_a_function_follows_the_profile_that_it_leaves_its_share_to(self):
         self.shell.text("function", "update", "double", "--sm-partition", "auto")

@@ -36,6 +36,7 @@ struct Figure {
   double throughput;
   std::uint32_t batch = 1;
   std::uint32_t quota = 100;
+  std::uint64_t run_bytes = 0;
 };
 
 proto::FunctionProfile ProfileOf(const std::vector<Figure>& figures, const std::string& kind = "virtual") {
@@ -48,6 +49,7 @@ proto::FunctionProfile ProfileOf(const std::vector<Figure>& figures, const std::
     row.set_quota_limit(figure.quota);
     row.set_batch(figure.batch);
     row.set_throughput(figure.throughput);
+    row.set_run_bytes(figure.run_bytes);
     row.set_run_ns(static_cast<std::int64_t>(1e9 * figure.batch / figure.throughput));
   }
   return profile;
@@ -164,6 +166,50 @@ TEST(ProfiledSharing, WhereAProfileDoesNotSayItTheReasonIsNamed) {
   EXPECT_THAT(Values(Record({{"sm_partition", 12}}), {ProfileOf(kHalf)}), IsEmpty());
 }
 
+// --- memory ---
+
+// Runs of one, two and four requests take 10, 20 and 40 bytes.
+const std::vector<Figure> kMemory = {
+    {100, 100, 1, 100, 10}, {50, 98, 1, 100, 9}, {100, 180, 2, 100, 20}, {100, 300, 4, 100, 40}};
+
+ProfiledValue MemoryOf(Wishes settings, std::vector<proto::FunctionProfile> profiles = {ProfileOf(kMemory)},
+                       const GpuKinds& kinds = {"virtual"}) {
+  settings.emplace_back("gpu_mem", kAuto);
+  auto record = Record(settings);
+  record.set_weights_bytes(1000);
+  return Values(record, std::move(profiles), kinds).at("gpu_mem");
+}
+
+TEST(ProfiledSharing, TheMemoryIsThatOfItsInstancesAndOneRunMore) {
+  const auto four = MemoryOf({{"max_instances", 4}});
+  EXPECT_EQ(four.value, 1000u + 5 * 10);
+  EXPECT_EQ(four.reason, "weights and 5 runs of a request on 'virtual'");
+  EXPECT_EQ(MemoryOf({{"sm_partition", 12}}).value, 1000u + 9 * 10) << "eight runs of 12 % compute at a time";
+  EXPECT_EQ(MemoryOf({{"quota_limit", 50}}).value, 1000u + 2 * 10) << "with a quota it has one instance";
+  const auto batches = MemoryOf({{"max_instances", 1}, {"max_batch", 3}});
+  EXPECT_EQ(batches.value, 1000u + 2 * 40) << "a run of three requests takes no more than one of four";
+  EXPECT_EQ(batches.reason, "weights and 2 runs of 3 requests on 'virtual'");
+}
+
+TEST(ProfiledSharing, TheMemoryGoesWithTheOtherValuesOfTheProfile) {
+  EXPECT_EQ(MemoryOf({{"sm_partition", kAuto}, {"max_batch", kAuto}}).value, 1000u + 3 * 40)
+      << "50 % of the SMs, and batches of 4";
+}
+
+TEST(ProfiledSharing, OfSeveralKindsTheLargerMemoryCounts) {
+  auto larger = ProfileOf({{100, 100, 1, 100, 30}}, "large");
+  const auto memory = MemoryOf({{"max_instances", 1}}, {ProfileOf(kMemory), larger}, {"virtual", "large"});
+  EXPECT_EQ(memory.value, 1000u + 2 * 30);
+}
+
+TEST(ProfiledSharing, WhyThereIsNoMemoryIsNamed) {
+  EXPECT_THAT(MemoryOf({}).reason, HasSubstr("give sm_partition or max_instances"));
+  EXPECT_THAT(MemoryOf({{"max_instances", 1}, {"max_batch", 8}}).reason,
+              HasSubstr("the profile on 'virtual' has no memory of a run of 8 requests"));
+  EXPECT_THAT(MemoryOf({{"max_instances", 1}}, {ProfileOf(kHalf)}).reason,
+              HasSubstr("the profile on 'virtual' has no memory of a run of 1 request"));
+}
+
 // --- what was declared ---
 
 TEST(ProfiledSharing, WhatProfilesDoNotSayIsNotLeftToThem) {
@@ -176,7 +222,8 @@ TEST(ProfiledSharing, WhatProfilesDoNotSayIsNotLeftToThem) {
   EXPECT_EQ(why("sm_partition"), "");
   EXPECT_EQ(why("max_batch"), "");
   EXPECT_EQ(why("quota_request"), "");
-  for (const char* name : {"quota_limit", "gpu_mem", "max_instances"})
+  EXPECT_EQ(why("gpu_mem"), "");
+  for (const char* name : {"quota_limit", "max_instances"})
     EXPECT_THAT(why(name), HasSubstr("is left to the manager, and it does not choose it"));
   EXPECT_THAT(why("quota"), HasSubstr("a setting is left to the manager that does not exist"));
   auto twice = Sharing({{"max_batch", kAuto}});

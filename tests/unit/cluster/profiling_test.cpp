@@ -336,6 +336,8 @@ TEST_F(ProfilingTest, AProfileThatCannotBeTrueIsRefusedByName) {
               HasSubstr("not a number from 0"));
   EXPECT_THAT(why([](auto&, auto& row) { row.set_run_ns(-5); }), HasSubstr("between 0 and a day"));
   EXPECT_THAT(why([](auto&, auto& row) { row.set_p50_ns(9); }), HasSubstr("do not grow"));
+  EXPECT_THAT(why([](auto&, auto& row) { row.set_run_bytes(UINT64_MAX); }),
+              HasSubstr("more memory of a run"));
   EXPECT_THAT(why([](auto&, auto& row) { row.set_sm_partition(101); }), HasSubstr("between 1 and 100"));
   EXPECT_THAT(why([](auto&, auto& row) { row.set_batch(64); }), HasSubstr("between 1 and 32"));
   EXPECT_THAT(why([](auto&, auto& row) { row.set_reason(std::string(501, 'x')); }), HasSubstr("500 bytes"));

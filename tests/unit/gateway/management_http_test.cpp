@@ -295,7 +295,7 @@ TEST_F(ManagementHttp, AFunctionIsUpdatedWhileItIsServed) {
   EXPECT_THAT(admin_.last_update().sharing().automatic(),
               testing::UnorderedElementsAre("sm_partition", "max_batch"));
   for (const std::string_view wrong :
-       {"", "?version=2", "?quota_limit=auto", "?gpu_mem=auto", "?quota_limit=0", "?quota_limit=101",
+       {"", "?version=2", "?quota_limit=auto", "?gpu_mem=some", "?quota_limit=0", "?quota_limit=101",
         "?sm_partition=none", "?max_batch=many", "?quota=30", "?precision=fp16"})
     EXPECT_EQ(client_->Ask("POST", Cat("/v2/troupe/functions/digits/sharing", wrong)).code, 400) << wrong;
   EXPECT_NE(client_->Ask("POST", "/v2/troupe/functions/digits/sharing?quota=30")

@@ -95,6 +95,7 @@ TEST_F(RunMemoryTest, ActivationsAreTakenAtTheLaunchAndGoWhenItHasComputed) {
       << "the next run uses the memory of the one that ends";
   gate_->Set(false);
   for (std::uint64_t i = 10; i < 13; ++i) Finish(i);
+  EXPECT_EQ(outcomes_[10].run().device_bytes(), KiB(128 + 64).count()) << "each run says what it took";
   ExpectAllFree();
 }
 

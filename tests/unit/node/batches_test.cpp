@@ -99,6 +99,32 @@ TEST_F(BatchesTest, WhatWaitsGoesTogether) {
   EXPECT_EQ(scheduler.gpus().at(0).promised, MiB(1));
 }
 
+// The weights take 10 MiB, and runs of one, two and four rows take 1, 2 and 4 MiB.
+TEST_F(BatchesTest, ABatchTakesNoMoreMemoryThanItsFunctionMayHave) {
+  const auto limited = [&](std::uint64_t sequence, Bytes gpu_mem) {
+    auto request = Request(sequence);
+    request.gpu_mem = gpu_mem;
+    return request;
+  };
+  const auto batch = [&](Bytes gpu_mem) {
+    std::vector<NodeRequest> requests;
+    for (std::uint64_t i = 2; i <= 5; ++i) requests.push_back(limited(i, gpu_mem));
+    const auto first = After(requests);
+    const auto size = first.members.size() + 1;
+    Done(first, 10);
+    for (auto left = requests.size() - size; left > 0;) {
+      const auto next = Next();
+      left -= next.members.size() + 1;
+      Done(next, 10);
+    }
+    return size;
+  };
+  EXPECT_EQ(batch(MiB(14)), 4u);
+  EXPECT_EQ(batch(MiB(14) - Bytes(1)), 2u);
+  EXPECT_EQ(batch(MiB(12) - Bytes(1)), 1u);
+  EXPECT_EQ(batch(MiB(5)), 1u) << "the worker says why";
+}
+
 TEST_F(BatchesTest, WhatIsOfAnotherKindGoesByItself) {
   struct Case {
     const char* what;

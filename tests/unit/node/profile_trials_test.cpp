@@ -41,6 +41,7 @@ class ProfileTrialsTest : public NodeTest {
   static proto::WorkerOutcome Ran(Duration compute) {
     proto::WorkerOutcome outcome;
     outcome.mutable_run()->set_compute_ns(compute.count());
+    outcome.mutable_run()->set_device_bytes(MiB(3).count());
     return outcome;
   }
   // The runs of a trial, each as long as this, until it has ended; what the last one led to.
@@ -71,7 +72,22 @@ TEST_F(ProfileTrialsTest, OneInstanceRunsOnTheShareUntilItsThroughputIsSteady) {
   EXPECT_EQ(row.run_ns(), Duration(milliseconds(5)).count());
   EXPECT_EQ(row.p99_ns(), Duration(milliseconds(10)).count());
   EXPECT_EQ(row.runs(), 75u);
+  EXPECT_EQ(row.run_bytes(), MiB(3).count());
   EXPECT_FALSE(row.beside_load());
+}
+
+TEST_F(ProfileTrialsTest, TheRunThatTookMostOfTheMemoryCounts) {
+  AdoptReady(Function("f"));
+  Ask(TrialOf("f"));
+  Answered(1, "swap-in");
+  for (const std::uint64_t bytes : {MiB(7).count(), std::uint64_t{UINT64_MAX}}) {
+    auto outcome = Ran(milliseconds(5));
+    outcome.mutable_run()->set_device_bytes(bytes);
+    now += milliseconds(10);
+    Answered(1, "run", std::move(outcome));
+  }
+  EXPECT_THAT(Loop(milliseconds(10)), ElementsAre("trial 50 measured"));
+  EXPECT_EQ(ended_.row().run_bytes(), MiB(7).count()) << "no GPU has what the second worker's answer says";
 }
 
 TEST_F(ProfileTrialsTest, ATrialTeachesTheSchedulerNothing) {

@@ -159,7 +159,7 @@ TEST_F(Declarative, EachMistakeIsToldWithItsLine) {
        "it.yaml:4: 'quota_limit' of a function is '101%'; a whole number of percent from 1 to 100, or 'none' is "
        "expected"},
       {"kind: function\nname: f\nmodel: a.onnx\ngpu_mem: 2Gi\n",
-       "it.yaml:4: 'gpu_mem' of a function is '2Gi'; a size like 2GiB, or 'none' is expected"},
+       "it.yaml:4: 'gpu_mem' of a function is '2Gi'; a size like 2GiB, or 'none', or 'auto' is expected"},
       {"kind: function\nname: f\nmodel: a.onnx\nmax_batch: [1]\n",
        "it.yaml:4: 'max_batch' of a function is a list"},
       {"kind: function\nname: f\nmodel: a.onnx\nquota_limit: 30%\nquota_request: 31%\n",

@@ -34,6 +34,7 @@ proto::FunctionProfile ProfileOf(const std::string& kind) {
       row.set_p90_ns(12'000'000);
       row.set_p99_ns(13'000'000);
       row.set_runs(75);
+      row.set_run_bytes(3 << 20);
     }
   }
   profile.mutable_rows(1)->set_state(proto::PROFILE_ROW_INTERPOLATED);
@@ -168,6 +169,22 @@ TEST(ProfileVerbs, WhatCsvExportsIsImportedAgain) {
             expected.SerializeAsString());
 }
 
+TEST(ProfileVerbs, AFileOfAVersionThatMeasuredNoMemoryIsImported) {
+  const test::TemporaryDirectory directory;
+  Harness troupe;
+  auto head = ProfileCsv(proto::FunctionProfile());
+  head.erase(head.find(",run_bytes"));
+  std::ofstream(directory / "p.csv") << head << "\nd,k,fp32,12,100,1,measured,5,9,1,2,3,4,0,\n";
+  ASSERT_EQ(troupe.Run("profile import digits " + (directory / "p.csv")), ExitCode::kOk) << troupe.err();
+  const auto& profile = troupe.cluster.asked.back().import_profile().profile();
+  ASSERT_EQ(profile.rows_size(), 1);
+  EXPECT_EQ(profile.rows(0).p99_ns(), 3);
+  EXPECT_EQ(profile.rows(0).run_bytes(), 0u);
+  std::ofstream(directory / "p.csv") << head << "\nd,k,fp32,12,100,1,measured,5,9,1,2,3,4,0,,7\n";
+  EXPECT_EQ(troupe.Run("profile import digits " + (directory / "p.csv")), ExitCode::kUsage);
+  EXPECT_THAT(troupe.err(), HasSubstr("it has 16 fields, and its header 15"));
+}
+
 TEST(ProfileVerbs, WhatJsonExportsIsImportedAgain) {
   const test::TemporaryDirectory directory;
   Harness troupe;
@@ -188,16 +205,20 @@ TEST(ProfileVerbs, AFileThatIsNotAProfileIsNotSent) {
     EXPECT_EQ(troupe.Run("profile import digits " + (directory / "p.csv")), ExitCode::kUsage) << text;
     return troupe.err();
   };
-  const std::string line = "d,k,fp32,12,100,1,measured,5,9,1,2,3,4,0,";
+  const std::string line = "d,k,fp32,12,100,1,measured,5,9,1,2,3,4,0,,0";
   EXPECT_THAT(why(""), HasSubstr("empty"));
   EXPECT_THAT(why("a,b\n"), HasSubstr("line 1: it is not the header"));
   EXPECT_THAT(why(head), HasSubstr("has no row"));
   EXPECT_THAT(why(head + "d,k\n"), HasSubstr("line 2: it has 2 fields"));
-  EXPECT_THAT(why(head + line + "\"x\n"), HasSubstr("a quote is not closed"));
-  EXPECT_THAT(why(head + "d,k,fp9,12,100,1,measured,5,9,1,2,3,4,0,\n"), HasSubstr("precision is 'fp9'"));
-  EXPECT_THAT(why(head + "d,k,fp32,-12,100,1,measured,5,9,1,2,3,4,0,\n"), HasSubstr("sm_partition is '-12'"));
-  EXPECT_THAT(why(head + "d,k,fp32,12,100,1,guessed,5,9,1,2,3,4,0,\n"), HasSubstr("state is 'guessed'"));
-  EXPECT_THAT(why(head + "d,k,fp32,12,100,1,measured,fast,9,1,2,3,4,0,\n"),
+  EXPECT_THAT(why(head + "d,k,fp32,12,100,1,measured,5,9,1,2,3,4,0,\"x\n"),
+              HasSubstr("a quote is not closed"));
+  EXPECT_THAT(why(head + "d,k,fp32,12,100,1,measured,5,9,1,2,3,4,0,,much\n"),
+              HasSubstr("run_bytes is 'much'"));
+  EXPECT_THAT(why(head + "d,k,fp9,12,100,1,measured,5,9,1,2,3,4,0,,0\n"), HasSubstr("precision is 'fp9'"));
+  EXPECT_THAT(why(head + "d,k,fp32,-12,100,1,measured,5,9,1,2,3,4,0,,0\n"),
+              HasSubstr("sm_partition is '-12'"));
+  EXPECT_THAT(why(head + "d,k,fp32,12,100,1,guessed,5,9,1,2,3,4,0,,0\n"), HasSubstr("state is 'guessed'"));
+  EXPECT_THAT(why(head + "d,k,fp32,12,100,1,measured,fast,9,1,2,3,4,0,,0\n"),
               HasSubstr("throughput is 'fast'"));
   EXPECT_THAT(why(head + line + "\ne" + line.substr(1) + "\n"), HasSubstr("line 3: it is of another model"));
   EXPECT_THAT(why("{\"rows\": 5}"), HasSubstr("not the JSON of a profile"));
