@@ -146,11 +146,12 @@ struct WorkerReady {  // new or adopted
   Bytes memory{};
   Bytes free{};
   std::vector<ResidentReport> resident{};
-  bool peer_copies = false;  // it can copy models from other GPUs
-  bool assigned = true;      // false: it serves no key yet
-  std::string key{};         // whom it serves
-  Bytes strange{};           // of models that it has, and this node does not know
-  bool broadcasts = false;   // it can send models to other GPUs as they come, and get them so
+  bool peer_copies = false;   // it can copy models from other GPUs
+  bool assigned = true;       // false: it serves no key yet
+  std::string key{};          // whom it serves
+  Bytes strange{};            // of models that it has, and this node does not know
+  bool broadcasts = false;    // it can send models to other GPUs as they come, and get them so
+  bool found_states = false;  // what it has may be newer states of functions than this node has read
 };
 struct WorkerLost {  // died, or hung and about to be killed
   GpuIndex gpu = 0;

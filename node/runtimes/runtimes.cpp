@@ -129,6 +129,8 @@ void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
     if (copy) ready.resident.push_back({copy, BytesOf(copy, resident, worker)});
   }
   ready.strange = parts_.orphans.WorkerUp(gpu, serves->key);
+  ready.found_states =
+      parts_.settings.state_write_back == StateWriteBack::kEvict && worker.resident_size() > 0;
   for (const auto& resident : ready.resident) parts_.states.RecoverAll(gpu, resident.model);
   parts_.states.Met(gpu);
   parts_.decisions.CarryOut(parts_.scheduler.Apply(ready, parts_.out.now()));

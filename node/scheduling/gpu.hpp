@@ -75,6 +75,7 @@ struct alignas(64) Gpu {
   Backlog work{};      // runs that were dispatched, and loads that nothing runs beneath
   Backlog bringing{};  // loads from the host
   Bytes strange{};     // of the overhead: models that are unknown here, not yet or not any more
+  bool found_states = false;  // what its worker had when it came may be newer states than this node has read
   absl::flat_hash_map<ModelId, Resident> residents{};
   std::string key{};                    // whom it serves
   std::optional<std::string> coming{};  // whom it will serve when its worker is ready

@@ -130,6 +130,7 @@ void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resi
   }
   gpu.overhead = Rest(gpu.Free(), ready.free);
   gpu.strange = std::min(ready.strange, gpu.overhead);
+  gpu.found_states = ready.found_states;
 }
 
 void GpuTable::FoundResident(GpuIndex index, ModelId model, Bytes bytes, Time now) {
@@ -150,6 +151,7 @@ void GpuTable::WorkerGone(GpuIndex index, WorkerState state) {
   loads_.Set(gpu, state, 0, 0);
   gpu.overhead = gpu.strange = gpu.promised = Bytes();
   gpu.unread = 0;
+  gpu.found_states = false;
   gpu.work = gpu.bringing = {};
   ChangeServed(gpu, [](Gpu& changed) { changed.coming.reset(); });
 }

@@ -27,7 +27,9 @@ bool Takeable(const Gpu& gpu) {
 }
 
 bool TakeableWithLoss(const Gpu& gpu) {
+  const bool may_lose_states = gpu.found_states && gpu.strange > Bytes();  // its orphans leave by themselves
   return gpu.worker == WorkerState::kReady && gpu.in_flight == 0 && gpu.evicting.empty() &&
+         !may_lose_states &&
          std::all_of(gpu.residents.begin(), gpu.residents.end(),
                      [](const auto& resident) { return resident.second.Idle(); });
 }
@@ -35,7 +37,7 @@ bool TakeableWithLoss(const Gpu& gpu) {
 std::vector<ModelId> WithStates(const Gpu& gpu) {
   std::vector<ModelId> models;
   for (const auto& [model, resident] : gpu.residents) {
-    if (!resident.states.empty()) models.push_back(model);
+    if (gpu.found_states || !resident.states.empty()) models.push_back(model);
   }
   return models;
 }

@@ -260,7 +260,7 @@ class OneRuntime : public NodeTest {
     settings.scheduler.isolated = true;
     return settings;
   }
-  OneRuntime() : NodeTest(Isolated()) {
+  explicit OneRuntime(NodeSettings settings = Isolated()) : NodeTest(std::move(settings)) {
     Up(0);
     Hello(7);
     Hello(8);
@@ -278,9 +278,11 @@ class OneRuntime : public NodeTest {
     host.mutable_weights()->set_length(MiB(100).count());
     EXPECT_THAT(On(CopyPlaced{.copy = copy, .host = host}), ElementsAre("adopted 1000 OK"));
   }
-  Lines UpFor(const std::string& tenant) {
-    auto up = Reported(0, proto::ExecutorReport::READY);
-    up.report.mutable_worker()->set_isolation_key(absl::StrCat("tenant/", tenant));
+  Lines UpFor(const std::string& tenant, const std::map<std::string, Bytes>& has = {}) {
+    auto up = Reported(0, proto::ExecutorReport::READY, has);
+    auto& worker = *up.report.mutable_worker();
+    worker.set_isolation_key(absl::StrCat("tenant/", tenant));
+    for (const auto& [digest, bytes] : has) worker.set_free_bytes(worker.free_bytes() - bytes.count());
     return On(up);
   }
 };
@@ -295,6 +297,50 @@ TEST_F(OneRuntime, IsGivenToAnotherTenantWhenTheRouterIsLostThatHadNotReadItsOut
   EXPECT_THAT(Answered(0, "run", ran), ElementsAre("answer 1 OK"));
   EXPECT_THAT(Submit(2, "g", 8), IsEmpty()) << "the outputs lie in this worker's memory";
   EXPECT_THAT(On(RouterLost{7}), ElementsAre("order 0 release", "assign 0 tenant/b"));
+}
+
+// A worker of tenant a that outlived an earlier daemon. What it has of states is nowhere else.
+class OneRuntimeOfAnEarlierDaemon : public OneRuntime {
+ protected:
+  static NodeSettings UntilEvicted() {
+    auto settings = Isolated();
+    settings.state_write_back = StateWriteBack::kEvict;
+    return settings;
+  }
+  OneRuntimeOfAnEarlierDaemon() : OneRuntime(UntilEvicted()) {}
+  static proto::WorkerOutcome OneState() {
+    proto::WorkerOutcome outcome;
+    auto& image = *outcome.mutable_state()->add_states();
+    image.set_function("f/1@5");
+    image.set_runs(3);
+    return outcome;
+  }
+  Lines Saved() {
+    return On(ImageSaved{1, std::make_shared<proto::StateImage>(OneState().state().states(0))});
+  }
+};
+
+TEST_F(OneRuntimeOfAnEarlierDaemon, IsGivenToAnotherTenantWhenItsStatesAreSafe) {
+  UpFor("a", {{"packed-f", MiB(100)}});
+  EXPECT_THAT(Submit(1, "g", 8), ElementsAre("order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", OneState()), ElementsAre("save image 1 of run 3"));
+  EXPECT_THAT(Saved(), ElementsAre("order 0 evict packed-f"));
+  EXPECT_THAT(Answered(0, "evict"), ElementsAre("assign 0 tenant/b"));
+}
+
+TEST_F(OneRuntimeOfAnEarlierDaemon, IsGivenToAnotherTenantWhenWhatIsNotKnownHasLeft) {
+  UpFor("a", {{"packed-gone", MiB(100)}});
+  EXPECT_THAT(Submit(1, "g", 8), IsEmpty()) << "the function of what it has may keep a state there";
+  now += seconds(3);
+  EXPECT_THAT(On(TimerFired{Timer::kOrphans}), ElementsAre("order 0 write-back packed-gone"));
+  EXPECT_THAT(Answered(0, "write-back", OneState()), ElementsAre("save image 1 of run 3"));
+  EXPECT_THAT(Saved(), ElementsAre("order 0 evict packed-gone"));
+  EXPECT_THAT(Answered(0, "evict"), ElementsAre("assign 0 tenant/b"));
+}
+
+TEST_F(OneRuntime, WithStatesWrittenBackWithEachRunNothingIsWaitedFor) {
+  UpFor("a", {{"packed-gone", MiB(100)}});
+  EXPECT_THAT(Submit(1, "g", 8), ElementsAre("assign 0 tenant/b"));
 }
 
 // --- a restart ---
