@@ -4,6 +4,13 @@
 
 namespace troupe::gpu {
 
+namespace {
+
+// A device that does not copy within itself by then is broken: the watchdog of the worker sees it.
+constexpr Duration kPatience = std::chrono::seconds(5);
+
+}  // namespace
+
 Consolidator::Consolidator(DeviceMemory& memory, ModelTable& table, TaskQueue& queue)
     : memory_(memory), table_(table), queue_(queue), stream_(memory.device().MakeStream()) {}
 
@@ -15,28 +22,44 @@ void Consolidator::Tick(Time now, bool idle) {
     return;
   }
   if (!idle_since_) idle_since_ = now;
-  if (moving_ > 0 || now - *idle_since_ < kRest || memory_.changes() == in_vain_) return;
+  if (!moving_.empty() || now - *idle_since_ < kRest || memory_.changes() == in_vain_) return;
   if (memory_.fragmentation() >= kFragmented) Begin();
-  if (moving_ == 0) in_vain_ = memory_.changes();
+  if (moving_.empty()) in_vain_ = memory_.changes();
 }
 
 void Consolidator::Begin() {
   const auto movable = [this](const std::byte* address) { return table_.IdleAt(address).has_value(); };
   for (const DeviceMemory::Move& move : memory_.Consolidate(movable, kBudget)) {
-    ++moving_;
-    stream_->CopyWithin(
-        move.to, move.from,
-        [this, move, place = *table_.IdleAt(move.from.address)](const Completion& completion) {
-          queue_.Post([this, move, place, ok = completion.status.ok()] { Copied(move, place, ok); });
-        });
+    const std::uint64_t number = next_++;
+    Moving& moving = moving_[number];
+    moving.move = move;
+    moving.place = *table_.IdleAt(move.from.address);
+    moving.copy = stream_->CopyWithin(move.to, move.from, [this, number](const Completion& completion) {
+      queue_.Post([this, number, ok = completion.status.ok()] { Copied(number, ok); });
+    });
   }
 }
 
-void Consolidator::Copied(const DeviceMemory::Move& move, const ModelTable::Place& place, bool ok) {
-  --moving_;
-  const bool there = ok && table_.Move(place, move.to);
+// A copy that Finish has waited for is not here any more when its completion comes.
+void Consolidator::Copied(std::uint64_t number, bool ok) {
+  const auto ended = moving_.extract(number);
+  if (ended.empty()) return;
+  const Moving& moving = ended.mapped();
+  const bool there = ok && table_.Move(moving.place, moving.move.to);
   moved_ += there;
-  memory_.Free(there ? move.from : move.to);
+  memory_.Free(there ? moving.move.from : moving.move.to);
+}
+
+bool Consolidator::Finish() {
+  bool some = false;
+  for (auto it = moving_.begin(); it != moving_.end();) {
+    const auto& [number, moving] = *it++;
+    const bool ok = moving.copy->Wait(kPatience).ok();
+    if (!moving.copy->done()) continue;
+    Copied(number, ok);
+    some = true;
+  }
+  return some;
 }
 
 }  // namespace troupe::gpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -26,18 +27,26 @@ class Consolidator {
   ~Consolidator();
   // Called often; `idle`: no runs and no swaps are under way.
   void Tick(Time now, bool idle);
+  // Waits for what is moving, which has two places until then. False: nothing was moving, or a copy does not end.
+  [[nodiscard]] bool Finish();
   [[nodiscard]] std::uint64_t moved() const { return moved_; }
-  [[nodiscard]] std::size_t moving() const { return moving_; }
+  [[nodiscard]] std::size_t moving() const { return moving_.size(); }
 
  private:
+  struct Moving {
+    DeviceMemory::Move move;
+    ModelTable::Place place;
+    EventPtr copy;
+  };
   void Begin();
-  void Copied(const DeviceMemory::Move& move, const ModelTable::Place& place, bool ok);
+  void Copied(std::uint64_t number, bool ok);
 
   DeviceMemory& memory_;
   ModelTable& table_;
   TaskQueue& queue_;
   std::optional<Time> idle_since_;
-  std::size_t moving_ = 0;
+  std::uint64_t next_ = 0;
+  std::map<std::uint64_t, Moving> moving_;
   std::uint64_t in_vain_ = 0;  // the memory's changes when there was nothing to move
   std::uint64_t moved_ = 0;
   std::unique_ptr<Stream> stream_;  // ends first

@@ -105,7 +105,9 @@ OrderHandler::OrderHandler(std::unique_ptr<Device> device, TaskQueue& queue, Lan
                         runner_.ModelChanged(digest, status);
                       },
                       [this](const std::string& digest) { return runner_.Wants(digest); },
-                      [this](Bytes lacking) { return device_.tensors.MakeRoom(lacking) > Bytes(0); }});
+                      [this](Bytes lacking) {
+                        return consolidator_.Finish() || device_.tensors.MakeRoom(lacking) > Bytes(0);
+                      }});
   states_.Connect([this] { runner_.StatesChanged(); },
                   [this](const std::string& payer, Bytes moved) { options_.meter.CountMoved(payer, moved); });
 }

@@ -105,6 +105,24 @@ TEST_F(ConsolidatorTest, NothingMovesWhileTheDeviceIsUsed) {
   EvictAll();
 }
 
+TEST_F(ConsolidatorTest, WhatMovesHasOnePlaceAgainWhenItIsWaitedFor) {
+  FillWithHoles();
+  Rest();
+  const Bytes free = memory_->memory().free;
+  consolidator_->Tick(now_, true);
+  ASSERT_GT(consolidator_->moving(), 0u);
+  EXPECT_LT(memory_->memory().free, free) << "what is moving has two places";
+  EXPECT_TRUE(consolidator_->Finish());
+  EXPECT_EQ(consolidator_->moving(), 0u);
+  EXPECT_EQ(memory_->memory().free, free);
+  EXPECT_FALSE(consolidator_->Finish()) << "nothing is moving";
+  while (queue_->Run()) {  // the copies' completions
+  }
+  EXPECT_EQ(memory_->memory().free, free);
+  ExpectWhole();
+  EvictAll();
+}
+
 TEST_F(ConsolidatorTest, AModelThatIsUsedOrEvictedMeanwhileIsNotHeldUp) {
   FillWithHoles();
   Rest();
