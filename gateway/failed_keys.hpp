@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace troupe::gateway {
 
@@ -29,10 +31,14 @@ class FailedKeys {
     SteadyTime begin;
     int failures = 0;
   };
-  void MakeRoom(SteadyTime now);  // under the lock
+  // Under the lock: windows that are over go, and the oldest ones beyond `most`.
+  void MakeRoom(SteadyTime now, std::size_t most);
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Window> windows_;  // guarded by mutex_
+  // mutex_ guards these.
+  std::unordered_map<std::string, Window> windows_;
+  std::deque<std::pair<SteadyTime, std::string>>
+      begun_;  // windows in the order of their begin, so that none is searched for
 };
 
 }  // namespace troupe::gateway

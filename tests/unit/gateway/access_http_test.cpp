@@ -258,5 +258,17 @@ TEST(FailedKeys, HoldABoundedNumberOfAddresses) {
   EXPECT_LE(failed.addresses(), FailedKeys::kMostAddresses);
 }
 
+TEST(FailedKeys, AnAddressMakesNoRoomForItself) {
+  FailedKeys failed;
+  const FailedKeys::SteadyTime now{std::chrono::hours(1)};
+  for (std::size_t i = 0; i < FailedKeys::kMostAddresses; ++i)
+    EXPECT_EQ(failed.Count(std::to_string(i), now).count(), 0);
+  for (int i = 1; i < FailedKeys::kMostFailures; ++i) EXPECT_EQ(failed.Count("0", now).count(), 0);
+  EXPECT_EQ(failed.Count("0", now), FailedKeys::kWindow) << "it was the oldest, and is counted on";
+  EXPECT_EQ(failed.addresses(), FailedKeys::kMostAddresses);
+  EXPECT_EQ(failed.Count("another", now).count(), 0);
+  EXPECT_EQ(failed.Count("0", now).count(), 0) << "another address took its place";
+}
+
 }  // namespace
 }  // namespace troupe::gateway
