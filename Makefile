@@ -52,9 +52,12 @@ unit: build ## only the unit and actor tiers, release build
 chaos-sim: build ## N schedules of faults on simulated clusters (N=10000, FROM=1)
 	$(BUILD)/bin/troupe chaos-sim --from $(or $(FROM),1) --schedules $(or $(N),10000) --jobs $(JOBS)
 
-asan: bootstrap ## the unit and actor tiers under AddressSanitizer and UndefinedBehaviorSanitizer
+.PHONY: asan-build
+asan-build: bootstrap
 	@[ -f build/asan/build.ninja ] || cmake --preset asan >/dev/null
 	cmake --build --preset asan -j $(JOBS) --target quick_tests
+
+asan: asan-build ## the unit and actor tiers under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(CTEST) --test-dir build/asan -L 'unit|actors'
 
 tsan: bootstrap ## the unit and actor tiers under ThreadSanitizer (by hand: slow)
@@ -74,8 +77,7 @@ chaos: build ## real processes, killed and cut for three minutes (MINUTES=30: lo
 check: bootstrap configure ## format, house rules, warnings as errors, clang-tidy on what changed
 	deploy/check.sh $(BUILD)
 	@$(NINJA) --target release_tests benches
-	@[ -f build/asan/build.ninja ] || cmake --preset asan >/dev/null
-	cmake --build --preset asan -j $(JOBS) --target quick_tests
+	@$(MAKE) --no-print-directory asan-build
 
 bench: build bench-baselines ## every benchmark; writes build/bench/AREA.json
 	bench/run.sh all
