@@ -25,7 +25,9 @@ class RemoteHosts(E2eTest):
         self.manager = self.start("manager", "manager", host_id="host-manager")
         self.address = self.manager.address("manager")
         self.gateway = self.start("gateway", "gateway", manager=self.address, host_id="host-gateway")
-        self.nodes = [self.start(f"node-{i}", "node", manager=self.address, host_id=f"host-{i}") for i in range(2)]
+        # An address and a name: others are told the address behind it.
+        self.nodes = [self.start(f"node-{i}", "node", manager=self.address, host_id=f"host-{i}", listen=f"{host}:0")
+                      for i, host in enumerate(("127.0.0.1", "localhost"))]
         self.gateway.wait_serving(gpus=0)
         self.http = self.gateway.http
         self.http.deploy("double", scale(2, 1024)).good()
