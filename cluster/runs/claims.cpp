@@ -49,6 +49,9 @@ void Claims::Owned(const ClaimWish& wish, const absl::Status& status) {
   if (status.ok() && wish.failure.empty() && wish.former_gateway != wish.gateway)
     parts_.out.Tell(wish.gateway, "run-taken-over",
                     absl::StrCat("run '", run, "' of gateway '", wish.former_gateway, "'"));
+  // The asker was lost while its claim was stored. The run that it reopened had ended until then, so it was not released.
+  if (status.ok() && !over && !owners.Find(run).exists() && !owners.released().contains(run))
+    owners.Release(run, parts_.out.now());
   if (over && known != nullptr) parts_.runs.Over(run, absl::OkStatus());
   if (status.ok() || (over && known != nullptr)) return parts_.runs.Answer(wish.ask, parts_.runs.Reply(run));
   if (!over) owners.Withdraw(run, parts_.out.now());

@@ -99,6 +99,21 @@ TEST_F(RunChanges, AClaimThatIsNotWantedAnyMoreIsNotStored) {
   EXPECT_THAT(Stored(), ElementsAre("run 6 OK"));
 }
 
+// The client asks again for a run that failed for a passing reason, and its gateway is killed meanwhile.
+TEST_F(RunChanges, ARunThatIsReopenedForALostActorGoesOnElsewhere) {
+  auto failed = FinishOf("r", proto::RUN_FAILED);
+  failed.set_code(static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  On(FinishAsked{.ask = 4, .command = failed});
+  EXPECT_THAT(Stored(), ElementsAre("run 4 OK"));
+  const Runner again{7, 1};
+  EXPECT_THAT(Start("r", 6, again, "g1"), Contains("store r")) << "its claim reopens the run";
+  On(RunnerLost{again});
+  On(MemberLost{"g1", true});
+  Stored();
+  EXPECT_THAT(Pulse(), ElementsAre("store r")) << "the claim for g2";
+  EXPECT_THAT(Stored(), Contains("go on with r at g2"));
+}
+
 // A run whose workflow is removed cannot go on.
 TEST_F(RunChanges, ARunWhoseWorkflowIsGoneFailsWhereItWouldGoOn) {
   AdminAsked asked{.ask = 4};
