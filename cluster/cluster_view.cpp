@@ -43,12 +43,6 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   return change;
 }
 
-ProfiledRun ClusterView::RunOf(const proto::FunctionRecord& function, std::uint32_t batch) const {
-  if (profiles_.empty()) return {};
-  return {.shortest = profiles_.ShortestRun(function, batch, gpu_kinds_),
-          .by_kind = gpu_kinds_.size() < 2 ? RunsByKind() : profiles_.RunsOn(function, batch, gpu_kinds_)};
-}
-
 std::map<std::string, GpuKinds> ClusterView::KindsOfNodes() const {
   std::map<std::string, GpuKinds> kinds;
   for (const auto& [name, record] : members_) AddGpuKinds(record, kinds[name]);

@@ -40,7 +40,9 @@ class ClusterView {
                                                           const std::string& version) const;
   [[nodiscard]] const ProfiledRuns& profiles() const { return profiles_; }
   // On the kinds of GPU that the cluster's nodes have. A request that is too late for the shortest run is too late anywhere.
-  [[nodiscard]] ProfiledRun RunOf(const proto::FunctionRecord& function, std::uint32_t batch) const;
+  [[nodiscard]] ProfiledRun RunOf(const proto::FunctionRecord& function, std::uint32_t batch) const {
+    return profiles_.empty() ? ProfiledRun() : profiles_.RunOn(function, batch, gpu_kinds_);
+  }
   // By name of the node.
   [[nodiscard]] std::map<std::string, GpuKinds> KindsOfNodes() const;
   [[nodiscard]] std::uint64_t revision() const { return revision_; }

@@ -66,23 +66,21 @@ Duration ProfiledRuns::RunTime(const proto::FunctionRecord& function, std::uint3
   return it->second.runs->RunTime(proto::SmPercentOf(function.sharing()), batch).value_or(Duration::zero());
 }
 
-Duration ProfiledRuns::ShortestRun(const proto::FunctionRecord& function, std::uint32_t batch,
-                                   const GpuKinds& kinds) const {
-  Duration shortest{};
-  for (const auto& kind : kinds) {
-    const auto run = RunTime(function, batch, kind);
-    if (run == Duration::zero()) return {};
-    if (shortest == Duration::zero() || run < shortest) shortest = run;
-  }
-  return shortest;
-}
-
-RunsByKind ProfiledRuns::RunsOn(const proto::FunctionRecord& function, std::uint32_t batch,
+ProfiledRun ProfiledRuns::RunOn(const proto::FunctionRecord& function, std::uint32_t batch,
                                 const GpuKinds& kinds) const {
-  RunsByKind runs;
-  for (const auto& kind : kinds)
-    if (const auto run = RunTime(function, batch, kind); run > Duration::zero()) runs.emplace(kind, run);
-  return runs;
+  ProfiledRun run;
+  bool all = true;
+  for (const auto& kind : kinds) {
+    const auto time = RunTime(function, batch, kind);
+    if (time == Duration::zero()) {
+      all = false;
+      continue;
+    }
+    if (kinds.size() > 1) run.by_kind.emplace(kind, time);
+    run.shortest = run.shortest == Duration::zero() ? time : std::min(run.shortest, time);
+  }
+  if (!all) run.shortest = Duration::zero();
+  return run;
 }
 
 }  // namespace troupe::cluster

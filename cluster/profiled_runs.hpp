@@ -23,9 +23,10 @@ using GpuKinds = std::set<std::string>;
 using RunsByKind = std::map<std::string, Duration>;  // by kind of GPU
 // How long a run of a request takes by the profiles of its model.
 struct ProfiledRun {
-  Duration
-      shortest{};  // on the kind on which it is the shortest; zero: not every kind has a profile that says
-  RunsByKind by_kind{};  // on each kind with a profile that says; empty while all GPUs are of one kind
+  // On the kind on which it is the shortest; zero: not every kind has a profile that says.
+  Duration shortest{};
+  // On each kind with a profile that says; empty while all GPUs are of one kind.
+  RunsByKind by_kind{};
 };
 // Of the GPUs of a node that has not left; one that is dead may come back.
 void AddGpuKinds(const proto::MemberRecord& member, GpuKinds& kinds);
@@ -50,11 +51,8 @@ class ProfiledRuns {
   // On the function's share. Zero: no profile says.
   [[nodiscard]] Duration RunTime(const proto::FunctionRecord& function, std::uint32_t batch,
                                  const std::string& kind) const;
-  // The same on the kind on which it is the shortest. Zero: not every kind has a profile that says.
-  [[nodiscard]] Duration ShortestRun(const proto::FunctionRecord& function, std::uint32_t batch,
-                                     const GpuKinds& kinds) const;
-  // On each of these kinds that has a profile which says.
-  [[nodiscard]] RunsByKind RunsOn(const proto::FunctionRecord& function, std::uint32_t batch,
+  // On each of these kinds.
+  [[nodiscard]] ProfiledRun RunOn(const proto::FunctionRecord& function, std::uint32_t batch,
                                   const GpuKinds& kinds) const;
 
  private:

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include <array>
 #include <caf/actor_ostream.hpp>
 #include <cerrno>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include "base/status.hpp"
 #include "cluster/event_log.hpp"
 #include "transport/host_id.hpp"
+#include "transport/ip_address.hpp"
 #include "transport/local_channel.hpp"
 #include "transport/memory_file.hpp"
 #include "transport/remote_channel.hpp"
@@ -67,23 +67,19 @@ absl::StatusOr<transport::UniqueFd> TryListen(const std::string& host, std::uint
   return absl::InvalidArgumentError(absl::StrCat(asked, ": ", std::strerror(error), "; ", choose));
 }
 
-// The address behind a name: actors may listen at a name, and the server of tensors takes addresses only.
-absl::StatusOr<std::string> NumericHost(const std::string& host) {
+// The address behind a name, with a port that the system chooses: actors may listen at a name, and the server of tensors
+// takes addresses only.
+absl::StatusOr<std::string> TensorAddress(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  std::array<char, NI_MAXHOST> text{};
-  int error = getaddrinfo(Unbracketed(host).c_str(), nullptr, &hints, &found);
-  if (error == 0) {
-    error =
-        getnameinfo(found->ai_addr, found->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-    freeaddrinfo(found);
-  }
-  if (error != 0)
+  if (const int error = getaddrinfo(host.c_str(), "0", &hints, &found); error != 0)
     return absl::InvalidArgumentError(absl::StrCat("cannot listen for tensors at '", host, "': ",
                                                    gai_strerror(error), "; choose another with --listen"));
-  const std::string numeric = text.data();
-  return numeric.find(':') == std::string::npos ? numeric : absl::StrCat("[", numeric, "]");
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  sockaddr_storage address{};
+  std::memcpy(&address, found->ai_addr, found->ai_addrlen);
+  return transport::FormatAddress(address);
 }
 
 bool OnThisMachine(const std::string& address) {
@@ -101,9 +97,7 @@ bool ServesOtherHosts(const DaemonConfig& config) {
 
 absl::StatusOr<std::unique_ptr<transport::RemoteEndpoint>> StartTensorEndpoint(
     const DaemonConfig& config, const Common& common, transport::SliceSource source) {
-  TROUPE_ASSIGN_OR_RETURN(const std::string host,
-                          NumericHost(config.member.listen.substr(0, config.member.listen.rfind(':'))));
-  const std::string bind = absl::StrCat(host, ":0");
+  TROUPE_ASSIGN_OR_RETURN(const std::string bind, TensorAddress(HostOf(config.member.listen)));
   if (config.tensors.network == TensorNetwork::kStream) {
     transport::StreamEndpoint::Options options;
     options.bind = bind;

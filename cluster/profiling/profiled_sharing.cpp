@@ -59,7 +59,8 @@ class Figures {
     }
     return share;
   }
-  // Of a run of so many requests. A larger one takes no less, so the next larger one that was measured stands for it.
+  // The memory of a run that answers `batch` requests. A run of more requests takes no less, so the smallest batch that was
+  // measured and is large enough stands for it. Nothing: all measured batches are smaller.
   [[nodiscard]] std::optional<std::uint64_t> RunBytes(std::uint32_t batch) const {
     const auto found = run_bytes_.lower_bound(batch);
     return found == run_bytes_.end() ? std::nullopt : std::optional(found->second);

@@ -132,9 +132,10 @@ std::vector<proto::ProfileRow> RowsOf(const proto::ProfilingExperiment& experime
   for (const auto& row : experiment.rows()) ended.emplace(PointOf(row), &row);
   std::vector<proto::ProfileRow> rows;
   for (const auto batch : grid.batches()) {
-    const BatchTrials trials(grid, RowsOfBatch(experiment, batch));
+    const auto of_batch = RowsOfBatch(experiment, batch);
+    const BatchTrials trials(grid, of_batch);
     const bool foresees = experiment.method() == proto::PROFILING_BISECT && !trials.next();
-    const auto run_bytes = RunBytesOf(RowsOfBatch(experiment, batch));
+    const auto run_bytes = RunBytesOf(of_batch);
     for (int quota = 0; quota < grid.quota_limits_size(); ++quota) {
       for (int share = 0; share < grid.sm_partitions_size(); ++share) {
         const BatchTrials::Cell cell{static_cast<std::size_t>(share), static_cast<std::size_t>(quota)};

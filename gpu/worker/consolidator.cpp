@@ -2,14 +2,9 @@
 
 #include <utility>
 
+#include "gpu/worker/room_maker.hpp"
+
 namespace troupe::gpu {
-
-namespace {
-
-// A device that does not copy within itself by then is broken: the watchdog of the worker sees it.
-constexpr Duration kPatience = std::chrono::seconds(5);
-
-}  // namespace
 
 Consolidator::Consolidator(DeviceMemory& memory, ModelTable& table, TaskQueue& queue)
     : memory_(memory), table_(table), queue_(queue), stream_(memory.device().MakeStream()) {}
@@ -54,7 +49,7 @@ bool Consolidator::Finish() {
   bool some = false;
   for (auto it = moving_.begin(); it != moving_.end();) {
     const auto& [number, moving] = *it++;
-    const bool ok = moving.copy->Wait(kPatience).ok();
+    const bool ok = moving.copy->Wait(RoomMaker::kPatience).ok();
     if (!moving.copy->done()) continue;
     Copied(number, ok);
     some = true;

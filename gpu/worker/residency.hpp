@@ -38,8 +38,8 @@ class Residency {
     std::function<void(const std::string& digest, const absl::Status& status)> changed;
     // Whether runs wait for this model: it is not evicted from under them.
     std::function<bool(const std::string& digest)> wanted;
-    // Tensors that runs have left on the device make room for weights, and weights that are moving there come to their places;
-    // false: there is no more of it than before.
+    // Frees device memory for weights that lack so much: tensors that runs have left on the device leave it, and moves of other
+    // weights within the device end. Returns false when it has freed nothing.
     std::function<bool(Bytes lacking)> make_room;
   };
   // What has come to the device since the start.

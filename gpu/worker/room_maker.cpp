@@ -5,13 +5,6 @@
 
 namespace troupe::gpu {
 
-namespace {
-
-// A device that does not copy within itself by then is broken: the watchdog of the worker sees it.
-constexpr Duration kPatience = std::chrono::seconds(5);
-
-}  // namespace
-
 RoomMaker::RoomMaker(DeviceMemory& memory, ModelTable& table)
     : memory_(memory), table_(table), stream_(memory.device().MakeStream()) {}
 

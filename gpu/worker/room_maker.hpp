@@ -14,6 +14,9 @@ namespace troupe::gpu {
 // of the time that the link needs. The main loop's thread.
 class RoomMaker {
  public:
+  // A device that does not copy within itself by then is broken: the watchdog of the worker sees it.
+  static constexpr Duration kPatience = std::chrono::seconds(5);
+
   RoomMaker(DeviceMemory& memory, ModelTable& table);
   ~RoomMaker();
   // Whether weights of `size`, which were refused, are worth another try.

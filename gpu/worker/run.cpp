@@ -170,7 +170,7 @@ proto::WorkerOutcome OutcomeOf(Run& run, Time now) {
   detail.set_copy_out_ns((now - run.copy_out_begin).count());
   detail.set_first_step_ns(run.first_step.time_since_epoch().count());
   detail.set_last_group_ns(run.last_group.time_since_epoch().count());
-  detail.set_device_bytes((RunLayout(run).total + run.plan->activation_bytes()).count());
+  detail.set_device_bytes((run.block.size + run.plan->activation_bytes()).count());
   if (run.trace != nullptr) {
     for (const Time step : *run.trace) detail.add_step_begin_ns(step.time_since_epoch().count());
   }

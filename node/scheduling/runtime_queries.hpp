@@ -22,8 +22,8 @@ using GpuMap = std::map<GpuIndex, Gpu>;
 [[nodiscard]] bool Takeable(const Gpu& gpu);
 // The same, but for outputs that lie there: they are lost with its worker.
 [[nodiscard]] bool TakeableWithLoss(const Gpu& gpu);
-// Idle models there whose functions have state, or may have one that this node has not read: that has to be written back
-// before its worker goes.
+// The idle models on the GPU whose functions have a state there, or may have one that this node has not read. The worker
+// may end when these states have been written back.
 [[nodiscard]] std::vector<ModelId> WithStates(const Gpu& gpu);
 [[nodiscard]] bool AllUnfit(const GpuMap& gpus);        // also true without GPUs
 [[nodiscard]] Bytes LargestMemory(const GpuMap& gpus);  // over GPUs that are not unfit

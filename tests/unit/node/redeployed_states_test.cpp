@@ -1,5 +1,5 @@
 // Functions with state that are removed and deployed again: a node serves only the deployment that it knows, since each
-// deployment has a state of its own. Each test is a table of events and what the node does about them.
+// deployment has a state of its own. Each test lists the events that the node hears, and the effects that each of them has.
 #include "tests/unit/node/node_fixture.hpp"
 
 namespace troupe::node::redeployed_states_test {
