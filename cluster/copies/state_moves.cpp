@@ -139,10 +139,11 @@ void StateMoves::AnswerOrder(Ask ask, const std::string& digest) {
 
 // --- when the home is gone ---
 
-void StateMoves::Restore(const std::string& digest, const std::string& from, const std::string& to) {
+void StateMoves::Restore(const std::string& digest, const std::string& from, const std::string& to,
+                         bool keeps) {
   if (moves_.contains(digest)) return;
   auto& move = moves_[digest];
-  move = {.number = ++last_, .from = {from, 0}, .to = {to, 0}, .restores = true};
+  move = {.number = ++last_, .from = {from, 0}, .to = {to, 0}, .restores = true, .keeps = keeps};
   parts_.copies.BeginMove(digest);
   Store(moves_.find(digest));
 }
@@ -200,8 +201,8 @@ void StateMoves::Store(Table::iterator found) {
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
     return End(found, absl::CancelledError("its functions were removed"));
   // The old home has given up all states and has forgotten none, so it is in step until other nodes have copies.
-  if (!Stores(digest))
-    move.keeps = !move.restores && ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+  if (!Stores(digest) && !move.restores)
+    move.keeps = ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
   move.stage = Stage::kStoring;
   move.asked_turned = move.turned;
   parts_.commits.Add(ChangesOf(digest, move), HomeMoved{digest, move.number});
@@ -218,7 +219,8 @@ Changes StateMoves::ChangesOf(const std::string& digest, const Move& move) const
 Changes StateMoves::DiskIsNew(const std::string& node) {
   Changes changes;
   for (auto& [digest, move] : moves_) {
-    if (!Stores(digest) || move.restores || move.turned) continue;
+    const bool old_has_none = move.restores && !move.keeps;
+    if (!Stores(digest) || old_has_none || move.turned) continue;
     if (node == move.from.node) {
       move.keeps = false;
     } else if (node == move.to.node) {
@@ -249,7 +251,7 @@ void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
   parts_.copies.Moved(stored.digest, moved.to.node);
   failed_.erase(stored.digest);
   Close(found);
-  if (!moved.keeps) stale_[moved.from.node].insert(stored.digest);
+  stale_[moved.from.node].insert(stored.digest);
   parts_.state_replicas.Moved(stored.digest, moved.to.node, moved.keeps ? moved.from.node : "");
   if (moved.ask) AnswerOrder(*moved.ask, stored.digest);
   parts_.copies.Place();
@@ -328,12 +330,14 @@ void StateMoves::Close(Table::iterator found) {
   parts_.copies.EndMove(digest);
 }
 
-// A node that is heard has taken in what it was told when it joined. What it has is of no use to anyone, and does no harm.
+// A node that is heard has taken in what it was told when it joined. What it has is of no use to anyone, and does no harm, unless
+// it is in step.
 void StateMoves::Heard(const std::string& node) {
   const auto stale = stale_.extract(node);
   if (stale.empty() || !parts_.members.HasNode(node)) return;
   for (const auto& digest : stale.mapped())
-    if (parts_.copies.table().homes().Of(digest) != node && !moves_.contains(digest))
+    if (parts_.copies.table().homes().Of(digest) != node && !moves_.contains(digest) &&
+        !parts_.state_replicas.InStep(digest, node))
       parts_.out.Add(TellForget{node, digest, parts_.state_replicas.TermOf(digest)});
 }
 

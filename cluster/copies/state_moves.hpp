@@ -50,8 +50,8 @@ class StateMoves {
   // In a heartbeat.
   void Heard(const std::string& node);
   // The home is gone, and `to` has copies of all that was acknowledged: it becomes the home. Or `to` is the home itself: the
-  // states are lost, and begin anew there.
-  void Restore(const std::string& digest, const std::string& from, const std::string& to);
+  // states are lost, and begin anew there. `keeps`: the disk of the old home has them, too, should that come back.
+  void Restore(const std::string& digest, const std::string& from, const std::string& to, bool keeps);
   [[nodiscard]] bool Moves(const std::string& digest) const { return moves_.contains(digest); }
   void TellLost(const std::string& digest, const std::string& home);
   // The store is asked for another home, and may have it.

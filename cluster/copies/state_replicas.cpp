@@ -230,7 +230,11 @@ void StateReplicas::Replace(const std::string& digest, const std::string& home, 
   const auto complete = kept.Complete();
   const bool lost = kept.home_is_empty && std::ranges::includes(kept.emptied, complete);
   const auto successor = lost ? home : Successor(digest, true);
-  if (!successor.empty()) parts_.state_moves.Restore(digest, home, successor);
+  if (successor.empty()) return;
+  // Until the new home is heard it may be gone, too, with its disk: then the old one, which has come back, is the home again.
+  const bool keeps = !kept.home_is_empty && member != nullptr &&
+                     ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+  parts_.state_moves.Restore(digest, home, successor, keeps);
 }
 
 std::string StateReplicas::Successor(const std::string& digest, bool leaving) const {
@@ -279,6 +283,8 @@ void StateReplicas::Moved(const std::string& digest, const std::string& home, co
   if (!keeps.empty()) {
     next.in_step.insert(keeps);
     next.chosen.insert(keeps);
+    // It was gone before, so the new home need only be heard for it to be dropped.
+    if (!IsThere(keeps)) next.missing[keeps] = parts_.out.now() - parts_.settings.membership.heartbeat;
   }
   kept = std::move(next);
 }

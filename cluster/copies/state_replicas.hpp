@@ -5,8 +5,8 @@
 //   in step -(the home says that a copy failed, or is heard after the node was lost)-> stored as out of step, filled anew
 //   the home drains -(it has given the states up)-> a node in step is the home, with the next term; the old one is in step with it
 //     (state_moves.hpp)
-//   home gone for its lease, or back with an empty disk; a node in step lives -> that node is the home, with the next term; no
-//     node is in step with it
+//   home gone for its lease, or back with an empty disk; a node in step lives -> that node is the home, with the next term; the
+//     old one is in step with it until the new one is heard, unless its disk is empty
 //
 // The home goes on without a node only after the store has it out of step, so whatever the store names has all that was
 // acknowledged. A home that was cut off cannot acknowledge a run meanwhile: the new home refuses its copies.

@@ -107,10 +107,47 @@ TEST_F(StateReplicas, ANodeInStepReplacesAHomeThatIsGoneForItsLease) {
   On(MemberLost{"n1"});
   EXPECT_THAT(Later(seconds(9)), Not(Contains(Store()))) << "the home may still run the function";
   EXPECT_THAT(Later(seconds(2)), Contains(Store()));
-  EXPECT_THAT(Stored(), ElementsAre("manager: state-restored", "adopt f at n2"));
+  EXPECT_THAT(Stored(), ElementsAre("manager: state-restored", "name to n2: n1+", "adopt f at n2"));
   EXPECT_EQ(adoption_->replicas->term(), 2u);
-  EXPECT_THAT(adoption_->replicas->replicas(), IsEmpty());
   EXPECT_THAT(Adopted(), ElementsAre("n2: model-adopted"));
+  EXPECT_THAT(Later(milliseconds(100)), ElementsAre(Store()))
+      << "the old home is out of step: the new one is there";
+  EXPECT_THAT(home_.in_step(), IsEmpty());
+  EXPECT_THAT(Stored(), ElementsAre("name to n2:"));
+}
+
+// The new home was gone already, and the manager had not noticed.
+TEST_F(StateReplicas, ANewHomeThatIsNotHeardBeforeItsDiskIsLostIsReplacedByTheOldOne) {
+  ComeInStep();
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  Later(seconds(11));
+  heard_.clear();
+  Stored();
+  EXPECT_EQ(home_.nodes(0), "n2");
+  EXPECT_THAT(home_.in_step(), ElementsAre("n1"));
+  EXPECT_THAT(Later(milliseconds(200)), IsEmpty());
+  disk_ = "c";
+  JoinNode("n1", 8);
+  heard_["n1"] = 3;
+  Stored();
+  EXPECT_THAT(Hears("n1", 3), ElementsAre("heard")) << "it forgets nothing";
+  disk_ = "";
+  JoinNode("n2", 9);
+  EXPECT_TRUE(home_.home_is_empty());
+  EXPECT_THAT(Stored(), Contains(Store()));
+  EXPECT_EQ(home_.nodes(0), "n1");
+  EXPECT_EQ(home_.term(), 3u);
+}
+
+TEST_F(StateReplicas, ANewHomeThatLosesItsDiskWhileItIsRestoredThereIsNone) {
+  ComeInStep();
+  heard_.erase("n1");
+  On(MemberLost{"n1"});
+  EXPECT_THAT(Later(seconds(11)), Contains(Store()));
+  JoinNode("n2", 8);
+  EXPECT_EQ(home_.nodes(0), "n1") << "its disk has the states yet";
+  EXPECT_EQ(home_.term(), 3u) << "the store may have had the other home";
 }
 
 TEST_F(StateReplicas, ANodeThatIsNotInStepReplacesNothing) {
@@ -140,6 +177,8 @@ TEST_F(StateReplicas, AHomeThatComesBackLaterForgetsAndIsFilled) {
   Later(seconds(11));
   Stored();
   Adopted();
+  EXPECT_THAT(Later(milliseconds(100)), ElementsAre(Store())) << "it is out of step";
+  Stored();
   JoinNode("n1", 8);
   EXPECT_THAT(Stored(), Contains("name to n2: n1"));
   EXPECT_THAT(Hears("n1", 3), ElementsAre("forget at n1", "heard"));
