@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
 #include "actors/core/continuations.hpp"
+#include "actors/core/event_queue.hpp"
 #include "actors/core/fault_hook.hpp"
 #include "actors/core/open_promises.hpp"
 #include "actors/core/time.hpp"
@@ -71,7 +72,7 @@ class NodeController : public ControllerSelf::base {
 
   behavior_type make_behavior() override {
     set_down_handler([this](caf::down_msg& down) { Down(down); });
-    for (std::uint32_t i = 0; i < node_.runtimes(); ++i) {
+    for (std::uint32_t i = 0; i < node_.machine().runtimes(); ++i) {
       executors_.push_back(SpawnExecutor(system(), i, options_.Label(i), options_.make_link(i),
                                          caf::actor_cast<ExecutorListener>(this), options_.executor));
       link_to(executors_.back());  // neither is of use without the other
@@ -157,16 +158,19 @@ class NodeController : public ControllerSelf::base {
  private:
   // --- messages to events ---
   void On(node::Event event) {
-    for (auto& effect : node_.On(std::move(event), Now(this)))
-      std::visit(
-          [this](auto& wanted) {
-            if constexpr (requires { images_.Do(wanted); }) {
-              images_.Do(wanted);
-            } else {
-              Do(wanted);
-            }
-          },
-          effect);
+    node_.On(
+        std::move(event), [this] { return Now(this); }, [this](node::Effect& effect) { CarryOut(effect); });
+  }
+  void CarryOut(node::Effect& effect) {
+    std::visit(
+        [this](auto& wanted) {
+          if constexpr (requires { images_.Do(wanted); }) {
+            images_.Do(wanted);
+          } else {
+            Do(wanted);
+          }
+        },
+        effect);
   }
 
   // The node answers now or later, by the number of the question.
@@ -218,18 +222,18 @@ class NodeController : public ControllerSelf::base {
   // What the node knows, and what its workers say of themselves.
   Promise<proto::NodeDescription> Describe() {
     auto promise = make_response_promise<proto::NodeDescription>();
-    auto gathered = std::make_shared<proto::NodeDescription>(node_.Describe(Now(this)));
+    auto gathered = std::make_shared<proto::NodeDescription>(node_.machine().Describe(Now(this)));
     auto open = std::make_shared<std::size_t>(executors_.size());
     if (executors_.empty()) promise.deliver(*gathered);
     for (std::uint32_t i = 0; i < executors_.size(); ++i) {
       proto::WorkerOrder order;
       order.mutable_describe();
-      order.set_sequence(node_.NumberOrder());
+      order.set_sequence(node_.machine().NumberOrder());
       Call<proto::WorkerOutcome>(
           this, calls_, executors_[i], options_.describe_timeout, std::move(order),
           [this, promise, gathered, open, i](absl::StatusOr<proto::WorkerOutcome> outcome) mutable {
             if (outcome.ok())
-              node_.AddWorker(i, std::move(*outcome->mutable_description()), *gathered, Now(this));
+              node_.machine().AddWorker(i, std::move(*outcome->mutable_description()), *gathered, Now(this));
             if (--*open == 0) promise.deliver(*gathered);
           });
     }
@@ -337,7 +341,7 @@ class NodeController : public ControllerSelf::base {
 
   const NodeOptions options_;
   CacheActor cache_;
-  node::Node node_;
+  EventQueue<node::Node, node::Event> node_;
   RemoteInputs inputs_;
   static constexpr std::uint64_t kFirstFileTicket = std::uint64_t{1} << 61U;
   Continuations files_{kFirstFileTicket};  // tickets that no other continuations here have
