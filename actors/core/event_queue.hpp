@@ -7,7 +7,7 @@
 
 namespace troupe::actors {
 
-// In one actor's thread. Machine: On(Event, args...) answers the effects.
+// In one actor's thread. Machine::On(Event, Time) returns the effects of the event.
 template <class Machine, class Event>
 class EventQueue {
  public:

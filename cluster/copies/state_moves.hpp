@@ -113,7 +113,8 @@ class StateMoves {
   Parts& parts_;
   Table moves_;
   std::map<std::string, Failed> failed_;
-  std::map<std::string, std::set<std::string>> stale_;  // nodes with images that are not theirs; models
+  // Models of which the node was the home, or was to be it, by node: it is told to forget their images unless it is in step.
+  std::map<std::string, std::set<std::string>> stale_;
   std::uint64_t last_ = 0;
 };
 
