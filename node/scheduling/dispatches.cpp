@@ -71,13 +71,19 @@ void Dispatches::Go(const HeldStart& start) {
 
 bool Dispatches::IsGone(const Dispatch& dispatch) const {
   if (parts_.models.Find(dispatch.model) == nullptr) return true;
+  // The request that was to bring the weights was not ordered: an order for the state alone would bring weights of which
+  // the plan of the GPU's memory knows nothing.
+  if (dispatch.source == SwapSource::kResident &&
+      parts_.scheduler.FindResident(dispatch.gpu, dispatch.model) == nullptr)
+    return true;
   return dispatch.state && parts_.states.declared().ByKey(dispatch.state) == nullptr;
 }
 
 void Dispatches::RunGone(const HeldStart& start) {
   if (parts_.requests.Current(start.dispatch.request, start.serial) == nullptr) return;
-  parts_.decisions.CarryOut(
-      TurnBack(start, absl::NotFoundError("the model, or its function's state, was taken off this node")));
+  parts_.decisions.CarryOut(TurnBack(
+      start, absl::NotFoundError(
+                 "the model, or its function's state, left the node or the GPU before the run was ordered")));
 }
 
 Consequences Dispatches::TurnBack(const HeldStart& start, const absl::Status& why) {

@@ -50,7 +50,8 @@ class Dispatches {
   // Gives each request of the dispatch its part of the outcome.
   void Divide(const Dispatch& dispatch, HeldRequest& leader, proto::WorkerOutcome outcome);
   void Ran(const HeldStart& start, proto::WorkerOutcome outcome);
-  // Its model, or the state that it goes on with, was taken off this node before its orders could be given.
+  // Its model, or the state that it goes on with, was taken off this node before its orders could be given, or the weights
+  // that it counted on do not come.
   [[nodiscard]] bool IsGone(const Dispatch& dispatch) const;
   void RunGone(const HeldStart& start);
 

@@ -199,5 +199,39 @@ TEST_F(NothingElse, AModelThatIsDisownedBehindAWriteBackIsNotAwaited) {
   EXPECT_THAT(Models(), Not(Contains("model-o loading")));
 }
 
+// The functions "x" and "y" keep a small state each with one model.
+class OneModel : public FullGpu {
+ protected:
+  static proto::FunctionRecord KeeperOfX(const char* name) {
+    auto keeper = KeeperOf(MiB(1));
+    keeper.mutable_key()->set_name(name);
+    keeper.set_model_digest("model-x");
+    return keeper;
+  }
+  OneModel() {
+    Learn({Keeper(), KeeperOfX("x"), KeeperOfX("y")});
+    for (const char* key : {"x/1@5", "y/1@5"}) On(ImageLoaded{key, absl::NotFoundError("")});
+    Have(KeeperOfX("x"));
+  }
+  Lines SubmitToX(Ask ask, const char* name) {
+    auto arrived = Arrived(ask, name);
+    arrived.message.set_model_digest("model-x");
+    return On(std::move(arrived));
+  }
+};
+
+// The request that was to bring the model is not ordered, so the one behind it must not count on the model.
+TEST_F(OneModel, ARunBehindALoadThatIsNotOrderedIsPlannedAnew) {
+  EXPECT_THAT(SubmitToX(3, "x"), ElementsAre("order 0 write-back packed-f"));
+  EXPECT_THAT(SubmitToX(4, "y"), IsEmpty()) << "it waits behind the other one";
+  ASSERT_THAT(Models(), Contains("model-x loading"));
+  Learn({Keeper(), KeeperOfX("y")});
+  Written();
+  On(Safe());
+  EXPECT_THAT(Answered(0, "evict"), IsSupersetOf({"order 0 swap-in packed-x", "order 0 run packed-x"}));
+  EXPECT_THAT(Models(), Contains("model-x loading")) << "the node knows of the weights that come";
+  EXPECT_THAT(Ran(), Contains("answer 4 OK"));
+}
+
 }  // namespace
 }  // namespace troupe::node::unsaved_states_test
