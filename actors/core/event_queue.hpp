@@ -7,7 +7,7 @@
 
 namespace troupe::actors {
 
-// In one actor's thread. Machine::On(Event, Time) returns the effects of the event.
+// In one actor's thread. Machine::On(Event, the clocks' times) returns the effects of the event.
 template <class Machine, class Event>
 class EventQueue {
  public:
@@ -17,12 +17,12 @@ class EventQueue {
   [[nodiscard]] Machine& machine() { return machine_; }
 
   // Carries the effects of this event out, or leaves that to the call that carries out an earlier one's.
-  template <class Clock, class CarryOut>
-  void On(Event event, Clock now, CarryOut carry_out) {
+  template <class CarryOut, class... Clocks>
+  void On(Event event, CarryOut carry_out, Clocks... clocks) {
     waiting_.push_back(std::move(event));
     if (waiting_.size() > 1) return;
     for (; !waiting_.empty(); waiting_.pop_front())
-      for (auto& effect : machine_.On(std::move(waiting_.front()), now())) carry_out(effect);
+      for (auto& effect : machine_.On(std::move(waiting_.front()), clocks()...)) carry_out(effect);
   }
 
  private:

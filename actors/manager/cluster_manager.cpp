@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/call.hpp"
+#include "actors/core/event_queue.hpp"
 #include "actors/core/fault_hook.hpp"
 #include "actors/core/open_promises.hpp"
 #include "actors/manager/audit_lines.hpp"
@@ -51,7 +52,7 @@ class ClusterManager : public ManagerSelf::base {
 
   behavior_type make_behavior() override {
     set_down_handler([this](caf::down_msg& down) { Down(down); });
-    On(cluster::Started{FindLacking(cluster_.catalogue(), options_.lacking)});
+    On(cluster::Started{FindLacking(cluster_.machine().catalogue(), options_.lacking)});
     return {
         [this](const proto::JoinRequest& join, const NodeControllerActor& node) {
           return Join(join, node, {.node = node});
@@ -103,16 +104,20 @@ class ClusterManager : public ManagerSelf::base {
  private:
   // --- messages to events ---
   void On(cluster::Event event) {
-    for (auto& effect : cluster_.On(std::move(event), Now(this), options_.unix_now()))
-      std::visit(
-          [this](auto& wanted) {
-            if constexpr (requires { questions_.Do(wanted); }) {
-              questions_.Do(wanted);
-            } else {
-              Do(wanted);
-            }
-          },
-          effect);
+    cluster_.On(
+        std::move(event), [this](auto& effect) { CarryOut(effect); }, [this] { return Now(this); },
+        [this] { return options_.unix_now(); });
+  }
+  void CarryOut(cluster::Effect& effect) {
+    std::visit(
+        [this](auto& wanted) {
+          if constexpr (requires { questions_.Do(wanted); }) {
+            questions_.Do(wanted);
+          } else {
+            Do(wanted);
+          }
+        },
+        effect);
   }
 
   // The cluster answers now or later, by the number of the question.
@@ -297,7 +302,7 @@ class ClusterManager : public ManagerSelf::base {
   }
 
   const ManagerOptions options_;
-  cluster::Cluster cluster_;
+  EventQueue<cluster::Cluster, cluster::Event> cluster_;
   storage::MetadataStore& store_;
   FaultHook faults_;  // into this process; empty: no faults in this cluster
   MemberLinks links_;

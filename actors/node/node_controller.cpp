@@ -159,7 +159,7 @@ class NodeController : public ControllerSelf::base {
   // --- messages to events ---
   void On(node::Event event) {
     node_.On(
-        std::move(event), [this] { return Now(this); }, [this](node::Effect& effect) { CarryOut(effect); });
+        std::move(event), [this](node::Effect& effect) { CarryOut(effect); }, [this] { return Now(this); });
   }
   void CarryOut(node::Effect& effect) {
     std::visit(

@@ -20,4 +20,8 @@ std::uint32_t ReplicasOf(const FunctionTable& functions, const std::string& dige
   return most;
 }
 
+bool IsReplicated(const FunctionTable& functions, const std::string& digest) {
+  return ReplicasOf(functions, digest) > 0;
+}
+
 }  // namespace troupe::cluster

@@ -202,7 +202,7 @@ void StateMoves::Store(Table::iterator found) {
     return End(found, absl::CancelledError("its functions were removed"));
   // The old home has given up all states and has forgotten none, so it is in step until other nodes have copies.
   if (!Stores(digest) && !move.restores)
-    move.keeps = ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+    move.keeps = IsReplicated(parts_.catalogue.functions().table(), digest);
   move.stage = Stage::kStoring;
   move.asked_turned = move.turned;
   parts_.commits.Add(ChangesOf(digest, move), HomeMoved{digest, move.number});

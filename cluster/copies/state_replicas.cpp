@@ -31,7 +31,7 @@ void StateReplicas::Pulse() {
   }
   for (const auto& [digest, home] : StateHomes::Homes(homes)) {
     const auto known = kept_.find(digest);
-    if (known == kept_.end() && ReplicasOf(parts_.catalogue.functions().table(), digest) == 0) continue;
+    if (known == kept_.end() && !IsReplicated(parts_.catalogue.functions().table(), digest)) continue;
     auto& kept = kept_[digest];
     const auto* member = parts_.members.table().Find(home);
     const bool gone = member == nullptr || member->record.state() == proto::MEMBER_DEAD ||
@@ -232,8 +232,8 @@ void StateReplicas::Replace(const std::string& digest, const std::string& home, 
   const auto successor = lost ? home : Successor(digest, true);
   if (successor.empty()) return;
   // Until the new home is heard it may be gone, too, with its disk: then the old one, which has come back, is the home again.
-  const bool keeps = !kept.home_is_empty && member != nullptr &&
-                     ReplicasOf(parts_.catalogue.functions().table(), digest) > 0;
+  const bool keeps =
+      !kept.home_is_empty && member != nullptr && IsReplicated(parts_.catalogue.functions().table(), digest);
   parts_.state_moves.Restore(digest, home, successor, keeps);
 }
 
@@ -310,8 +310,7 @@ std::optional<proto::StateReplicas> StateReplicas::NamedFor(const std::string& d
                                                             const std::string& node) const {
   const auto kept = kept_.find(digest);
   if (parts_.copies.table().homes().Of(digest) != node) return std::nullopt;
-  if (ReplicasOf(parts_.catalogue.functions().table(), digest) == 0 && !AnyInStep(digest))
-    return std::nullopt;
+  if (!IsReplicated(parts_.catalogue.functions().table(), digest) && !AnyInStep(digest)) return std::nullopt;
   return Named(digest, node, kept == kept_.end() ? Kept() : kept->second);
 }
 

@@ -24,12 +24,14 @@ TEST(EventQueue, WhatAnEffectLeadsToComesBehindTheOtherEffects) {
   const auto carry_out = [&](auto& self, const std::string& effect) -> void {
     carried.push_back(effect);
     const auto next = [&](const std::string& each) { self(self, each); };
-    if (effect == "a1@1") queue.On("b", clock, next);
-    if (effect == "b1@2") queue.On("c", clock, next);
+    if (effect == "a1@1") queue.On("b", next, clock);
+    if (effect == "b1@2") queue.On("c", next, clock);
   };
-  queue.On("a", clock, [&](const std::string& effect) { carry_out(carry_out, effect); });
+  queue.On(
+      "a", [&](const std::string& effect) { carry_out(carry_out, effect); }, clock);
   EXPECT_THAT(carried, testing::ElementsAre("a1@1", "a2@1", "b1@2", "b2@2", "c1@3", "c2@3"));
-  queue.On("d", clock, [&](const std::string& effect) { carry_out(carry_out, effect); });
+  queue.On(
+      "d", [&](const std::string& effect) { carry_out(carry_out, effect); }, clock);
   EXPECT_EQ(carried.back(), "d2@4") << "it goes on with later events";
 }
 
