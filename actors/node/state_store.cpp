@@ -225,7 +225,7 @@ void StateStore::Begin(caf::local_actor* self, const std::string& function) {
   if (job == nullptr) job = RestoreJob(function);
   const Done ended = [this, self, function](absl::StatusOr<node::ImagePtr> result) {
     const auto done = std::move(jobs_.at(function).front().second);
-    done(std::move(result));  // may add more
+    if (done) done(std::move(result));  // may add more
     const auto jobs = jobs_.find(function);
     if (jobs == jobs_.end()) return;  // cleared
     jobs->second.pop_front();
@@ -249,7 +249,10 @@ void StateStore::Save(caf::local_actor* self, proto::StateImage image, Done done
         }
         return kept;
       },
-      std::move(done));
+      [this, function, done = std::move(done)](absl::StatusOr<node::ImagePtr> kept) {
+        unkept_[function] = kept.ok() ? *kept : nullptr;
+        done(std::move(kept));
+      });
 }
 
 void StateStore::Load(caf::local_actor* self, const std::string& function,
@@ -334,6 +337,7 @@ void StateStore::Import(caf::local_actor* self, const std::string& function,
         return node::ImagePtr();
       },
       [this, function, in_memory, done = std::move(done)](absl::StatusOr<node::ImagePtr> image) {
+        if (image.ok()) unkept_.erase(function);
         if (image.ok() && in_memory) images_[function] = *image;
         done(image.status());
       });
@@ -345,6 +349,8 @@ void StateStore::Unload(const std::string& function) {
 
 void StateStore::Keep(node::ImagePtr image) {
   const std::string function = image->function();
+  if (const auto saved = unkept_.find(function); saved != unkept_.end() && saved->second == image)
+    unkept_.erase(saved);
   images_[function] = std::move(image);
 }
 
@@ -354,11 +360,12 @@ node::ImagePtr StateStore::Find(const std::string& function) const {
 }
 
 void StateStore::Restore(caf::local_actor* self, const std::string& function) {
-  if (!options_.directory.empty()) Do(self, function, nullptr, [](const absl::StatusOr<node::ImagePtr>&) {});
+  if (!options_.directory.empty()) Do(self, function, nullptr, nullptr);
 }
 
-// Made when all saves before it are done, so that what was saved and kept before it stays.
-StateStore::Job StateStore::RestoreJob(const std::string& function) const {
+// Made when all saves before it are done, so that what was saved and kept, or imported, before it stays.
+StateStore::Job StateStore::RestoreJob(const std::string& function) {
+  if (unkept_.erase(function) == 0) return [] { return node::ImagePtr(); };
   return [path = StateFile(options_.directory, function), channel = options_.channel,
           image = Find(function)]() -> absl::StatusOr<node::ImagePtr> {
     if (image == nullptr) {
@@ -372,13 +379,21 @@ StateStore::Job StateStore::RestoreJob(const std::string& function) const {
 
 void StateStore::Forget(caf::local_actor* self, const std::string& function) {
   images_.erase(function);
-  if (!options_.directory.empty()) Restore(self, function);  // without an image: the file goes
+  if (options_.directory.empty()) return;
+  Do(
+      self, function,
+      [path = StateFile(options_.directory, function)] {
+        static_cast<void>(std::remove(path.c_str()));
+        return node::ImagePtr();
+      },
+      [this, function](const absl::StatusOr<node::ImagePtr>&) { unkept_.erase(function); });
 }
 
 void StateStore::Clear() {
   continuations_.Clear();
   jobs_.clear();
   images_.clear();
+  unkept_.clear();
 }
 
 }  // namespace troupe::actors

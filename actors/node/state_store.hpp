@@ -68,7 +68,8 @@ class StateStore {
 
   // Null: there is none in memory.
   [[nodiscard]] node::ImagePtr Find(const std::string& function) const;
-  // What was saved last is not kept: the file becomes THE image again, or goes when there is none.
+  // What was saved last is not kept: the file becomes THE image again, or goes when there is none. A file that was imported or
+  // forgotten since stays as it is.
   void Restore(caf::local_actor* self, const std::string& function);
   // Its file has the image, which is not needed in memory now. Without a directory it stays there.
   void Unload(const std::string& function);
@@ -83,16 +84,18 @@ class StateStore {
   [[nodiscard]] std::vector<std::string> SequencesInMemory(const std::string& function) const;
   using Job = std::function<absl::StatusOr<node::ImagePtr>()>;
   // Those of one function go one after another: two that write its file at once would be in each other's way,
-  // and the older one must not come last. A null job restores the file.
+  // and the older one must not come last. A null job restores the file. `done` may be null.
   void Do(caf::local_actor* self, const std::string& function, Job job, Done done);
   void Begin(caf::local_actor* self, const std::string& function);
-  [[nodiscard]] Job RestoreJob(const std::string& function) const;
+  [[nodiscard]] Job RestoreJob(const std::string& function);
 
   const StateStoreOptions options_;
   // Of one actor's continuations every one has tickets of its own.
   static constexpr std::uint64_t kFirstTicket = std::uint64_t{1} << 62U;
   Continuations continuations_{kFirstTicket};
   std::map<std::string, node::ImagePtr> images_;
+  // What the file of a function may have, and is not THE image; null: part of a write that failed.
+  std::map<std::string, node::ImagePtr> unkept_;
   std::map<std::string, std::deque<std::pair<Job, Done>>> jobs_;  // by function; the first is under way
 };
 

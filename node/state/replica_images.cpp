@@ -31,6 +31,12 @@ bool ReplicaImages::Copying(const std::string& digest) const {
   return followed != followed_.end() && !followed->second.under_way.empty();
 }
 
+bool ReplicaImages::HasCopyOf(const std::string& image) {
+  const auto* state = FunctionOf(image);
+  const auto followed = state == nullptr ? followed_.end() : followed_.find(state->model->digest.text());
+  return followed != followed_.end() && followed->second.copied;
+}
+
 bool ReplicaImages::IsCopy(const StateNumber& function) const {
   const auto* state = parts_.states.declared().ByKey(function);
   return state != nullptr && parts_.replication.IsReplicated(state->model->digest.text()) &&
@@ -94,6 +100,7 @@ void ReplicaImages::On(const CopyOffered& event) {
   if (followed.term < wish.term())
     parts_.replication.Leave(wish.model_digest(), absl::UnavailableError("the states are on another node"));
   followed.term = wish.term();
+  followed.copied = true;
   if (wish.image().empty() || wish.ended()) {
     Drop(wish);
     return Reply(event.ask, absl::OkStatus());
@@ -125,10 +132,9 @@ void ReplicaImages::On(const ImagesPulled& event) {
   const auto* state = FunctionOf(image.mapped());
   if (state == nullptr) {
     parts_.out.Add(ForgetImage{image.mapped()});
-  } else if (event.status.ok()) {
-    followed.copied = true;
-    if (const auto sequence = SplitImage(image.mapped()).second; !sequence.empty())
-      parts_.sequences.Copied(*state, sequence, false);
+  } else if (const auto sequence = SplitImage(image.mapped()).second;
+             event.status.ok() && !sequence.empty()) {
+    parts_.sequences.Copied(*state, sequence, false);
   }
   Reply(event.copy, followed.adopting
                         ? absl::FailedPreconditionError("this node became the home of these states meanwhile")

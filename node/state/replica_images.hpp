@@ -4,7 +4,8 @@
 //   offered -(fetched from the home)-> durable here -(this node becomes the home: read as after a start)-> its own
 //
 // A copy is taken from the newest home that this daemon has heard of, and in the life of this node that the manager told the
-// home of: a home that was cut off cannot write over what this node has done as the home since.
+// home of: a home that was cut off cannot write over what this node has done as the home since. Nor does a run that began while
+// this node was the home write over a copy.
 #pragma once
 
 #include <cstdint>
@@ -37,15 +38,17 @@ class ReplicaImages {
   [[nodiscard]] bool Copying(const std::string& digest) const;
   // It keeps copies for a home of this term, or of a later one.
   [[nodiscard]] bool Follows(const std::string& digest, std::uint64_t term) const;
+  // The file of this image is what another home has sent, and was not read since; or that home has said that there is none.
+  [[nodiscard]] bool HasCopyOf(const std::string& image);
   // The state has copies, and its home is another node.
   [[nodiscard]] bool IsCopy(const StateNumber& function) const;
 
  private:
   struct Followed {
     std::uint64_t term = 0;
-    bool taken = false;                      // the states were taken over for another term
-    bool copied = false;                     // there are files that this daemon has not read
-    bool adopting = false;                   // when the last copy has come, or has failed
+    bool taken = false;     // the states were taken over for another term
+    bool copied = false;    // a home has sent files, or dropped them, and this daemon has not read them
+    bool adopting = false;  // when the last copy has come, or has failed
     std::map<Ask, std::string> under_way{};  // images, by the home's question
   };
 

@@ -37,6 +37,8 @@ void WriteBacks::Order(GpuIndex gpu, const ModelNumber& model, const StateNumber
 // Of a run only its own function's state: a sibling of the same model may have a run under way, which is not
 // counted yet. States of functions that have gone on elsewhere, or were removed, may still lie there.
 bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const {
+  // This node was the home when the run began: what it has now is what the next home acknowledged.
+  if (parts_.replica_images.HasCopyOf(image.function())) return false;
   if (std::holds_alternative<OrphanWrittenBack>(purpose)) return true;
   if (const auto* recovery = std::get_if<RecoveryOrdered>(&purpose))
     return image.function() == recovery->key.text();
@@ -93,6 +95,9 @@ void WriteBacks::Copied(std::uint64_t number, const absl::Status& status) {
 
 void WriteBacks::End(Batch batch) {
   parts_.requests.ReleaseSlices(batch.gpu, batch.slices);
+  std::erase_if(batch.images, [this](const ImagePtr& image) {
+    return parts_.replica_images.HasCopyOf(image->function());  // it came while these were written
+  });
   if (const auto* recovery = std::get_if<RecoveryOrdered>(&batch.purpose)) {
     parts_.states.Recovered(*recovery, RecoveredImage(batch.status, batch.images));
   } else if (const auto* sequences = std::get_if<SequencesRecovered>(&batch.purpose)) {

@@ -102,6 +102,17 @@ TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "the function had no image before";
 }
 
+TEST_F(StateStoreTest, TheFileOfTheNewestSaveIsRestoredWhicheverSaveIsKept) {
+  StateStore store = Open();
+  const auto first = Save(store, Image("f/1@5", "abcd"));
+  ASSERT_TRUE(Save(store, Image("f/1@5", "efgh")).ok());
+  store.Keep(*first);
+  store.Restore(nullptr, "f/1@5");
+  const auto loaded = Load("f/1@5", 4);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->tensors(0).data().inlined(), "abcd");
+}
+
 // --- files that move to another node ---
 
 class MovedStateTest : public StateStoreTest {
@@ -177,6 +188,16 @@ TEST_F(MovedStateTest, WhatIsNotTheImageIsRefusedAndLeavesWhatWasThere) {
   EXPECT_TRUE(absl::IsDataLoss(Import(other, "f/1@5", 5, text))) << "another shape";
   EXPECT_TRUE(absl::IsDataLoss(Import(other, "g/1@5", 4, text))) << "another function";
   EXPECT_EQ(Text(other, "f/1@5"), text);
+}
+
+TEST_F(MovedStateTest, ARunThatDoesNotCountRestoresNothingOverWhatCameSince) {
+  StateStore source = Open();
+  ASSERT_TRUE(Save(source, Image("f/1@5", "abcd")).ok());
+  StateStore store = Other();
+  ASSERT_TRUE(Save(store, Image("f/1@5", "efgh")).ok());
+  ASSERT_TRUE(Import(store, "f/1@5", 4, Text(source, "f/1@5")).ok());
+  store.Restore(nullptr, "f/1@5");
+  EXPECT_EQ(Text(store, "f/1@5"), Text(source, "f/1@5"));
 }
 
 TEST_F(MovedStateTest, OnlyPartsThatFitAMessageAreRead) {

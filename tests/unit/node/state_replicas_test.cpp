@@ -33,7 +33,7 @@ class StateReplicasTest : public NodeTest {
     keeper.set_state_replicas(1);
     return keeper;
   }
-  StateReplicasTest() : NodeTest(With()) {
+  explicit StateReplicasTest(NodeSettings settings = With()) : NodeTest(std::move(settings)) {
     Up(0);
     Hello(7);
     Join(3);
@@ -252,6 +252,64 @@ TEST_F(StateReplicasTest, AHomeThatJoinsAnewInTimeGoesOn) {
   Join(4);
   EXPECT_THAT(On(AdoptionAsked{9, Keeper(), Named({"r+"}), epoch_}), ElementsAre("adopted 9 OK"));
   EXPECT_THAT(Copied(4), Contains("answer 5 OK"));
+}
+
+// A run was on the GPU of the home that was cut off, and the next home fills that node meanwhile.
+TEST_F(StateReplicasTest, ARunOfAnEarlierHomeWritesOverNoCopy) {
+  InStep();
+  Ask(5);
+  proto::WorkerOutcome well;
+  well.set_end_ns(1);
+  Answered(0, "swap-in", well);
+  Join(4, true);
+  EXPECT_THAT(Offer(6, "", false, 4, 2), Contains("copied 6 OK"));
+  EXPECT_THAT(Offer(7, kState, false, 4, 2), Contains("pull from home: f/1@5"));
+  Pulled(7);
+  Answered(0, "run");
+  const auto lines = Answered(0, "write-back", Written(4));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("save image"))));
+  EXPECT_THAT(lines, Contains("answer 5 UNAVAILABLE"));
+}
+
+TEST_F(StateReplicasTest, AnImageThatWasBeingWrittenWhenTheCopiesCameIsNotKept) {
+  InStep();
+  Ask(5);
+  proto::WorkerOutcome well;
+  well.set_end_ns(1);
+  Answered(0, "swap-in", well);
+  Answered(0, "run");
+  EXPECT_THAT(Answered(0, "write-back", Written(4)), Contains(HasSubstr("save image")));
+  Join(4, true);
+  EXPECT_THAT(Offer(6, "", false, 4, 2), Contains("copied 6 OK"));
+  const auto lines = On(ImageSaved{++batch_, Image(kState, 4)});
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("keep image"))));
+  EXPECT_THAT(lines, Contains("answer 5 UNAVAILABLE"));
+}
+
+// States are written back when their model leaves.
+class EvictingHome : public StateReplicasTest {
+ protected:
+  static NodeSettings Evicting() {
+    auto settings = With();
+    settings.state_write_back = StateWriteBack::kEvict;
+    return settings;
+  }
+  EvictingHome() : StateReplicasTest(Evicting()) {}
+};
+
+TEST_F(EvictingHome, WhatLeavesTheGpuBehindTheCopiesOfTheNextHomeIsNotKept) {
+  InStep();
+  Ask(5);
+  proto::WorkerOutcome well;
+  well.set_end_ns(1);
+  Answered(0, "swap-in", well);
+  EXPECT_THAT(Answered(0, "run"), Contains("answer 5 OK"));
+  EXPECT_THAT(Join(4, true), Contains("order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", Written(4)), Contains(HasSubstr("save image")));
+  EXPECT_THAT(Offer(6, "", false, 4, 2), Contains("copied 6 OK"));
+  const auto lines = On(ImageSaved{++batch_, Image(kState, 4)});
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("keep image"))));
+  EXPECT_THAT(lines, Contains("order 0 evict packed-f"));
 }
 
 // --- the node with the copies ---
