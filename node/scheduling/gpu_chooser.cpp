@@ -70,8 +70,11 @@ bool GpuChooser::IsBarredFrom(const RequestEntry& entry, const Gpu& gpu) const {
          tables_.rights.pauses.IsPaused(entry.request.function, gpu.index) || HasAllItsRuns(entry, gpu);
 }
 
+bool GpuChooser::LacksPlace(const RequestEntry& entry) const {
+  return tables_.requests.own_places_wanted > 0 && !tables_.HasOwnPlace(entry) && !AnyPlace(false);
+}
+
 bool GpuChooser::IsBarred(const RequestEntry& entry) const {
-  if (tables_.requests.own_places_wanted > 0 && !tables_.HasOwnPlace(entry) && !AnyPlace(false)) return true;
   if (entry.request.most_on_gpu == 0 && entry.request.gpu_mem == Bytes(0)) return false;
   return std::ranges::all_of(tables_.gpus.by_index(), [&](const Gpu* gpu) {
     return gpu == nullptr || gpu->worker != WorkerState::kReady || IsBarredFrom(entry, *gpu);

@@ -35,9 +35,10 @@ class GpuChooser {
   // What comes from the host over the switch that the GPU is behind.
   [[nodiscard]] SwitchLoad LoadOfSwitch(const Gpu& gpu) const;
 
-  // The request's function has used up its quota, or has as many runs as it may have, on every GPU; or requests
-  // that have places of their own wait, and there is no other place.
+  // The request's function has used up its quota, or has as many runs as it may have, on every GPU.
   [[nodiscard]] bool IsBarred(const RequestEntry& entry) const;
+  // Requests that have places of their own wait, this one has none, and there is no other place.
+  [[nodiscard]] bool LacksPlace(const RequestEntry& entry) const;
 
  private:
   using Options = absl::InlinedVector<GpuOption, kAllGpus + 1>;

@@ -129,7 +129,7 @@ RequestEntry* RequestTurns::FirstBefore(const OrderingKey& key) {
 
 void RequestTurns::NotePassed(std::span<RequestEntry* const> passed) {
   for (RequestEntry* entry : passed) {
-    if (parts_.chooser.IsBarred(*entry)) continue;
+    if (parts_.chooser.IsBarred(*entry) || parts_.chooser.LacksPlace(*entry)) continue;
     if (++entry->passed > tables_.rules.limits.max_passed && entry->hold == kNoGpu)
       parts_.holds.HoldFor(*entry);
   }

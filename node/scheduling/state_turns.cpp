@@ -43,6 +43,8 @@ RequestEntry* StateTurns::NextOf(ModelId model, Among among) {
     if (entry->request.named != kNoGpu) continue;
     if (among == Among::kOwnPlaces && !tables_.HasOwnPlace(*entry)) continue;
     if (std::ranges::find(barred, entry->request.function) != barred.end()) continue;
+    // Later requests of its function may have places of their own: its settings may have changed since this one came.
+    if (parts_.chooser.LacksPlace(*entry)) continue;
     if (parts_.chooser.IsBarred(*entry)) {
       barred.push_back(entry->request.function);
       continue;

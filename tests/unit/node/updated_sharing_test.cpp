@@ -116,6 +116,20 @@ TEST_F(UpdatedSharing, AHeartbeatTellsWhatRunsOfAFunctionThatFollowsItsLoadHad) 
   EXPECT_EQ(report_.function_demand_size(), 0) << "it is told once";
 }
 
+// A request that came before has to wait for a place that others could have.
+TEST_F(UpdatedSharing, ARequestWithAPlaceOfItsOwnWaitsForNoneThatCameBeforeTheChange) {
+  Change({});
+  Adopt("g");
+  Answered(0, "prepare");
+  Submit(2, "g");
+  Answered(0, "swap-in");
+  Ask ask = 3;
+  while (ask < 9 && !Submit(ask, "g").empty()) ++ask;
+  EXPECT_THAT(Submit(++ask, "f"), IsEmpty()) << "the GPU has no place left";
+  Change(Half());
+  EXPECT_THAT(Submit(++ask, "f"), ElementsAre("order 0 run packed-f"));
+}
+
 // The file of adopted functions is what a node serves by that starts while its manager is away.
 TEST_F(UpdatedSharing, IsRememberedForAStartWithoutTheManager) {
   EXPECT_THAT(On(TimerFired{Timer::kSaveAdopted}), ElementsAre("save 1 adopted"));
