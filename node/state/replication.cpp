@@ -28,6 +28,10 @@ DeclaredState* Replication::OwnerOf(const std::string& image) const {
   return parts_.states.declared().ByKey(parts_.names.FindState(image.substr(0, image.find('#'))));
 }
 
+absl::Status Replication::MayBeElsewhere() {
+  return absl::FailedPreconditionError("another node may be the home of this state");
+}
+
 bool Replication::IsReplicated(const std::string& digest) const {
   const auto& states = parts_.states.declared().InOrder();
   return std::ranges::any_of(states, [&](const auto* state) {
@@ -175,8 +179,7 @@ absl::StatusOr<bool> Replication::Await(const std::string& image, std::uint64_t 
   const auto* owner = OwnerOf(image);
   if (owner == nullptr) return false;
   const auto& digest = owner->model->digest.text();
-  if (fenced_.contains(digest))
-    return absl::FailedPreconditionError("another node may be the home of this state");
+  if (fenced_.contains(digest)) return MayBeElsewhere();
   const auto home = homes_.find(digest);
   if (home == homes_.end()) return false;
   const bool lacks = std::ranges::any_of(home->second.replicas,

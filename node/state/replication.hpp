@@ -50,8 +50,10 @@ class Replication {
   // The file of the image here is another one; `ended`: there is none.
   void Changed(const std::string& image, bool ended);
   // Whether the image of a run, which is durable here, has to wait for other nodes: then WriteBacks::Copied is called once,
-  // later. FailedPrecondition: another node may be the home, so the run does not count.
+  // later. MayBeElsewhere(): the run does not count.
   [[nodiscard]] absl::StatusOr<bool> Await(const std::string& image, std::uint64_t batch);
+  // FailedPrecondition: another node may be the home of the state.
+  [[nodiscard]] static absl::Status MayBeElsewhere();
   // Copies are on their way to nodes whose copies have not failed.
   [[nodiscard]] bool Copying(const std::string& digest) const;
   // The nodes that have a copy of every image.

@@ -37,8 +37,6 @@ void WriteBacks::Order(GpuIndex gpu, const ModelNumber& model, const StateNumber
 // Of a run only its own function's state: a sibling of the same model may have a run under way, which is not
 // counted yet. States of functions that have gone on elsewhere, or were removed, may still lie there.
 bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const {
-  // This node was the home when the run began: what it has now is what the next home acknowledged.
-  if (parts_.replica_images.HasCopyOf(image.function())) return false;
   if (std::holds_alternative<OrphanWrittenBack>(purpose)) return true;
   if (const auto* recovery = std::get_if<RecoveryOrdered>(&purpose))
     return image.function() == recovery->key.text();
@@ -58,8 +56,14 @@ void WriteBacks::On(const WriteBackPurpose& purpose, const proto::WorkerOutcome&
   Batch batch{.purpose = purpose, .gpu = GpuOf(purpose), .status = StatusOf(outcome)};
   batch.slices = StateSlices(outcome);
   std::vector<proto::StateImage> wanted;
-  for (const auto& image : outcome.state().states())
-    if (Wants(purpose, image)) wanted.push_back(image);
+  for (const auto& image : outcome.state().states()) {
+    if (!Wants(purpose, image)) continue;
+    // This node was the home when the run began: what it has now is what the next home acknowledged.
+    const bool elsewhere = parts_.replica_images.HasCopyOf(image.function());
+    if (!elsewhere) wanted.push_back(image);
+    if (elsewhere && std::holds_alternative<RunWrittenBack>(purpose))
+      batch.status.Update(Replication::MayBeElsewhere());
+  }
   if (wanted.empty()) return End(std::move(batch));
   batch.open = wanted.size();
   // What follows may order the model's eviction: its name has to be known until then.

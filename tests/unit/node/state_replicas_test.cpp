@@ -269,6 +269,7 @@ TEST_F(StateReplicasTest, ARunOfAnEarlierHomeWritesOverNoCopy) {
   const auto lines = Answered(0, "write-back", Written(4));
   EXPECT_THAT(lines, Not(Contains(HasSubstr("save image"))));
   EXPECT_THAT(lines, Contains("answer 5 UNAVAILABLE"));
+  EXPECT_THAT(answered_.served().message(), HasSubstr("another node may be the home of this state"));
 }
 
 TEST_F(StateReplicasTest, AnImageThatWasBeingWrittenWhenTheCopiesCameIsNotKept) {
