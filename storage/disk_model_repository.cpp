@@ -193,6 +193,12 @@ absl::StatusOr<std::string> DiskModelRepository::Take(const std::string& path, c
   return writer->Commit(expected);
 }
 
+absl::Status DiskModelRepository::Lend(const std::string& digest, const std::string& path) {
+  TROUPE_RETURN_IF_ERROR(Open(digest).status());  // its bytes are verified
+  if (::link(ObjectPath(state_->directory, digest).c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return ModelRepository::Lend(digest, path);
+}
+
 absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Create() {
   const std::string path = NewTemporary();
   TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0400));

@@ -32,6 +32,7 @@ class DiskModelRepository final : public ModelRepository {
   [[nodiscard]] absl::StatusOr<std::unique_ptr<ObjectWriter>> Continue(const std::string& part) override;
   [[nodiscard]] std::vector<PartInfo> Parts() const override;
   [[nodiscard]] absl::Status RemovePart(const std::string& part) override;
+  [[nodiscard]] absl::Status Lend(const std::string& digest, const std::string& path) override;
   [[nodiscard]] absl::StatusOr<std::string> Take(const std::string& path,
                                                  const std::string& expected) override;
   [[nodiscard]] absl::StatusOr<ObjectBytes> Open(const std::string& digest) override;

@@ -44,6 +44,12 @@ absl::StatusOr<std::string> ModelRepository::Take(const std::string& path, const
   return digest;
 }
 
+absl::Status ModelRepository::Lend(const std::string& digest, const std::string& path) {
+  TROUPE_ASSIGN_OR_RETURN(const ObjectBytes object, Open(digest));
+  TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file, OpenFile(path, O_CREAT | O_EXCL | O_WRONLY, 0400));
+  return WriteAll(file, object.bytes, path);
+}
+
 absl::StatusOr<std::string> ModelRepository::PutFile(const std::string& path, const std::string& expected) {
   TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file, OpenFile(path, O_RDONLY));
   TROUPE_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, Create());

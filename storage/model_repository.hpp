@@ -84,6 +84,10 @@ class ModelRepository {
   [[nodiscard]] virtual absl::StatusOr<std::string> Take(const std::string& path,
                                                          const std::string& expected);
 
+  // The object as a file at `path`, which names nothing yet and is only read from: without a copy where it lies on the
+  // repository's file system.
+  [[nodiscard]] virtual absl::Status Lend(const std::string& digest, const std::string& path);
+
   // Create, Append, Commit in one. `expected` may be empty.
   [[nodiscard]] absl::StatusOr<std::string> Put(std::span<const std::byte> bytes,
                                                 const std::string& expected = "");

@@ -1,8 +1,7 @@
 #include "actors/seams/model_importer.hpp"
 
-#include <fcntl.h>
-
 #include <filesystem>
+#include <future>
 #include <system_error>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "base/status.hpp"
 #include "gpu/import/canonical_files.hpp"
 #include "storage/disk_status.hpp"
-#include "storage/durable_file.hpp"
 #include "storage/model_objects.hpp"
 
 namespace troupe::actors {
@@ -74,17 +72,13 @@ std::optional<proto::FunctionRecord> ModelImporter::Before(const std::string& on
 
 absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::string& onnx_digest,
                                                                 const gpu::OnImportProgress& on_progress) {
-  TROUPE_ASSIGN_OR_RETURN(const auto file, objects_.Open(onnx_digest));
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());
-  // The import process reads a copy of the ONNX file in a folder that is otherwise empty, so that it finds no
-  // external data file that an uploaded model names.
+  // The import process reads the ONNX file in a folder that is otherwise empty, so that it finds no external data file that
+  // an uploaded model names.
   const auto onnx = folder.path() / "model.onnx";
   const auto output = folder.path() / "out";
-  {
-    TROUPE_ASSIGN_OR_RETURN(const auto copy, storage::OpenFile(onnx.string(), O_CREAT | O_EXCL | O_WRONLY));
-    TROUPE_RETURN_IF_ERROR(storage::WriteAll(copy, file.bytes, onnx.string()));
-  }
+  TROUPE_RETURN_IF_ERROR(objects_.Lend(onnx_digest, onnx.string()));
   std::error_code error;
   fs::create_directory(output, error);
   const auto imported = gpu::RunImport(options_.program, onnx, output, options_.limits, on_progress);
@@ -98,16 +92,27 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::strin
   record.mutable_likely_sizes()->Assign(report.likely_sizes.begin(), report.likely_sizes.end());
   for (const auto& spec : report.inputs) *record.add_inputs() = spec;
   for (const auto& spec : report.outputs) *record.add_outputs() = spec;
-  TROUPE_ASSIGN_OR_RETURN(const auto canonical, StoreFolder(output, report.digest));
-  record.set_model_digest(canonical.model_digest());
-  record.set_weights_digest(canonical.weights_digest());
-  record.set_model_bytes(canonical.model_bytes());
-  record.set_weights_bytes(canonical.weights_bytes());
-  if (!report.packed_digest.empty()) {
-    TROUPE_ASSIGN_OR_RETURN(*record.add_packed(),
-                            StoreFolder(output / gpu::kPackedFolder, report.packed_digest));
-  }
+  TROUPE_RETURN_IF_ERROR(StoreModels(output, report, record));
   return record;
+}
+
+// Each is read whole and made durable, so the packed model does not wait for the canonical one.
+absl::Status ModelImporter::StoreModels(const fs::path& output, const gpu::ImportReport& report,
+                                        proto::FunctionRecord& record) {
+  const bool has_packed = !report.packed_digest.empty();
+  std::future<absl::StatusOr<proto::PackedModel>> packing;
+  if (has_packed)
+    packing = std::async([&] { return StoreFolder(output / gpu::kPackedFolder, report.packed_digest); });
+  const auto canonical = StoreFolder(output, report.digest);
+  if (has_packed) {
+    TROUPE_ASSIGN_OR_RETURN(*record.add_packed(), packing.get());
+  }
+  TROUPE_RETURN_IF_ERROR(canonical.status());
+  record.set_model_digest(canonical->model_digest());
+  record.set_weights_digest(canonical->weights_digest());
+  record.set_model_bytes(canonical->model_bytes());
+  record.set_weights_bytes(canonical->weights_bytes());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<proto::PackedModel> ModelImporter::StoreFolder(const fs::path& folder,

@@ -38,6 +38,9 @@ class ModelImporter {
  private:
   absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest,
                                                    const gpu::OnImportProgress& on_progress);
+  // Keeps what the import process wrote, and names it in `record`.
+  absl::Status StoreModels(const std::filesystem::path& output, const gpu::ImportReport& report,
+                           proto::FunctionRecord& record);
   // Keeps the model that the import process wrote there.
   absl::StatusOr<proto::PackedModel> StoreFolder(const std::filesystem::path& folder,
                                                  const std::string& digest);

@@ -27,7 +27,7 @@ class Layout {
     weight.set_type(constant.type);
     weight.mutable_shape()->Assign(constant.shape.begin(), constant.shape.end());
     weight.set_length(constant.data->size());
-    auto [entry, added] = offsets_.try_emplace(Sha256Hex(*constant.data), size_.count());
+    auto [entry, added] = offsets_.try_emplace(std::string_view(*constant.data), size_.count());
     weight.set_offset(entry->second);
     if (!added) return absl::OkStatus();
     const Bytes end = size_ + AlignUp(Bytes(constant.data->size()), kAlignment);
@@ -59,7 +59,7 @@ class Layout {
   };
   Bytes limit_;
   Bytes size_;
-  absl::flat_hash_map<std::string, std::uint64_t> offsets_;  // by digest of the contents
+  absl::flat_hash_map<std::string_view, std::uint64_t> offsets_;  // by the contents, which the pieces keep
   std::vector<Piece> pieces_;
 };
 

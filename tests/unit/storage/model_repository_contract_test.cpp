@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -41,6 +42,14 @@ class ModelRepositoryContract : public testing::TestWithParam<RepositoryKind> {
     const auto path = beside_ / name;
     WriteFile(path, text);
     return path;
+  }
+  // The next Open finds other bytes than were put.
+  void Damage(const std::string& digest) {
+    GetParam().damage(*repository_, directory_.path(), digest);
+    if (std::string(GetParam().name) != "Disk") return;
+    // An object is verified once in a process: a new process verifies it again.
+    repository_.reset();
+    repository_ = GetParam().make(directory_.path());
   }
   std::string MustPut(const std::string& text) {
     auto digest = repository_->Put(AsBytes(text));
@@ -197,12 +206,7 @@ TEST_P(ModelRepositoryContract, ListsByDigestWithSizes) {
 TEST_P(ModelRepositoryContract, DamageIsReportedOnceNeverServedAndMendedByPuttingAgain) {
   const std::string digest = MustPut("precious");
   MustPut("neighbour");
-  GetParam().damage(*repository_, directory_.path(), digest);
-  if (std::string(GetParam().name) ==
-      "Disk") {  // an object is verified once in a process: a new process verifies it again
-    repository_.reset();
-    repository_ = GetParam().make(directory_.path());
-  }
+  Damage(digest);
   const absl::Status status = repository_->Open(digest).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr(digest));
@@ -258,6 +262,26 @@ TEST_P(ModelRepositoryContract, WhatAnotherNameOfATakenFileChangesIsNotTheObject
   ASSERT_TRUE(repository_->Take(path, Sha256Hex(text)).ok());
   WriteFile(other, "something else!!");
   EXPECT_EQ(AsText(*repository_->Open(Sha256Hex(text))), text);
+}
+
+TEST_P(ModelRepositoryContract, AnObjectThatIsLentIsAFileForReading) {
+  const auto digest = MustPut("an object");
+  const auto path = beside_ / "lent";
+  ASSERT_TRUE(repository_->Lend(digest, path).ok());
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "an object");
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_read);
+  EXPECT_FALSE(repository_->Lend(digest, path).ok()) << "there is a file of that name already";
+  std::filesystem::remove(path);
+  EXPECT_EQ(AsText(*repository_->Open(digest)), "an object");
+  EXPECT_TRUE(absl::IsNotFound(repository_->Lend(Sha256Hex("another one"), path)));
+}
+
+TEST_P(ModelRepositoryContract, AnObjectOfOtherBytesIsNotLent) {
+  const auto digest = MustPut("these bytes");
+  Damage(digest);
+  EXPECT_TRUE(absl::IsDataLoss(repository_->Lend(digest, beside_ / "lent")));
+  EXPECT_FALSE(std::filesystem::exists(beside_ / "lent"));
 }
 
 TEST_P(ModelRepositoryContract, AModelIsTwoObjectsThatAgree) {
