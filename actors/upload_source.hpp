@@ -23,7 +23,7 @@ class UploadSource {
 
 // The SHA-256 of the whole, which is read for it.
 [[nodiscard]] inline absl::StatusOr<std::string> DigestOf(const UploadSource& source) {
-  constexpr std::uint64_t kPiece = 1u << 20;
+  constexpr std::uint64_t kPiece = 64u << 10;  // the same memory serves each of them
   Sha256 hash;
   for (std::uint64_t at = 0; at < source.size(); at += kPiece) {
     TROUPE_ASSIGN_OR_RETURN(const auto piece, source.Read(at, std::min(kPiece, source.size() - at)));

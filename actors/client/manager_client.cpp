@@ -20,6 +20,8 @@ namespace troupe::actors {
 namespace {
 
 constexpr std::size_t kChunk = 1u << 20;
+// Chunks that were sent and not answered: while the manager writes one the next ones are on their way.
+constexpr std::size_t kAhead = 4;
 enum : std::uint32_t { kGiveUp = 1, kTryAgain = 2 };
 // The last chunk waits for the whole file to be on the disk, the first one behind a restart for it to be read.
 constexpr Duration kChunkTimeout = std::chrono::minutes(5);
@@ -37,9 +39,13 @@ struct UploadJob {
   std::shared_ptr<const UploadSource> source;
   std::string digest;
   std::string client;
+  std::uint64_t arrived = 0;
   std::uint64_t sent = 0;
-  Duration find{};   // the longest search for the manager
-  int failures = 0;  // since a byte arrived
+  std::size_t open = 0;    // chunks that were sent and not answered
+  bool sent_last = false;  // the chunk that ends the file
+  absl::Status broken{};   // why it asks how much has arrived as soon as all of them are answered
+  Duration find{};         // the longest search for the manager
+  int failures = 0;        // since a byte arrived
   ManagerClient::Done<std::string> done;
   std::function<void(std::uint64_t)> progress;
 
@@ -52,9 +58,15 @@ struct UploadJob {
   }
   // The manager has so many bytes.
   void At(std::uint64_t bytes) {
-    if (bytes > sent) failures = 0;
-    sent = bytes;
-    if (progress) progress(sent);
+    if (bytes > arrived) failures = 0;
+    arrived = bytes;
+    if (progress) progress(arrived);
+  }
+  // It goes on from what has arrived.
+  void Rewind() {
+    sent = arrived;
+    sent_last = false;
+    broken = absl::OkStatus();
   }
   [[nodiscard]] proto::UploadChunk Chunk(proto::UploadChunk::Wish wish) const {
     proto::UploadChunk chunk;
@@ -141,7 +153,7 @@ class ManagerClient::Agent : public AgentActor::base {
                                [this, upload](absl::StatusOr<proto::UploadReply> reply) {
                                  reply = Checked(std::move(reply));
                                  if (absl::IsNotFound(reply.status())) reply = proto::UploadReply();
-                                 Arrived(upload, reply);
+                                 GoOn(upload, reply);
                                });
     });
   }
@@ -154,22 +166,47 @@ class ManagerClient::Agent : public AgentActor::base {
   }
 
  private:
-  void Arrived(const std::shared_ptr<UploadJob>& upload, const absl::StatusOr<proto::UploadReply>& reply) {
+  // The manager has said how much is there, and nothing is on its way.
+  void GoOn(const std::shared_ptr<UploadJob>& upload, const absl::StatusOr<proto::UploadReply>& reply) {
     if (upload->over()) return;
     if (MayGoOn(reply.status())) return TryAgain(upload, reply.status());
-    if (!reply.ok()) return upload->End(reply.status());
-    if (reply->received() > upload->source->size()) {
-      return upload->End(absl::DataLossError(absl::StrCat("the cluster manager has ", reply->received(),
-                                                          " bytes of a file of ", upload->source->size(),
-                                                          ", which has changed meanwhile: upload it again")));
-    }
-    upload->At(reply->received());
-    if (upload->over()) return;
-    if (reply->complete()) return upload->End(upload->digest);
-    Next(upload);
+    if (!Take(*upload, reply)) return;
+    upload->Rewind();
+    Send(upload);
   }
 
-  void Next(const std::shared_ptr<UploadJob>& upload) {
+  // False: the upload has ended.
+  static bool Take(UploadJob& upload, const absl::StatusOr<proto::UploadReply>& reply) {
+    if (!reply.ok()) {
+      upload.End(reply.status());
+    } else if (reply->received() > upload.source->size()) {
+      upload.End(absl::DataLossError(absl::StrCat("the cluster manager has ", reply->received(),
+                                                  " bytes of a file of ", upload.source->size(),
+                                                  ", which has changed meanwhile: upload it again")));
+    } else {
+      upload.At(reply->received());
+      if (!upload.over() && reply->complete()) upload.End(upload.digest);
+    }
+    return !upload.over();
+  }
+
+  void Answered(const std::shared_ptr<UploadJob>& upload, const absl::StatusOr<proto::UploadReply>& reply) {
+    --upload->open;
+    if (upload->over()) return;
+    if (upload->broken.ok() && MayGoOn(reply.status())) upload->broken = reply.status();
+    if (upload->broken.ok() && !Take(*upload, reply)) return;
+    if (upload->broken.ok() && upload->sent_last && upload->open == 0)
+      upload->broken = absl::UnavailableError("the cluster manager has all bytes, and not the file");
+    if (upload->broken.ok()) return Send(upload);
+    // What was sent behind a chunk that was refused is refused, too.
+    if (upload->open == 0) TryAgain(upload, upload->broken);
+  }
+
+  void Send(const std::shared_ptr<UploadJob>& upload) {
+    while (!upload->over() && !upload->sent_last && upload->open < kAhead) SendChunk(upload);
+  }
+
+  void SendChunk(const std::shared_ptr<UploadJob>& upload) {
     auto chunk = upload->Chunk(proto::UploadChunk::APPEND);
     const auto rest = upload->source->size() - upload->sent;
     const auto size = std::min<std::uint64_t>(kChunk, rest);
@@ -177,9 +214,13 @@ class ManagerClient::Agent : public AgentActor::base {
     if (!piece.ok()) return upload->End(piece.status());
     chunk.set_data(*std::move(piece));
     chunk.set_last(size == rest);
-    Call<proto::UploadReply>(
-        this, calls_, manager_, kChunkTimeout, std::move(chunk),
-        [this, upload](const absl::StatusOr<proto::UploadReply>& reply) { Arrived(upload, Checked(reply)); });
+    upload->sent += size;
+    upload->sent_last = chunk.last();
+    ++upload->open;
+    Call<proto::UploadReply>(this, calls_, manager_, kChunkTimeout, std::move(chunk),
+                             [this, upload](const absl::StatusOr<proto::UploadReply>& reply) {
+                               Answered(upload, Checked(reply));
+                             });
   }
 
   void TryAgain(const std::shared_ptr<UploadJob>& upload, const absl::Status& why) {

@@ -54,6 +54,7 @@ StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepo
       importer_({options_.import_program, options_.work_directory, options_.import, options_.imports},
                 objects),
       host_(objects, host),
+      unreleased_(channel),
       imports_(options_.import_queue,
                [this](const std::string& onnx_digest, const gpu::OnImportProgress& on_progress) {
                  return importer_.Import(onnx_digest, on_progress);
@@ -79,10 +80,11 @@ void StoredModelRepository::Receive(const std::string& upload, std::uint64_t off
 }
 
 void StoredModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) {
-  OnPool<proto::UploadReply>(std::move(done),
-                             [this, chunk = std::move(chunk)]() -> absl::StatusOr<proto::UploadReply> {
-                               return kept_uploads_.Handle(chunk);
-                             });
+  auto shared = std::make_shared<Done<proto::UploadReply>>(std::move(done));
+  const auto upload = absl::StrCat(chunk.digest(), " ", chunk.client());
+  const auto posted = parts_.Post(
+      upload, [this, shared, chunk = std::move(chunk)] { (*shared)(kept_uploads_.Handle(chunk)); });
+  if (!posted.ok()) (*shared)(posted);
 }
 
 void StoredModelRepository::Import(const std::string& onnx_digest, const std::string& client,
@@ -133,24 +135,8 @@ absl::StatusOr<proto::FetchReply> StoredModelRepository::ReadNow(const proto::Fe
   proto::FetchReply reply;
   reply.set_total(object.bytes.size());
   TROUPE_ASSIGN_OR_RETURN(*reply.mutable_data(), channel_.Put(bytes, part.digest()));
-  if (reply.data().has_arena()) {
-    const std::lock_guard lock(mutex_);
-    reply.set_release(next_release_++);
-    unreleased_[reply.release()] = reply.data();
-  }
+  if (reply.data().has_arena()) reply.set_release(unreleased_.Add(reply.data()));
   return reply;
-}
-
-void StoredModelRepository::Release(std::uint64_t release) {
-  proto::TensorRef ref;
-  {
-    const std::lock_guard lock(mutex_);
-    auto node = unreleased_.extract(release);
-    if (node.empty()) return;
-    ref = std::move(node.mapped());
-  }
-  // It was put by this channel and is released once: the only error would be a bug here.
-  static_cast<void>(channel_.Release(ref));
 }
 
 void StoredModelRepository::Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) {

@@ -3,18 +3,19 @@
 // manager has no host region.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "actors/core/job_lines.hpp"
 #include "actors/core/work_pool.hpp"
 #include "actors/seams/host_copies.hpp"
 #include "actors/seams/kept_uploads.hpp"
 #include "actors/seams/model_importer.hpp"
 #include "actors/seams/model_repository.hpp"
 #include "actors/seams/queued_imports.hpp"
+#include "actors/seams/unreleased_parts.hpp"
 #include "actors/seams/upload_table.hpp"
 #include "gpu/import/import_runner.hpp"
 #include "storage/host_segments.hpp"
@@ -51,7 +52,7 @@ class StoredModelRepository final : public ModelRepository {
   [[nodiscard]] ImportCounts import_counts() const { return imports_.counts(); }
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
-  void Release(std::uint64_t release) override;
+  void Release(std::uint64_t release) override { unreleased_.Release(release); }
   void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) override;
   void Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
             Done<std::string> done) override;
@@ -85,12 +86,11 @@ class StoredModelRepository final : public ModelRepository {
   KeptUploads kept_uploads_;
   ModelImporter importer_;
   HostCopies host_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, proto::TensorRef> unreleased_;  // guarded by mutex_
-  std::uint64_t next_release_ = 1;                        // guarded by mutex_
-  QueuedImports imports_;                                 // after all that its threads use
+  UnreleasedParts unreleased_;
+  QueuedImports imports_;  // after all that its threads use
   // Last: its threads use all of the above. What the channel has loaded after this has gone is not waited for.
   std::shared_ptr<WorkPool> pool_;
+  JobLines parts_{*pool_};  // of uploads
 };
 
 }  // namespace troupe::actors

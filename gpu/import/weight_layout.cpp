@@ -1,12 +1,16 @@
 #include "gpu/import/weight_layout.hpp"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <span>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "gpu/import/model_check.hpp"
@@ -27,14 +31,19 @@ class Layout {
     weight.set_type(constant.type);
     weight.mutable_shape()->Assign(constant.shape.begin(), constant.shape.end());
     weight.set_length(constant.data->size());
-    auto [entry, added] = offsets_.try_emplace(std::string_view(*constant.data), size_.count());
-    weight.set_offset(entry->second);
-    if (!added) return absl::OkStatus();
+    const std::string_view bytes = *constant.data;
+    // The standard's view would be hashed by the standard's hash, which is as slow as a digest.
+    std::vector<std::size_t>& alike = by_hash_[absl::HashOf(absl::string_view(bytes.data(), bytes.size()))];
+    const auto same =
+        std::ranges::find_if(alike, [&](std::size_t piece) { return *pieces_[piece].data == bytes; });
+    weight.set_offset(same == alike.end() ? size_.count() : pieces_[*same].offset);
+    if (same != alike.end()) return absl::OkStatus();
     const Bytes end = size_ + AlignUp(Bytes(constant.data->size()), kAlignment);
     if (end > limit_)
       return absl::ResourceExhaustedError(absl::StrCat("the model's weights exceed the limit of ",
                                                        FormatBytes(limit_), " at tensor '", name, "'"));
-    pieces_.push_back({constant.data});
+    alike.push_back(pieces_.size());
+    pieces_.push_back({constant.data, size_.count()});
     size_ = end;
     return absl::OkStatus();
   }
@@ -56,11 +65,12 @@ class Layout {
  private:
   struct Piece {
     TensorBytes data;
+    std::uint64_t offset = 0;
   };
   Bytes limit_;
   Bytes size_;
-  absl::flat_hash_map<std::string_view, std::uint64_t> offsets_;  // by the contents, which the pieces keep
   std::vector<Piece> pieces_;
+  absl::flat_hash_map<std::size_t, std::vector<std::size_t>> by_hash_;  // pieces, by hash of their contents
 };
 
 // Answers their digest.
