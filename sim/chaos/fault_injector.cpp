@@ -106,7 +106,8 @@ bool FaultInjector::StrikeWorker(const PlannedFault& fault) {
 std::vector<std::string> FaultInjector::PeersOf(const std::string& node) const {
   auto peers = cluster_.shape().GatewayNames();
   peers.push_back("manager");
-  std::erase(peers, node);
+  for (auto& other : cluster_.shape().NodeNames())
+    if (other != node) peers.push_back(std::move(other));
   return peers;
 }
 

@@ -178,6 +178,27 @@ std::vector<PlannedFault> DrawFaults(const ClusterShape& shape, Duration window,
   return faults;
 }
 
+std::vector<PlannedFault> BetweenNodes(std::vector<PlannedFault> faults, const ClusterShape& shape,
+                                       Duration window, Random& random) {
+  constexpr std::array<FaultKind, 4> kKinds = {FaultKind::kPartition, FaultKind::kPartitionOneWay,
+                                               FaultKind::kCut, FaultKind::kDelay};
+  const auto count = 1 + random.Below(3);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    PlannedFault fault;
+    fault.kind = kKinds[random.Below(kKinds.size())];
+    auto nodes = shape.NodeNames();
+    fault.member = nodes[random.Below(nodes.size())];
+    std::erase(nodes, fault.member);
+    fault.peer = OneOf(nodes, random);
+    DrawSize(fault, random);
+    fault.at = Between(Duration(), window, random);
+    fault.length = std::min(fault.length, window - fault.at);
+    faults.push_back(std::move(fault));
+  }
+  std::ranges::stable_sort(faults, {}, &PlannedFault::at);
+  return faults;
+}
+
 std::vector<PlannedFault> WithLongRuns(std::vector<PlannedFault> faults, const std::string& function,
                                        Duration window, Random& random) {
   const auto count = 1 + random.Below(3);

@@ -68,6 +68,10 @@ struct PlannedFault {
 // From one to eight faults that begin and end within `window`, some at the same moment; in their order.
 [[nodiscard]] std::vector<PlannedFault> DrawFaults(const ClusterShape& shape, Duration window,
                                                    Random& random);
+// The same with one to three faults more, of connections between two nodes. There are several.
+[[nodiscard]] std::vector<PlannedFault> BetweenNodes(std::vector<PlannedFault> faults,
+                                                     const ClusterShape& shape, Duration window,
+                                                     Random& random);
 // The same with one to three times within `window` in which the runs of `function` are long.
 [[nodiscard]] std::vector<PlannedFault> WithLongRuns(std::vector<PlannedFault> faults,
                                                      const std::string& function, Duration window,

@@ -71,11 +71,16 @@ class ScheduleRun {
   }
 
  private:
-  // Long runs are drawn by themselves, so that all else of a seed's schedule is the same without them.
+  // Long runs, and what befalls connections between nodes in every other world of several, are drawn by themselves, so that all
+  // else of a seed's schedule is the same without them.
   [[nodiscard]] std::vector<PlannedFault> Faults() {
     auto faults = DrawFaults(shape_, kWindow, random_);
     Random random(options_.seed ^ 0x70aULL);
-    return workload_.long_runs ? WithLongRuns(std::move(faults), ClientLoad::kLong, kWindow, random) : faults;
+    if (workload_.long_runs) faults = WithLongRuns(std::move(faults), ClientLoad::kLong, kWindow, random);
+    Random between(options_.seed ^ 0x20de5ULL);
+    if (shape_.nodes > 1 && between.Below(2) == 0)
+      faults = BetweenNodes(std::move(faults), shape_, kWindow, between);
+    return faults;
   }
 
   void Describe() {
