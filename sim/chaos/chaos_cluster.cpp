@@ -93,7 +93,7 @@ absl::Status ChaosCluster::StartManager() {
   if (manager_up_) return absl::OkStatus();
   const auto started = world_.TryStartManager(kReplicas, [this](actors::ManagerOptions& options) {
     options.scaling.owning = shape_.owning;
-    if (shape_.copied) options.member_lease = options.membership.dead_after;
+    if (shape_.copies > 0) options.member_lease = options.membership.dead_after;
   });
   manager_up_ = started.ok();
   return started;

@@ -56,6 +56,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   plan.options.name = name;
   plan.options.executor = ShortLimits();
   plan.options.states.directory = DiskOf(name);
+  if (shape_.by_eviction) plan.options.state_write_back = node::StateWriteBack::kEvict;
   plan.options.copies.region = plan.host_region;
   plan.options.policies = shape_.Policies();
   plan.worker.memory = GiB(1);

@@ -87,9 +87,11 @@ bool FaultInjector::StrikeWorker(const PlannedFault& fault) {
   const auto name = absl::StrCat(fault.member, " GPU ", fault.gpu);
   // The worker may be another's by then, when its machine was replaced: what is held here lives on.
   const auto held = cluster_.nodes().WorkersOf(fault.member, fault.gpu).front();
+  LoseMemory();
   if (fault.kind == FaultKind::kHangWorker) {
     worker.hang = true;
-    Later(fault.length, absl::StrCat("hang of ", name, " is over"), [held] {
+    Later(fault.length, absl::StrCat("hang of ", name, " is over"), [this, held] {
+      LoseMemory();
       if (held->kill) held->kill();  // what it took meanwhile is lost
       held->hang = false;
     });
@@ -122,6 +124,7 @@ bool FaultInjector::StrikeNode(const PlannedFault& fault) {
                     : fault.kind == FaultKind::kReplaceNode ? World::Kept::kNothing
                                                             : World::Kept::kDisk;
   if (kept == World::Kept::kNothing) LoseDisk(name);
+  if (kept != World::Kept::kWorkers) LoseMemory();
   Later(fault.length, absl::StrCat(name, " is back"), [this, name, silent, kept] {
     cluster_.nodes().Start(name, kept);
     if (kept == World::Kept::kNothing)
@@ -136,6 +139,10 @@ bool FaultInjector::StrikeNode(const PlannedFault& fault) {
 void FaultInjector::LoseDisk(const std::string& node) {
   lost_disks_.insert(node);
   if (cluster_.StatesAreOnlyOn(lost_disks_)) lost_states_.push_back(cluster_.world().Now());
+}
+
+void FaultInjector::LoseMemory() {
+  if (cluster_.shape().by_eviction) lost_states_.push_back(cluster_.world().Now());
 }
 
 bool FaultInjector::StrikeGateway(const PlannedFault& fault) {

@@ -44,6 +44,8 @@ class FaultInjector {
   bool StrikeWorker(const PlannedFault& fault);
   bool StrikeNode(const PlannedFault& fault);
   void LoseDisk(const std::string& node);
+  // A worker goes, with what its memory alone had.
+  void LoseMemory();
   bool StrikeGateway(const PlannedFault& fault);
   bool StrikeManager(const PlannedFault& fault);
   bool KillManager(Duration down);

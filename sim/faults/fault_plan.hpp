@@ -40,9 +40,10 @@ struct ClusterShape {
   std::uint32_t gpus = 2;  // of each node
   std::uint32_t gateways = 2;
   std::uint32_t operators = 2;
-  std::uint32_t runtimes = 1;      // of each GPU; of several, each serves one function alone
-  bool linked = false;             // the GPUs of a node have links to each other
-  bool copied = false;             // each state has a copy on another node, and members have a short lease
+  std::uint32_t runtimes = 1;  // of each GPU; of several, each serves one function alone
+  bool linked = false;         // the GPUs of a node have links to each other
+  std::uint32_t copies = 0;    // of each state, on other nodes; with any, members have a short lease
+  bool by_eviction = false;    // states are written back when their model leaves its GPU, and not by each run
   std::string preset = "troupe";   // of the policies of nodes and gateways
   std::string batching = "off";    // instead of the preset's policy of that slot
   std::string owning = "by-cost";  // the manager's policy of that slot

@@ -29,9 +29,11 @@ ClusterShape WithLinks(ClusterShape shape, std::uint64_t seed) {
   return shape;
 }
 
-// In every other world of several nodes states have copies. Drawn by itself, too.
+// In every other world of several nodes states have copies, of three nodes on one or on both of the others. Drawn by itself, too.
 ClusterShape WithCopies(ClusterShape shape, std::uint64_t seed) {
-  shape.copied = shape.nodes > 1 && Random(seed ^ 0xc0b1e5ULL).Below(2) == 0;
+  Random random(seed ^ 0xc0b1e5ULL);
+  if (shape.nodes > 1 && random.Below(2) == 0)
+    shape.copies = 1 + static_cast<std::uint32_t>(random.Below(shape.nodes - 1));
   return shape;
 }
 
@@ -50,11 +52,18 @@ ClusterShape WithRuntimes(ClusterShape shape, std::uint64_t seed) {
   return shape;
 }
 
+// In one world of four without copies, states are written back when their model leaves: what has a worker's memory alone goes with
+// it. Drawn by itself, too.
+ClusterShape WithWriteBack(ClusterShape shape, std::uint64_t seed) {
+  shape.by_eviction = shape.copies == 0 && Random(seed ^ 0xe71c7ULL).Below(4) == 0;
+  return shape;
+}
+
 }  // namespace
 
 ClusterShape DrawShape(Random& random, std::uint64_t seed) {
   const auto shape = WithNamedGpus(WithPolicies(DrawSizes(random), seed), seed);
-  return WithCopies(WithRuntimes(WithLinks(shape, seed), seed), seed);
+  return WithWriteBack(WithCopies(WithRuntimes(WithLinks(shape, seed), seed), seed), seed);
 }
 
 WorkloadPlan DrawPlan(Random& random, std::uint64_t seed) {

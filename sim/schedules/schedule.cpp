@@ -88,9 +88,10 @@ class ScheduleRun {
     result_.what =
         absl::StrCat(shape_.nodes, " nodes of ", shape_.gpus, shape_.linked ? " linked" : "", " GPUs, ",
                      shape_.Isolated() ? absl::StrCat(shape_.runtimes, " isolated runtimes each, ") : "",
-                     shape_.copied ? "states with a copy, " : "", shape_.gateways, " gateways, preset ",
-                     shape_.preset, ", batching ", shape_.batching, ", owning ", shape_.owning, "; ",
-                     ToString(workload_), "; ", faults_.size(), " faults");
+                     shape_.copies > 0 ? absl::StrCat("states with ", shape_.copies, " copies, ") : "",
+                     shape_.by_eviction ? "states written back by evictions, " : "", shape_.gateways,
+                     " gateways, preset ", shape_.preset, ", batching ", shape_.batching, ", owning ",
+                     shape_.owning, "; ", ToString(workload_), "; ", faults_.size(), " faults");
     cluster_.Note(result_.what);
   }
 

@@ -176,7 +176,7 @@ proto::AdminRequest Operators::DeploymentOf(const std::string& key) const {
   if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
   if (load_.StatefulNames().contains(deploy.name()) || deploy.name() == ClientLoad::kAnew) {
     *deploy.add_state() = CountTensor();
-    deploy.set_state_replicas(load_.cluster().shape().copied ? 1 : 0);
+    deploy.set_state_replicas(load_.cluster().shape().copies);
   }
   return request;
 }
