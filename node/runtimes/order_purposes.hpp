@@ -76,6 +76,7 @@ struct TensorPulled {
 // --- states that are written back ---
 struct RecoveryOrdered {  // of a state that a worker has since before this daemon began
   GpuIndex gpu = 0;
+  ModelNumber model{};
   StateNumber key{};
 };
 struct SequencesRecovered {  // the same of a function's sequences

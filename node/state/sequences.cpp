@@ -118,6 +118,7 @@ void Sequences::Recover(GpuIndex gpu, const ModelNumber& copy, const DeclaredSta
     return;
   }
   ++owners_[function.key].recovering;
+  parts_.states.BeginRead(gpu, copy);
   for (const auto& sequence : table_.warm())
     if (sequence.owner == function.key) parts_.scheduler.HoldState(sequence.key, true);
   auto order =
@@ -130,6 +131,7 @@ void Sequences::Recover(GpuIndex gpu, const ModelNumber& copy, const DeclaredSta
 
 void Sequences::Recovered(const SequencesRecovered& purpose, const absl::Status& status,
                           const std::vector<ImagePtr>& images) {
+  parts_.states.EndRead(purpose.gpu, purpose.model);
   const auto prefix = cluster::SequencePrefix(purpose.function.text());
   const auto owner = owners_.find(purpose.function);
   if (owner == owners_.end()) {  // it went meanwhile

@@ -95,10 +95,17 @@ void States::RecoverAll(GpuIndex gpu, const ModelNumber& copy) {
 void States::Recover(GpuIndex gpu, const ModelNumber& copy, const StateNumber& key) {
   ++declared_.ByKey(key)->recovering;
   parts_.scheduler.HoldState(key, true);
-  parts_.write_backs.Order(gpu, copy, key, RecoveryOrdered{gpu, key});
+  BeginRead(gpu, copy);
+  parts_.write_backs.Order(gpu, copy, key, RecoveryOrdered{gpu, copy, key});
+}
+
+void States::EndRead(GpuIndex gpu, const ModelNumber& model) {
+  const auto read = reads_.find({gpu, model});
+  if (read != reads_.end() && --read->second == 0) reads_.erase(read);
 }
 
 void States::Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> image) {
+  EndRead(purpose.gpu, purpose.model);
   auto* state = declared_.ByKey(purpose.key);
   if (state == nullptr || state->recovering == 0) return;
   --state->recovering;
@@ -109,7 +116,9 @@ void States::Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> 
                                  " died before what it had could be read; runs since it was last written "
                                  "back are lost, if there were any"));
   } else if (!image.ok() && !absl::IsNotFound(image.status()) && state->failed.ok()) {
-    // The worker has it yet: to go on from the older file would lose what was acknowledged.
+    // The worker has it yet: to go on from the older file would lose what was acknowledged. So would its model's eviction, before
+    // which it is tried once more.
+    unread_[purpose.gpu].insert(purpose.model);
     return Fail(*state, "state-not-saved",
                 absl::FailedPreconditionError(absl::StrCat(
                     state->name, ": the state that the worker of ", label, " has could not be kept (",
@@ -222,7 +231,7 @@ void States::LeftWith(GpuIndex gpu, const ModelNumber& model, const std::vector<
 }
 
 bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {
-  if (IsUnread(gpu, model)) return true;
+  if (IsUnread(gpu, model) || reads_.contains({gpu, model})) return true;
   const auto& of = parts_.scheduler.StatesOf(model);
   return std::ranges::any_of(
       of, [&](const StateNumber& key) { return parts_.scheduler.states().Find(key)->CurrentAt(gpu); });
@@ -230,6 +239,7 @@ bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {
 
 void States::On(const RuntimeLost& event) {
   unread_[event.gpu].clear();
+  absl::erase_if(reads_, [&](const auto& read) { return read.first.first == event.gpu; });
   for (auto* state : declared_.InOrder()) Lose(*state, event.gpu);
   for (auto* state : declared_.SequencesInOrder()) Lose(*state, event.gpu);
 }

@@ -59,9 +59,12 @@ class States {
   void Fail(DeclaredState& state, const std::string& kind, absl::Status why);
   // What all workers had before this daemon began is known, as far as it matters.
   [[nodiscard]] bool KnowsAllWorkers() const;
+  // The worker of that GPU is asked for states that it had before this daemon began: it keeps their model until they were read.
+  void BeginRead(GpuIndex gpu, const ModelNumber& model) { ++reads_[{gpu, model}]; }
+  void EndRead(GpuIndex gpu, const ModelNumber& model);
   // A state of the model's functions is on that GPU, or may be.
   [[nodiscard]] bool AnyAt(GpuIndex gpu, const ModelNumber& model) const;
-  // The worker of that GPU had the model before any of its functions with state was known here.
+  // The worker of that GPU had the model before this daemon began, with states that were not read.
   [[nodiscard]] bool IsUnread(GpuIndex gpu, const ModelNumber& model) const {
     return unread_[gpu].contains(model);
   }
@@ -86,8 +89,9 @@ class States {
   StateRooms rooms_;
   absl::flat_hash_map<StateNumber, ImagePtr> images_;
   std::vector<bool> met_;  // by runtime
-  // By runtime: models that its worker had before any of their functions with state was known.
+  // By runtime: models that its worker had before any of their functions with state was known, or whose states could not be kept.
   std::vector<absl::flat_hash_set<ModelNumber>> unread_;
+  absl::flat_hash_map<std::pair<GpuIndex, ModelNumber>, std::size_t> reads_;  // under way
 };
 
 }  // namespace troupe::node

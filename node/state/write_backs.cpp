@@ -47,7 +47,8 @@ bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage&
   const auto function = parts_.names.FindState(image.function());
   const auto* state = parts_.scheduler.states().Find(function);
   const auto* eviction = std::get_if<EvictionWrittenBack>(&purpose);
-  if (state == nullptr) return eviction != nullptr && parts_.states.IsUnread(eviction->gpu, eviction->model);
+  if (eviction != nullptr && parts_.states.IsUnread(eviction->gpu, eviction->model)) return true;
+  if (state == nullptr) return false;
   if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) return function == run->start.dispatch.state;
   return state->CurrentAt(GpuOf(purpose));
 }

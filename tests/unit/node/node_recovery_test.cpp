@@ -492,6 +492,17 @@ TEST_F(FoundAtAWorker, AModelThatLeavesBeforeThatIsWrittenBack) {
   EXPECT_THAT(On(ImageSaved{1, Image(3)}), testing::Contains("order 0 evict packed-f"));
 }
 
+TEST_F(FoundAtAWorker, WhatCouldNotBeKeptIsWrittenBackOnceMoreBeforeItsModelLeaves) {
+  Learn();
+  EXPECT_THAT(Answered(0, "write-back", StateOf(3)), ElementsAre("save image 1 of run 3"));
+  On(ImageSaved{1, absl::ResourceExhaustedError("the disk is full")});
+  EXPECT_THAT(told_, testing::Contains("state-not-saved"));
+  EXPECT_THAT(On(ModelDisowned{"model-f"}), testing::Contains("order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", StateOf(3)), ElementsAre("save image 2 of run 3"));
+  EXPECT_THAT(On(ImageSaved{2, Image(3)}),
+              testing::IsSupersetOf({"keep image of run 3", "order 0 evict packed-f"}));
+}
+
 TEST_F(Stateful, ARunIsAnsweredWhenItsStateIsSafe) {
   Run(1);
   EXPECT_THAT(Answered(0, "run"), ElementsAre("order 0 write-back packed-f"));
@@ -535,6 +546,14 @@ class StatefulUntilEvicted : public Stateful {
  protected:
   StatefulUntilEvicted() : Stateful(StateWriteBack::kEvict) {}
 };
+
+TEST_F(StatefulUntilEvicted, AModelStaysUntilTheStatesOfAnOutlivingWorkerWereRead) {
+  Report(0, proto::ExecutorReport::DOWN);
+  Up(0, {{"packed-f", MiB(100)}});
+  const auto lines = On(ModelDisowned{"model-f"});
+  EXPECT_THAT(lines, testing::Contains("order 0 write-back packed-f"));
+  EXPECT_THAT(lines, testing::Not(testing::Contains("order 0 evict packed-f")));
+}
 
 TEST_F(StatefulUntilEvicted, AnOutlivingWorkersNewerStateIsTakenBeforeTheNextRun) {
   Run(1);
