@@ -143,7 +143,12 @@ void StateMoves::Restore(const std::string& digest, const std::string& from, con
                          bool keeps) {
   if (moves_.contains(digest)) return;
   auto& move = moves_[digest];
-  move = {.number = ++last_, .from = {from, 0}, .to = {to, 0}, .restores = true, .keeps = keeps};
+  move = {.number = ++last_,
+          .from = {from, 0},
+          .to = {to, 0},
+          .restores = true,
+          .keeps = keeps,
+          .from_is_empty = parts_.state_replicas.HomeIsEmpty(digest)};
   parts_.copies.BeginMove(digest);
   Store(moves_.find(digest));
 }
@@ -203,6 +208,11 @@ void StateMoves::Store(Table::iterator found) {
   // The old home has given up all states and has forgotten none, so it is in step until other nodes have copies.
   if (!Stores(digest) && !move.restores)
     move.keeps = IsReplicated(parts_.catalogue.functions().table(), digest);
+  if (!Stores(digest)) {
+    move.others = parts_.state_replicas.Whole(digest);
+    move.others.erase(move.from.node);
+    move.others.erase(move.to.node);
+  }
   move.stage = Stage::kStoring;
   move.asked_turned = move.turned;
   parts_.commits.Add(ChangesOf(digest, move), HomeMoved{digest, move.number});
@@ -210,26 +220,30 @@ void StateMoves::Store(Table::iterator found) {
 
 Changes StateMoves::ChangesOf(const std::string& digest, const Move& move) const {
   const auto term = parts_.state_replicas.TermOf(digest) + 1;
-  if (move.turned) return HomeChanges(digest, move.from.node, term + 1);
+  if (move.turned) return HomeChanges(digest, move.from.node, term + 1, move.others, move.from_is_empty);
   std::set<std::string> in_step;
   if (move.keeps) in_step.insert(move.from.node);
   return HomeChanges(digest, move.to.node, term, in_step);
 }
 
+bool StateMoves::MayTurn(const Move& move) {
+  const bool old_has_them = !move.from_is_empty && (move.keeps || !move.restores);
+  return old_has_them || !move.others.empty();
+}
+
+bool StateMoves::Loses(Move& move, const std::string& node) {
+  if (node == move.from.node) {
+    const bool named = std::exchange(move.keeps, false) || move.turned;
+    return !std::exchange(move.from_is_empty, true) && named;
+  }
+  if (node == move.to.node) return MayTurn(move) && !std::exchange(move.turned, true);
+  return move.others.erase(node) > 0 && move.turned;
+}
+
 Changes StateMoves::DiskIsNew(const std::string& node) {
   Changes changes;
-  for (auto& [digest, move] : moves_) {
-    const bool old_has_none = move.restores && !move.keeps;
-    if (!Stores(digest) || old_has_none || move.turned) continue;
-    if (node == move.from.node) {
-      move.keeps = false;
-    } else if (node == move.to.node) {
-      move.turned = true;
-    } else {
-      continue;
-    }
-    changes.Add(ChangesOf(digest, move));
-  }
+  for (auto& [digest, move] : moves_)
+    if (Stores(digest) && Loses(move, node)) changes.Add(ChangesOf(digest, move));
   return changes;
 }
 
@@ -260,10 +274,9 @@ void StateMoves::On(const HomeMoved& stored, const absl::Status& status) {
 // As after a move there and one back.
 void StateMoves::TurnedBack(Table::iterator found) {
   const auto digest = found->first;
-  const auto& move = found->second;
-  parts_.state_replicas.Moved(digest, move.to.node, "");
-  parts_.state_replicas.Moved(digest, move.from.node, "");
+  const auto move = found->second;
   End(found, absl::UnavailableError(absl::StrCat("node '", move.to.node, "' came back with an empty disk")));
+  parts_.state_replicas.TurnedBack(digest, move.others, move.from_is_empty);
   parts_.copies.Place();
 }
 

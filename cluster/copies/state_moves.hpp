@@ -11,8 +11,9 @@
 // Whatever fails before the store was asked ends the move: the old node has the states as they were, and another try
 // begins after a while. A node that joins anew has begun no run of such a function before it is asked to, so a move
 // that it was part of ends, too. Once the store was asked, it may have the new home whatever it answers, so it is asked
-// again until it has. When the new home comes back with an empty disk before that, the old one, which has the states yet, is
-// stored as the home again. No state is at two nodes: the old one has given it up before the new one may begin.
+// again until it has. When the new home comes back with an empty disk before that, the old one is stored as the home again: it has
+// the states yet, or other nodes in step have them, of which one replaces it next. No state is at two nodes: the old one has given it
+// up before the new one may begin.
 #pragma once
 
 #include <cstdint>
@@ -72,14 +73,16 @@ class StateMoves {
     Place from{};
     Place to{};
     Stage stage = Stage::kGivingUp;
-    Time again{};                   // when the store is asked once more
-    bool restores = false;          // its old home is gone
-    bool copied = false;            // the new home has copies
-    bool keeps = false;             // the old home has them, too, when the new one is stored
-    bool turned = false;            // the old home is it again, since the new one lost its disk
-    bool asked_turned = false;      // the store is asked for that
-    std::optional<Ask> ask{};       // of the operator who ordered it
-    std::set<std::string> asked{};  // states that the old home is asked to give up
+    Time again{};                    // when the store is asked once more
+    bool restores = false;           // its old home is gone
+    bool copied = false;             // the new home has copies
+    bool keeps = false;              // the old home has them, too, when the new one is stored
+    bool from_is_empty = false;      // the old home lost its disk
+    std::set<std::string> others{};  // in step beside both
+    bool turned = false;             // the old home is it again, since the new one lost its disk
+    bool asked_turned = false;       // the store is asked for that
+    std::optional<Ask> ask{};        // of the operator who ordered it
+    std::set<std::string> asked{};   // states that the old home is asked to give up
   };
   struct Failed {
     Time until{};        // no other try before
@@ -104,6 +107,10 @@ class StateMoves {
   [[nodiscard]] Table::iterator Find(const std::string& digest, std::uint64_t number, Stage stage);
   [[nodiscard]] bool Lives(const Place& place) const;
   void Store(Table::iterator move);
+  // Some node has the states when the new home has not.
+  [[nodiscard]] static bool MayTurn(const Move& move);
+  // What the store is to have instead, after this node has lost its disk, if it is anything else.
+  [[nodiscard]] static bool Loses(Move& move, const std::string& node);
   [[nodiscard]] Changes ChangesOf(const std::string& digest, const Move& move) const;
   void TurnedBack(Table::iterator move);
   void TellMoved(const std::string& digest, const Move& move);

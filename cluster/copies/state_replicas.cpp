@@ -237,12 +237,23 @@ void StateReplicas::Replace(const std::string& digest, const std::string& home, 
   parts_.state_moves.Restore(digest, home, successor, keeps);
 }
 
-std::string StateReplicas::Successor(const std::string& digest, bool leaving) const {
+bool StateReplicas::HomeIsEmpty(const std::string& digest) const {
+  const auto kept = kept_.find(digest);
+  return kept != kept_.end() && kept->second.home_is_empty;
+}
+
+std::set<std::string> StateReplicas::Whole(const std::string& digest) const {
   const auto kept = kept_.find(digest);
   if (kept == kept_.end()) return {};
+  auto nodes = kept->second.Complete();
+  for (const auto& emptied : kept->second.emptied) nodes.erase(emptied);
+  return nodes;
+}
+
+std::string StateReplicas::Successor(const std::string& digest, bool leaving) const {
   std::string drains;
-  for (const auto& node : kept->second.Complete()) {
-    if (!parts_.members.HasNode(node) || kept->second.emptied.contains(node)) continue;
+  for (const auto& node : Whole(digest)) {
+    if (!parts_.members.HasNode(node)) continue;
     const auto state = parts_.members.table().Find(node)->record.state();
     if (state == proto::MEMBER_ALIVE) return node;
     if (state == proto::MEMBER_DRAINING) drains = node;
@@ -287,6 +298,18 @@ void StateReplicas::Moved(const std::string& digest, const std::string& home, co
     if (!IsThere(keeps)) next.missing[keeps] = parts_.out.now() - parts_.settings.membership.heartbeat;
   }
   kept = std::move(next);
+}
+
+void StateReplicas::TurnedBack(const std::string& digest, const std::set<std::string>& in_step,
+                               bool home_is_empty) {
+  auto& kept = kept_[digest];
+  Kept next{.term = kept.term + 2,
+            .in_step = in_step,
+            .chosen = std::move(kept.chosen),
+            .home_is_empty = home_is_empty};
+  next.chosen.insert(in_step.begin(), in_step.end());
+  kept = std::move(next);
+  if (home_is_empty) parts_.copies.BeginMove(digest);
 }
 
 // --- for others ---

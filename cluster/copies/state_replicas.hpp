@@ -41,11 +41,18 @@ class StateReplicas {
   // The store has another home. `keeps`: the old one, when that has all of the states, too; empty: it has not.
   void Moved(const std::string& digest, const std::string& home, const std::string& keeps);
 
+  // The store has the home that it had before the last two terms, with these nodes in step.
+  void TurnedBack(const std::string& digest, const std::set<std::string>& in_step, bool home_is_empty);
+
   // Of the home that the store has; 1 of the first one.
   [[nodiscard]] std::uint64_t TermOf(const std::string& digest) const;
   // The store may name a node as in step.
   [[nodiscard]] bool AnyInStep(const std::string& digest) const;
   [[nodiscard]] bool InStep(const std::string& digest, const std::string& node) const;
+  // The home's disk was lost.
+  [[nodiscard]] bool HomeIsEmpty(const std::string& digest) const;
+  // The nodes beside the home that have every image that was acknowledged, and their disks.
+  [[nodiscard]] std::set<std::string> Whole(const std::string& digest) const;
   // The node in step that is to be the home after this one; empty: none can be now.
   // `leaving`: it may be a node that drains.
   [[nodiscard]] std::string Successor(const std::string& digest, bool leaving) const;

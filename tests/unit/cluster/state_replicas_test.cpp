@@ -150,6 +150,62 @@ TEST_F(StateReplicas, ANewHomeThatLosesItsDiskWhileItIsRestoredThereIsNone) {
   EXPECT_EQ(home_.term(), 3u) << "the store may have had the other home";
 }
 
+// A third node has copies, too.
+class ThreeNodes : public StateReplicas {
+ protected:
+  ThreeNodes() {
+    Deploy("f", 2, State::kKept, 2);
+    Stored();
+    JoinNode("n3", 9);
+    heard_["n3"] = 3;
+    Stored();
+    Later(milliseconds(100));
+    EXPECT_THAT(InStep({"n2", "n3"}), ElementsAre(Store()));
+    Stored();
+    heard_.erase("n1");
+    On(MemberLost{"n1"});
+    EXPECT_THAT(Later(seconds(11)), Contains(Store()));
+    EXPECT_EQ(home_.nodes(0), "n2");
+  }
+  // The store has the new home that it was asked for, who joined, and then what it is asked for instead.
+  void TurnBack() {
+    while (Stored() != Lines{"nothing is on its way to the store"}) {
+    }
+  }
+};
+
+TEST_F(ThreeNodes, TheThirdOneReplacesTheHomeWhenTheSecondLosesItsDiskMeanwhile) {
+  JoinNode("n2", 8);
+  EXPECT_EQ(home_.nodes(0), "n1");
+  EXPECT_EQ(home_.term(), 3u);
+  EXPECT_THAT(home_.in_step(), ElementsAre("n3"));
+  TurnBack();
+  EXPECT_THAT(Later(seconds(11)), Contains(Store()));
+  EXPECT_EQ(home_.nodes(0), "n3");
+  EXPECT_EQ(home_.term(), 4u);
+}
+
+TEST_F(ThreeNodes, NothingIsLostWhenTheFirstTwoLoseTheirDisksMeanwhile) {
+  JoinNode("n1", 7);
+  EXPECT_THAT(home_.in_step(), IsEmpty()) << "the old home has none";
+  JoinNode("n2", 8);
+  EXPECT_EQ(home_.nodes(0), "n1");
+  EXPECT_TRUE(home_.home_is_empty());
+  EXPECT_THAT(home_.in_step(), ElementsAre("n3"));
+  TurnBack();
+  Later(seconds(1));
+  EXPECT_EQ(home_.nodes(0), "n3");
+}
+
+TEST_F(ThreeNodes, AThirdOneThatLosesItsDiskReplacesNothing) {
+  JoinNode("n2", 8);
+  JoinNode("n3", 10);
+  EXPECT_EQ(home_.nodes(0), "n1");
+  EXPECT_THAT(home_.in_step(), IsEmpty());
+  TurnBack();
+  EXPECT_THAT(Later(seconds(30)), Not(Contains(Store()))) << "the first one may come back with all of it";
+}
+
 TEST_F(StateReplicas, ANodeThatIsNotInStepReplacesNothing) {
   heard_.erase("n1");
   On(MemberLost{"n1"});
