@@ -163,14 +163,17 @@ void Models::OpenCopy(const ModelNumber& copy, const proto::FunctionRecord& func
   const auto* other = held_.AdoptedCopyOf(copy->digest);
   if (other == nullptr || held_.Find(copy) != nullptr) return;
   const Bytes weights(other->copy.weights().length());
+  const std::string packed = other->copy.digest();
   auto& model = held_.Hold(copy);
   model.function = function;
+  model.copy.set_digest(packed);
   if (!parts_.copies.Want(copy, function).ok()) {
     static_cast<void>(held_.GiveUp(copy));
     return held_.Forget(copy);
   }
   model.adopted = true;
   parts_.copies.Adopted(copy);
+  FindResident(copy, packed);
   Describe(copy, weights, std::nullopt);
   parts_.scheduler.SetInRegion(copy, parts_.copies.Usable(copy));
 }

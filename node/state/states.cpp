@@ -226,8 +226,13 @@ void States::Found(const ImagePtr& image) {
 }
 
 void States::LeftWith(GpuIndex gpu, const ModelNumber& model, const std::vector<ImagePtr>& images) {
-  if (unread_[gpu].erase(model) == 0) return Keep(images);
-  for (const auto& image : images) Found(image);
+  const bool unread = unread_[gpu].erase(model) > 0;
+  for (const auto& image : images) {
+    const auto* state = parts_.scheduler.states().Find(parts_.names.FindState(image->function()));
+    // Of what this daemon's own runs have there it has no newer image.
+    const bool own = state != nullptr && state->CurrentAt(gpu);
+    !unread || own ? Keep({image}) : Found(image);
+  }
 }
 
 bool States::AnyAt(GpuIndex gpu, const ModelNumber& model) const {

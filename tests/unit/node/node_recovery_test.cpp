@@ -338,6 +338,23 @@ TEST_F(OneRuntimeOfAnEarlierDaemon, IsGivenToAnotherTenantWhenWhatIsNotKnownHasL
   EXPECT_THAT(Answered(0, "evict"), ElementsAre("assign 0 tenant/b"));
 }
 
+// Tenant c has a function that keeps a state with the model of tenant a's.
+TEST_F(OneRuntimeOfAnEarlierDaemon, IsAskedForItsStatesWhenARequestOpensItsTenantsCopy) {
+  auto keeper = KeeperOf(MiB(1));
+  keeper.mutable_key()->set_name("h");
+  keeper.set_tenant("c");
+  proto::ClusterUpdate update;
+  update.set_snapshot(true);
+  update.set_revision(1);
+  *update.add_functions() = keeper;
+  On(ClusterChanged{update});
+  On(ImageLoaded{"h/1@5", absl::NotFoundError("")});
+  UpFor("c", {{"packed-f", MiB(100)}});
+  auto asked = Arrived(1, "h");
+  asked.message.set_model_digest("model-f");
+  EXPECT_THAT(On(std::move(asked)), testing::Contains("order 0 write-back packed-f"));
+}
+
 TEST_F(OneRuntime, WithStatesWrittenBackWithEachRunNothingIsWaitedFor) {
   UpFor("a", {{"packed-gone", MiB(100)}});
   EXPECT_THAT(Submit(1, "g", 8), ElementsAre("assign 0 tenant/b"));

@@ -385,6 +385,22 @@ TEST_F(SmallGpuUntilEvicted, WhatAnOutlivingWorkerHasIsGatheredAndDropped) {
   EXPECT_THAT(On(ImageSaved{1, Image("a", 1)}), IsSupersetOf({"order 0 drop packed-f of all"}));
 }
 
+// The worker had the model before its functions were known.
+TEST_F(SmallGpuUntilEvicted, WhatBeganSinceIsKeptWhenAModelOfAnEarlierDaemonLeaves) {
+  Undeclare();
+  Report(0, proto::ExecutorReport::DOWN);
+  Up(0, {{"packed-f", MiB(100)}});
+  Declare();
+  Loaded({});
+  Answered(0, "write-back", Failed(absl::StatusCode::kNotFound));
+  Answered(0, "gather");
+  Ask(2, {"b", true});
+  EXPECT_THAT(Ran(0), Contains("answer 2 OK"));
+  EXPECT_THAT(On(ModelDisowned{"model-f"}), Contains("order 0 write-back packed-f"));
+  EXPECT_THAT(Answered(0, "write-back", StateOf("b", 1)), Contains("save image 1 of run 1"));
+  EXPECT_THAT(On(ImageSaved{1, Image("b", 1)}), Contains("keep image of run 1"));
+}
+
 // --- memory, disk and limits ---
 
 class LittleMemory : public SequencesTest {
