@@ -23,9 +23,10 @@ void JobLines::Work(const std::string& line) {
   std::unique_lock lock(mutex_);
   const auto found = lines_.find(line);
   for (; !found->second.empty(); found->second.pop_front()) {
-    const auto job = std::move(found->second.front());
+    auto job = std::move(found->second.front());
     lock.unlock();
     job();
+    job = nullptr;  // what it holds may be large, and may post again when it goes
     lock.lock();
   }
   lines_.erase(found);

@@ -13,6 +13,7 @@ namespace troupe::cluster {
                                                                   const std::string& digest);
 // On how many other nodes the images of their states are to have copies: the largest number among them.
 [[nodiscard]] std::uint32_t ReplicasOf(const FunctionTable& functions, const std::string& digest);
+// They are to have any.
 [[nodiscard]] bool IsReplicated(const FunctionTable& functions, const std::string& digest);
 
 }  // namespace troupe::cluster

@@ -109,7 +109,7 @@ class StateMoves {
   void Store(Table::iterator move);
   // Some node has the states when the new home has not.
   [[nodiscard]] static bool MayTurn(const Move& move);
-  // What the store is to have instead, after this node has lost its disk, if it is anything else.
+  // The node has lost its disk. True: the store is to have something else than what it is asked for.
   [[nodiscard]] static bool Loses(Move& move, const std::string& node);
   [[nodiscard]] Changes ChangesOf(const std::string& digest, const Move& move) const;
   void TurnedBack(Table::iterator move);

@@ -47,10 +47,11 @@ bool WriteBacks::Wants(const WriteBackPurpose& purpose, const proto::StateImage&
   const auto function = parts_.names.FindState(image.function());
   const auto* state = parts_.scheduler.states().Find(function);
   const auto* eviction = std::get_if<EvictionWrittenBack>(&purpose);
-  if (eviction != nullptr && parts_.states.IsUnread(eviction->gpu, eviction->model)) return true;
-  if (state == nullptr) return false;
+  const bool unread = eviction != nullptr && parts_.states.IsUnread(eviction->gpu, eviction->model);
+  if (state == nullptr) return unread;
   if (const auto* run = std::get_if<RunWrittenBack>(&purpose)) return function == run->start.dispatch.state;
-  return state->CurrentAt(GpuOf(purpose));
+  // What could not be kept when it was read may be newer than the file, but not than what has gone on elsewhere.
+  return state->CurrentAt(GpuOf(purpose)) || (unread && state->gpu == kNoGpu);
 }
 
 void WriteBacks::On(const WriteBackPurpose& purpose, const proto::WorkerOutcome& outcome) {
