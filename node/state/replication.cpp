@@ -258,7 +258,7 @@ void Replication::Look(const std::string& digest) {
   std::vector<std::uint64_t> done;
   for (const auto& [batch, image] : home->second.waiting)
     if (std::ranges::none_of(home->second.replicas,
-                             [&](const auto& replica) { return replica.second.Lacks(image); }))
+                             [&image = image](const auto& replica) { return replica.second.Lacks(image); }))
       done.push_back(batch);
   for (const auto batch : done) home->second.waiting.erase(batch);
   AnswerManager(home->second);

@@ -1,7 +1,6 @@
 #include "sim/schedules/drawn_world.hpp"
 
 #include <array>
-#include <utility>
 
 namespace troupe::sim {
 
@@ -68,9 +67,9 @@ ClusterShape DrawShape(Random& random, std::uint64_t seed) {
 
 WorkloadPlan DrawPlan(Random& random, std::uint64_t seed) {
   auto plan = WithConditions(DrawWorkload(random), seed);
-  plan = WithLongRuns(WithSiblings(std::move(plan), seed), seed);
-  plan = WithSequences(WithUpdates(WithQuota(std::move(plan), seed), seed), seed);
-  return WithRedeployments(WithCanaries(std::move(plan), seed), seed);
+  plan = WithLongRuns(WithSiblings(plan, seed), seed);
+  plan = WithSequences(WithUpdates(WithQuota(plan, seed), seed), seed);
+  return WithRedeployments(WithCanaries(plan, seed), seed);
 }
 
 }  // namespace troupe::sim
