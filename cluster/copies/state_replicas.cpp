@@ -261,6 +261,12 @@ std::string StateReplicas::Successor(const std::string& digest, bool leaving) co
   return leaving ? drains : std::string();
 }
 
+void StateReplicas::NodeJoined(const std::string& node) {
+  for (const auto& [digest, home] : parts_.copies.table().homes().all())
+    if (home != node && IsReplicated(parts_.catalogue.functions().table(), digest))
+      parts_.out.Add(TellDisowned{node, digest});
+}
+
 Changes StateReplicas::DiskIsNew(const std::string& node) {
   Changes changes = parts_.state_moves.DiskIsNew(node);
   for (const auto& [digest, home] : parts_.copies.table().homes().all())

@@ -35,6 +35,8 @@ class StateReplicas {
   void Pulse();
   void On(const ReplicasAnswered& event);
   void On(const InStepStored& stored, const absl::Status& status);
+  // The node joins, and does not say which models with copies of states it has adopted: it drops those whose home is another node.
+  void NodeJoined(const std::string& node);
   // The node joins with an empty disk, whatever it had before. The store is to have these changes before the node has joined:
   // then its disk is not known as an empty one any more.
   [[nodiscard]] Changes DiskIsNew(const std::string& node);

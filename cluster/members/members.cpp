@@ -71,6 +71,7 @@ void Members::On(const JoinAsked& event) {
   auto changes = EpochChanges(parts_.catalogue, *epoch);
   if (!event.gateway && join.cluster().empty()) changes.Add(parts_.state_replicas.DiskIsNew(name));
   parts_.copies.NodeJoined(name, {join.adopted().begin(), join.adopted().end()});
+  if (!event.gateway) parts_.state_replicas.NodeJoined(name);
   parts_.commits.Add(std::move(changes),
                      EpochStored{event.ask, name, *epoch, JoinEntry(join, absl::OkStatus())});
 }

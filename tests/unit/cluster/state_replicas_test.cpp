@@ -206,6 +206,14 @@ TEST_F(ThreeNodes, AThirdOneThatLosesItsDiskReplacesNothing) {
   EXPECT_THAT(Later(seconds(30)), Not(Contains(Store()))) << "the first one may come back with all of it";
 }
 
+// It may have been asked to adopt it before, by a manager that did not hear its answer.
+TEST_F(StateReplicas, ANodeThatJoinsDropsModelsWhoseHomeIsAnotherNode) {
+  ComeInStep();
+  disk_ = "c";
+  EXPECT_THAT(JoinNode("n2", 8), Contains("disown at n2"));
+  EXPECT_THAT(JoinNode("n1", 9), Not(Contains(HasSubstr("disown"))));
+}
+
 TEST_F(StateReplicas, ANodeThatIsNotInStepReplacesNothing) {
   heard_.erase("n1");
   On(MemberLost{"n1"});
