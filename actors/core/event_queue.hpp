@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <utility>
+#include <variant>
 
 namespace troupe::actors {
 
@@ -29,5 +30,19 @@ class EventQueue {
   Machine machine_;
   std::deque<Event> waiting_;  // the first one's effects are being carried out
 };
+
+// Carries one effect out: by the part that has a Do for it, or else by `rest`.
+template <class Effect, class Part, class Rest>
+void CarryOutBy(Part& part, Effect& effect, Rest rest) {
+  std::visit(
+      [&](auto& wanted) {
+        if constexpr (requires { part.Do(wanted); }) {
+          part.Do(wanted);
+        } else {
+          rest(wanted);
+        }
+      },
+      effect);
+}
 
 }  // namespace troupe::actors

@@ -105,19 +105,11 @@ class ClusterManager : public ManagerSelf::base {
   // --- messages to events ---
   void On(cluster::Event event) {
     cluster_.On(
-        std::move(event), [this](auto& effect) { CarryOut(effect); }, [this] { return Now(this); },
-        [this] { return options_.unix_now(); });
-  }
-  void CarryOut(cluster::Effect& effect) {
-    std::visit(
-        [this](auto& wanted) {
-          if constexpr (requires { questions_.Do(wanted); }) {
-            questions_.Do(wanted);
-          } else {
-            Do(wanted);
-          }
+        std::move(event),
+        [this](cluster::Effect& effect) {
+          CarryOutBy(questions_, effect, [this](auto& wanted) { Do(wanted); });
         },
-        effect);
+        [this] { return Now(this); }, [this] { return options_.unix_now(); });
   }
 
   // The cluster answers now or later, by the number of the question.

@@ -159,18 +159,9 @@ class NodeController : public ControllerSelf::base {
   // --- messages to events ---
   void On(node::Event event) {
     node_.On(
-        std::move(event), [this](node::Effect& effect) { CarryOut(effect); }, [this] { return Now(this); });
-  }
-  void CarryOut(node::Effect& effect) {
-    std::visit(
-        [this](auto& wanted) {
-          if constexpr (requires { images_.Do(wanted); }) {
-            images_.Do(wanted);
-          } else {
-            Do(wanted);
-          }
-        },
-        effect);
+        std::move(event),
+        [this](node::Effect& effect) { CarryOutBy(images_, effect, [this](auto& wanted) { Do(wanted); }); },
+        [this] { return Now(this); });
   }
 
   // The node answers now or later, by the number of the question.

@@ -205,10 +205,9 @@ void StateMoves::Store(Table::iterator found) {
   // Its functions were removed meanwhile.
   if (parts_.copies.table().homes().Of(digest) != move.from.node)
     return End(found, absl::CancelledError("its functions were removed"));
-  // The old home has given up all states and has forgotten none, so it is in step until other nodes have copies.
-  if (!Stores(digest) && !move.restores)
-    move.keeps = IsReplicated(parts_.catalogue.functions().table(), digest);
   if (!Stores(digest)) {
+    // The old home has given up all states and has forgotten none, so it is in step until other nodes have copies.
+    if (!move.restores) move.keeps = IsReplicated(parts_.catalogue.functions().table(), digest);
     move.others = parts_.state_replicas.Whole(digest);
     move.others.erase(move.from.node);
     move.others.erase(move.to.node);

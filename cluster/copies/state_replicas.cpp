@@ -227,8 +227,7 @@ void StateReplicas::Replace(const std::string& digest, const std::string& home, 
   if (!kept.missed) kept.missed = member == nullptr ? now : member->last_heard;
   // The life that had the states ended before the home came back.
   if (!kept.home_is_empty && now < *kept.missed + ExclusiveLease(parts_.settings.member_lease)) return;
-  const auto complete = kept.Complete();
-  const bool lost = kept.home_is_empty && std::ranges::includes(kept.emptied, complete);
+  const bool lost = kept.home_is_empty && Whole(digest).empty();
   const auto successor = lost ? home : Successor(digest, true);
   if (successor.empty()) return;
   // Until the new home is heard it may be gone, too, with its disk: then the old one, which has come back, is the home again.

@@ -37,7 +37,7 @@ class GpuChooser {
 
   // The request's function has used up its quota, or has as many runs as it may have, on every GPU.
   [[nodiscard]] bool IsBarred(const RequestEntry& entry) const;
-  // Requests that have places of their own wait, this one has none, and there is no other place.
+  // The request needs a place that others could have, and no GPU has one; requests with places of their own wait beside it.
   [[nodiscard]] bool LacksPlace(const RequestEntry& entry) const;
 
  private:
