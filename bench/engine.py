@@ -24,7 +24,8 @@ class Contender:
     """A process that runs a network as often as it is told and answers with the median milliseconds."""
 
     def __init__(self, command, threads):
-        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive")
+        # As a GPU worker has them whose threads have the cores to themselves.
+        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="1000")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=environment)
         self.facts = self.process.stdout.readline().strip()
@@ -48,9 +49,9 @@ def check(name, engine, torch):
         raise SystemExit(f"{name}: the outputs differ: their magnitudes add up to {sums[0]} and {sums[1]}")
 
 
-def alternate(name, model, threads, arguments, baseline, most):
+def alternate(name, model, threads, arguments, baseline, most, precision="fp32"):
     """The milliseconds of our engine and of the baseline (a command), round by round; at most `most` runs make a round."""
-    engine = Contender([str(arguments.build / "bin" / "engine_bench"), str(model), str(threads)], threads)
+    engine = Contender([str(arguments.build / "bin" / "engine_bench"), str(model), str(threads), precision], threads)
     other = Contender([*baseline, str(model), str(threads)], threads)
     check(name, engine, other)
     counts = []
@@ -70,6 +71,11 @@ def alternate(name, model, threads, arguments, baseline, most):
 def beside_onnxruntime(name, model, threads, arguments):
     baseline = ["node", str(ROOT / "bench" / "onnxruntime_baseline.js")]
     return alternate(name, model, threads, arguments, baseline, most=1000)
+
+
+def beside_fp32(name, model, threads, arguments, precision):
+    baseline = [str(arguments.build / "bin" / "engine_bench")]
+    return alternate(name, model, threads, arguments, baseline, most=1000, precision=precision)
 
 
 def measure(report, name, model, threads, arguments):

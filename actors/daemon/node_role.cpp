@@ -220,6 +220,8 @@ class NodeRole final : public Role {
       command.socket = absl::StrCat(config.member.run, "/worker-", gpu, runtime, ".sock");
       command.node = config.member.name;
       command.gpu = gpu;
+      command.cores_for_all =
+          config.gpus.count * config.worker.threads <= std::thread::hardware_concurrency();
       if (config.node.isolation.runtimes > 1) {
         command.gate = absl::StrCat(config.member.run, "/gpu-", gpu, ".gate");
         command.gate_slot = index % config.node.isolation.runtimes;

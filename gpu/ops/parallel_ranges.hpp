@@ -11,6 +11,10 @@ namespace troupe::gpu {
 // Below this many elements per thread, waking a thread costs more than it brings.
 inline constexpr std::int64_t kElementsPerThread = 32768;
 
+// Whether a thread that waits stays awake for a while, which this process was told when it began (GOMP_SPINCOUNT, as
+// gpu/worker/worker_process sets it). Such a thread begins within a few microseconds, and one that sleeps after 40.
+[[nodiscard]] bool ThreadsWaitAwake();
+
 // Runs f(first, last) over [0, count), in as many pieces as `count` items of `cost` elements each are worth.
 template <class F>
 void ParallelRanges(std::int64_t count, std::int64_t cost, F&& f) {

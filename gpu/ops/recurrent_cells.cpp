@@ -74,11 +74,13 @@ void AddBias(const float* bias, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; ++i) out[i] += bias[i];
 }
 
-// By as many threads as the products are worth. An element takes a fraction of what ParallelRanges expects, and a step whose
-// products end within microseconds is slower by two threads, which have to be woken for it.
+// By as many threads as the products are worth. An element takes a fraction of what ParallelRanges expects; but a step whose
+// products end within microseconds is slower by two threads that have to be woken for it, and a layer has many steps.
 constexpr std::int64_t kProductsPerElement = 16;
+constexpr std::int64_t kProductsPerElementAwake = 1;
 void Multiply(MultiplyRows multiply, const RowProducts& all) {
-  const std::int64_t cost = all.vectors * all.length / kProductsPerElement;
+  const std::int64_t products = ThreadsWaitAwake() ? kProductsPerElementAwake : kProductsPerElement;
+  const std::int64_t cost = all.vectors * all.length / products;
   ParallelRanges(all.rows, cost, [&](std::int64_t first, std::int64_t last) {
     RowProducts part = all;
     part.w += first * all.length;

@@ -52,12 +52,26 @@ std::vector<std::string> WorkerCommand::Arguments() const {
   return arguments;
 }
 
+namespace {
+
+// How often a thread looks for the others of its run before it sleeps: some 10 us, where waking it costs 40. More brings little
+// to a run that has the cores for itself, and takes them from other runs (docs/measurements.md, Two threads).
+constexpr char kLooks[] = "1000";
+
+}  // namespace
+
+// Threads that wait awake would take the cores from other workers, where there are not enough for all.
+std::vector<std::pair<std::string, std::string>> WorkerCommand::Environment() const {
+  std::vector<std::pair<std::string, std::string>> environment = {{"OMP_WAIT_POLICY", "passive"},
+                                                                  {"OMP_NUM_THREADS", absl::StrCat(threads)}};
+  if (cores_for_all && threads > 1) environment.emplace_back("GOMP_SPINCOUNT", kLooks);
+  return environment;
+}
+
 absl::StatusOr<transport::ProcessHandle> StartWorker(const WorkerCommand& command) {
   transport::SpawnOptions options;
   options.arguments = command.Arguments();
-  // Read when the process is loaded. Spinning threads of several workers would take the cores from each
-  // other.
-  options.environment = {{"OMP_WAIT_POLICY", "passive"}, {"OMP_NUM_THREADS", absl::StrCat(command.threads)}};
+  options.environment = command.Environment();
   options.log = command.log;
   return transport::SpawnProcess(options);
 }

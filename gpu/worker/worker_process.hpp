@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -50,7 +51,11 @@ struct WorkerCommand : WorkerSettings {
   std::uint32_t gate_slot = 0;
   Bytes arena = MiB(256);  // of outputs that were not read yet
   int log = -1;            // descriptor of its stdout and stderr; -1: ours
+  // Each thread of every run has a core: between two steps a thread waits awake for the others.
+  bool cores_for_all = false;
   [[nodiscard]] std::vector<std::string> Arguments() const;
+  // What the process reads while it is loaded, on top of ours.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> Environment() const;
 };
 
 // Starts the worker in a session of its own. It can be adopted a few milliseconds later: Adopt waits for

@@ -140,6 +140,20 @@ TEST(WorkerDeath, SaysHowAndWhy) {
   EXPECT_EQ(death.ToString(), "exit code 5 (lease expired); last words: bye");
 }
 
+// One thread waits for no other; and without a core for each, a thread that waits awake takes it from those that compute.
+TEST(WorkerCommand, ThreadsWaitAwakeWhereEachHasACore) {
+  const auto awake = [](std::uint32_t threads, bool cores_for_all) {
+    WorkerCommand command;
+    command.threads = threads;
+    command.cores_for_all = cores_for_all;
+    const auto environment = command.Environment();
+    return std::ranges::count(environment, "GOMP_SPINCOUNT", [](const auto& entry) { return entry.first; });
+  };
+  EXPECT_EQ(awake(2, true), 1);
+  EXPECT_EQ(awake(2, false), 0);
+  EXPECT_EQ(awake(1, true), 0);
+}
+
 TEST(WorkerCommand, PassesEveryFlag) {
   WorkerCommand command;
   command.program = "/p";
