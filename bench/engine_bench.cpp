@@ -1,6 +1,6 @@
 // Runs one network again and again on request, so that a script can alternate it with something else.
 //
-// usage: engine_bench MODEL.onnx THREADS. Prints one line of facts when ready; then, for each line with a
+// usage: engine_bench MODEL.onnx THREADS [PRECISION]. Prints one line of facts when ready; then, for each line with a
 // count on standard input, the median time of that many runs in milliseconds.
 #include <algorithm>
 #include <chrono>
@@ -17,6 +17,7 @@
 #include "bench/model_files.hpp"
 #include "gpu/engine/plan.hpp"
 #include "gpu/import/import_model.hpp"
+#include "proto/precision.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -65,8 +66,9 @@ double Magnitude(const proto::TensorSpec& spec, const std::byte* data) {
   return sum;
 }
 
-absl::Status Serve(const std::string& path, int threads) {
+absl::Status Serve(const std::string& path, int threads, proto::Precision precision) {
   TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, ImportOnnx(bench::ReadFile(path), {}));
+  imported.model.set_precision(precision);
   const auto inputs = bench::ConcreteInputs(imported.model);
   const auto packing = std::chrono::steady_clock::now();
   TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, inputs));
@@ -92,7 +94,8 @@ absl::Status Serve(const std::string& path, int threads) {
   TROUPE_RETURN_IF_ERROR(plan->Run(bindings).status());
   std::cout << "ready output=" << Magnitude(plan->outputs()[0], bindings.outputs[0])
             << " build_ms=" << build_ms << " pack_ms=" << pack_ms << " steps=" << plan->step_count()
-            << " activation_bytes=" << plan->activation_bytes().count() << std::endl;
+            << " activation_bytes=" << plan->activation_bytes().count()
+            << " weights_bytes=" << packed.model.weights_bytes() << std::endl;
   for (int count = 0; std::cin >> count;) {
     std::vector<double> times;
     for (int i = 0; i < std::max(count, 1); ++i) {
@@ -110,11 +113,12 @@ absl::Status Serve(const std::string& path, int threads) {
 }  // namespace troupe::gpu
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: engine_bench MODEL.onnx THREADS\n";
+  const auto precision = troupe::proto::ParsePrecision(argc > 3 ? argv[3] : "fp32");
+  if (argc < 3 || argc > 4 || !precision) {
+    std::cerr << "usage: engine_bench MODEL.onnx THREADS [PRECISION]\n";
     return 2;
   }
-  const absl::Status status = troupe::gpu::Serve(argv[1], std::atoi(argv[2]));
+  const absl::Status status = troupe::gpu::Serve(argv[1], std::atoi(argv[2]), *precision);
   if (!status.ok()) std::cerr << argv[1] << ": " << status << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -133,6 +133,7 @@ struct ImportModel {
   Ask ask = 0;
   std::string onnx_digest{};
   std::string client{};
+  proto::Precision precision{};  // in which its weights may be packed
 };
 struct MakeKey {
   Ask ask = 0;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/enum_names.hpp"
-#include "proto/function.pb.h"
+#include "proto/tensor.pb.h"
 
 namespace troupe::proto {
 
@@ -19,6 +19,12 @@ inline constexpr std::array<EnumName<Precision>, 4> kPrecisions = {{
 
 [[nodiscard]] inline std::optional<Precision> ParsePrecision(std::string_view name) {
   return FindNamed(kPrecisions, name);
+}
+
+// In what the weights of a function's model may be packed. It is part of the model, so that functions which differ in it have
+// models of their own. FP16 and TF32 are for devices that compute in them with weights in FP32.
+[[nodiscard]] inline Precision PackedIn(Precision precision) {
+  return precision == PRECISION_BF16 ? PRECISION_BF16 : PRECISION_FP32;
 }
 
 // Of a newer version's, too.

@@ -255,7 +255,7 @@ absl::Status World::Deploy(const std::string& name, Bytes weights, Duration dead
   auto& deploy = *request.mutable_deploy();
   deploy.set_name(name);
   deploy.set_onnx_digest(MakeModel(name, weights, inputs, state));
-  manager_repository_.Import(deploy.onnx_digest(), "",
+  manager_repository_.Import({deploy.onnx_digest()}, "",
                              [&](const absl::StatusOr<proto::FunctionRecord>& record) {
                                for (auto& [node_name, node] : nodes_) {
                                  for (const char* part : kModelParts) node->repository.Put(part + name);

@@ -265,9 +265,10 @@ class ClusterManager : public ManagerSelf::base {
   }
 
   void Do(cluster::ImportModel& import) {
-    objects_.Import(this, import.onnx_digest, import.client, [this, ask = import.ask](auto imported) {
-      On(cluster::ModelImported{ask, std::move(imported)});
-    });
+    objects_.Import(this, {import.onnx_digest, import.precision}, import.client,
+                    [this, ask = import.ask](auto imported) {
+                      On(cluster::ModelImported{ask, std::move(imported)});
+                    });
   }
   void Do(cluster::MakeKey& make) {
     cluster::KeyMade made{make.ask, std::move(make.key), security::NewApiKey(), {}};

@@ -70,10 +70,9 @@ class ObjectTransfers {
   }
 
   template <class Self>
-  void Import(Self* self, const std::string& onnx_digest, const std::string& client,
+  void Import(Self* self, const ModelFile& file, const std::string& client,
               std::function<void(absl::StatusOr<proto::FunctionRecord>)> done) {
-    repository_.Import(onnx_digest, client,
-                       continuations_.Make<proto::FunctionRecord>(self, std::move(done)));
+    repository_.Import(file, client, continuations_.Make<proto::FunctionRecord>(self, std::move(done)));
   }
   // The imports of one file, or all of them for an empty digest.
   [[nodiscard]] proto::AdminReply Imports(const std::string& onnx_digest) const {

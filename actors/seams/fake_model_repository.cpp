@@ -75,10 +75,11 @@ void FakeModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadRep
   done(std::move(reply));
 }
 
-void FakeModelRepository::Import(const std::string& onnx_digest, const std::string& client,
+// What it answers is the same in each precision.
+void FakeModelRepository::Import(const ModelFile& file, const std::string& client,
                                  Done<proto::FunctionRecord> done) {
-  if (!hold_imports_) return Answer(onnx_digest, done);
-  held_imports_.push_back({onnx_digest, client, std::move(done)});
+  if (!hold_imports_) return Answer(file.onnx_digest, done);
+  held_imports_.push_back({file.onnx_digest, client, std::move(done)});
 }
 
 std::vector<proto::ImportStatus> FakeModelRepository::Imports(const std::string& onnx_digest) const {

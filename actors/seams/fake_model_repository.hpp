@@ -47,8 +47,7 @@ class FakeModelRepository final : public ModelRepository {
   void FailUploads(int count) { failing_uploads_ = count; }
   [[nodiscard]] std::size_t unfinished() const { return receiving_.size(); }
   void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) override;
-  void Import(const std::string& onnx_digest, const std::string& client,
-              Done<proto::FunctionRecord> done) override;
+  void Import(const ModelFile& file, const std::string& client, Done<proto::FunctionRecord> done) override;
   [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;
   // Imports wait from now on, until FinishImports answers them in their order.
   void HoldImports() { hold_imports_ = true; }

@@ -44,33 +44,33 @@ ModelImporter::ModelImporter(Options options, storage::ModelRepository& objects)
 }
 
 // Many functions of one file cost one import.
-absl::StatusOr<proto::FunctionRecord> ModelImporter::Import(const std::string& onnx_digest,
+absl::StatusOr<proto::FunctionRecord> ModelImporter::Import(const ModelFile& file,
                                                             const gpu::OnImportProgress& on_progress) {
-  if (auto before = Before(onnx_digest)) return *std::move(before);
-  auto record = ImportAnew(onnx_digest, on_progress);
+  if (auto before = Before(file)) return *std::move(before);
+  auto record = ImportAnew(file, on_progress);
   if (!record.ok()) return record;
   const std::lock_guard lock(mutex_);
   if (imported_.size() >= options_.remembered) imported_.erase(imported_.begin());  // any: it costs an import
-  imported_.insert_or_assign(onnx_digest, *record);
+  imported_.insert_or_assign(file, *record);
   return record;
 }
 
-std::optional<proto::FunctionRecord> ModelImporter::Before(const std::string& onnx_digest) const {
+std::optional<proto::FunctionRecord> ModelImporter::Before(const ModelFile& file) const {
   std::optional<proto::FunctionRecord> record;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = imported_.find(onnx_digest);
+    const auto it = imported_.find(file);
     if (it != imported_.end()) record = it->second;
   }
   if (!record) return record;
-  bool there = objects_.Has(onnx_digest) && objects_.Has(record->model_digest()) &&
+  bool there = objects_.Has(file.onnx_digest) && objects_.Has(record->model_digest()) &&
                objects_.Has(record->weights_digest());
   for (const auto& packed : record->packed())
     there = there && objects_.Has(packed.model_digest()) && objects_.Has(packed.weights_digest());
   return there ? record : std::nullopt;
 }
 
-absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::string& onnx_digest,
+absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const ModelFile& file,
                                                                 const gpu::OnImportProgress& on_progress) {
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());
@@ -78,17 +78,19 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const std::strin
   // an uploaded model names.
   const auto onnx = folder.path() / "model.onnx";
   const auto output = folder.path() / "out";
-  TROUPE_RETURN_IF_ERROR(objects_.Lend(onnx_digest, onnx.string()));
+  TROUPE_RETURN_IF_ERROR(objects_.Lend(file.onnx_digest, onnx.string()));
   std::error_code error;
   fs::create_directory(output, error);
-  const auto imported = gpu::RunImport(options_.program, onnx, output, options_.limits, on_progress);
+  gpu::ImportLimits limits = options_.limits;
+  limits.precision = file.precision;
+  const auto imported = gpu::RunImport(options_.program, onnx, output, limits, on_progress);
   // A file beyond the limits stays so: to try again later, as this code would tell clients, is of no use.
   if (absl::IsResourceExhausted(imported.status()) && !IsDiskFull(imported.status()))
     return absl::FailedPreconditionError(imported.status().message());
   TROUPE_RETURN_IF_ERROR(imported.status());
   const auto& report = *imported;
   proto::FunctionRecord record;
-  record.set_onnx_digest(onnx_digest);
+  record.set_onnx_digest(file.onnx_digest);
   record.mutable_likely_sizes()->Assign(report.likely_sizes.begin(), report.likely_sizes.end());
   for (const auto& spec : report.inputs) *record.add_inputs() = spec;
   for (const auto& spec : report.outputs) *record.add_outputs() = spec;

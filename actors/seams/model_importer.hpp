@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "actors/seams/model_repository.hpp"
 #include "gpu/import/import_runner.hpp"
 #include "proto/function.pb.h"
 #include "storage/model_repository.hpp"
@@ -30,13 +31,13 @@ class ModelImporter {
   ModelImporter(Options options, storage::ModelRepository& objects);
 
   // Many functions of one file cost one import.
-  absl::StatusOr<proto::FunctionRecord> Import(const std::string& onnx_digest,
+  absl::StatusOr<proto::FunctionRecord> Import(const ModelFile& file,
                                                const gpu::OnImportProgress& on_progress);
   // What the same file came to before, if its objects are still there.
-  [[nodiscard]] std::optional<proto::FunctionRecord> Before(const std::string& onnx_digest) const;
+  [[nodiscard]] std::optional<proto::FunctionRecord> Before(const ModelFile& file) const;
 
  private:
-  absl::StatusOr<proto::FunctionRecord> ImportAnew(const std::string& onnx_digest,
+  absl::StatusOr<proto::FunctionRecord> ImportAnew(const ModelFile& file,
                                                    const gpu::OnImportProgress& on_progress);
   // Keeps what the import process wrote, and names it in `record`.
   absl::Status StoreModels(const std::filesystem::path& output, const gpu::ImportReport& report,
@@ -48,7 +49,7 @@ class ModelImporter {
   const Options options_;
   storage::ModelRepository& objects_;
   mutable std::mutex mutex_;
-  std::map<std::string, proto::FunctionRecord> imported_;  // by ONNX digest; guarded by mutex_
+  std::map<ModelFile, proto::FunctionRecord> imported_;  // guarded by mutex_
   std::atomic<std::uint64_t> next_folder_{1};
 };
 

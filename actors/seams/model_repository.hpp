@@ -4,6 +4,7 @@
 // Continuations.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -18,6 +19,13 @@
 #include "proto/worker.pb.h"
 
 namespace troupe::actors {
+
+// An ONNX file, and in what its weights may be packed (proto::PackedIn): each pair is one canonical model.
+struct ModelFile {
+  std::string onnx_digest;
+  proto::Precision precision = proto::PRECISION_FP32;
+  auto operator<=>(const ModelFile&) const = default;
+};
 
 class ModelRepository {
  public:
@@ -37,8 +45,7 @@ class ModelRepository {
   // Imports a received ONNX file in a child process, when it is this client's turn. Answers a record with
   // model and weights digests, sizes, inputs and outputs; the canonical objects are stored and synced.
   // RESOURCE_EXHAUSTED: the client, or all clients, have too many files that wait.
-  virtual void Import(const std::string& onnx_digest, const std::string& client,
-                      Done<proto::FunctionRecord> done) = 0;
+  virtual void Import(const ModelFile& file, const std::string& client, Done<proto::FunctionRecord> done) = 0;
   // The progress of the imports of this file that wait or run, the one with the most progress first; of all files
   // when `onnx_digest` is empty. Any thread.
   [[nodiscard]] virtual std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const = 0;

@@ -16,7 +16,7 @@ Time Now() {
 QueuedImports::QueuedImports(cluster::ImportQueue::Limits limits, Import import)
     : import_(std::move(import)), queue_(limits), pool_(limits.jobs) {}
 
-void QueuedImports::Add(const std::string& onnx_digest, const std::string& client, Bytes size, Done done) {
+void QueuedImports::Add(const ModelFile& file, const std::string& client, Bytes size, Done done) {
   std::vector<Done> without_place;
   absl::Status why = absl::ResourceExhaustedError(
       "the queue of imports is full, this client has the most files in it, and another client needed a "
@@ -29,7 +29,7 @@ void QueuedImports::Add(const std::string& onnx_digest, const std::string& clien
     if (admitted.ok()) {
       for (const Ticket ticket : admitted->dropped)
         without_place.push_back(std::move(entries_.extract(ticket).mapped().done));
-      entries_.emplace(admitted->ticket, Entry{onnx_digest, std::move(done), now, false, {}});
+      entries_.emplace(admitted->ticket, Entry{file, std::move(done), now, false, {}});
       BeginAll();
     } else {
       without_place.push_back(std::move(done));
@@ -49,12 +49,12 @@ void QueuedImports::BeginAll() {
 }
 
 void QueuedImports::Run(Ticket ticket) {
-  std::string onnx_digest;
+  ModelFile file;
   {
     const std::lock_guard lock(mutex_);
-    onnx_digest = entries_.at(ticket).onnx_digest;
+    file = entries_.at(ticket).file;
   }
-  auto record = import_(onnx_digest, [this, ticket](const gpu::ImportProgress& progress) {
+  auto record = import_(file, [this, ticket](const gpu::ImportProgress& progress) {
     const std::lock_guard lock(mutex_);
     entries_.at(ticket).progress = progress;
   });
@@ -74,9 +74,9 @@ std::vector<proto::ImportStatus> QueuedImports::Describe(const std::string& onnx
   const auto now = Now();
   std::vector<proto::ImportStatus> statuses;
   const auto describe = [&](const Entry& entry, std::size_t ahead) {
-    if (!onnx_digest.empty() && entry.onnx_digest != onnx_digest) return;
+    if (!onnx_digest.empty() && entry.file.onnx_digest != onnx_digest) return;
     auto& status = statuses.emplace_back();
-    status.set_onnx_digest(entry.onnx_digest);
+    status.set_onnx_digest(entry.file.onnx_digest);
     status.set_stage(entry.running ? gpu::StageName(entry.progress.stage) : "waiting");
     status.set_ahead(static_cast<std::uint32_t>(ahead));
     status.set_age_ns((now - entry.asked).count());

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "actors/core/work_pool.hpp"
+#include "actors/seams/model_repository.hpp"
 #include "base/units.hpp"
 #include "cluster/import_queue.hpp"
 #include "gpu/import/import_runner.hpp"
@@ -28,12 +29,12 @@ struct ImportCounts {
 class QueuedImports {
  public:
   using Done = std::function<void(absl::StatusOr<proto::FunctionRecord>)>;
-  using Import = std::function<absl::StatusOr<proto::FunctionRecord>(const std::string& onnx_digest,
-                                                                     const gpu::OnImportProgress&)>;
+  using Import =
+      std::function<absl::StatusOr<proto::FunctionRecord>(const ModelFile&, const gpu::OnImportProgress&)>;
   QueuedImports(cluster::ImportQueue::Limits limits, Import import);
 
   // `done` runs exactly once, on any thread: RESOURCE_EXHAUSTED when the queue has no place for it.
-  void Add(const std::string& onnx_digest, const std::string& client, Bytes size, Done done);
+  void Add(const ModelFile& file, const std::string& client, Bytes size, Done done);
   // Of this file, or of all when empty: running imports first, then the waiting ones in their order.
   [[nodiscard]] std::vector<proto::ImportStatus> Describe(const std::string& onnx_digest) const;
   [[nodiscard]] ImportCounts counts() const;
@@ -41,7 +42,7 @@ class QueuedImports {
  private:
   using Ticket = cluster::ImportQueue::Ticket;
   struct Entry {
-    std::string onnx_digest;
+    ModelFile file;
     Done done;
     Time asked;
     bool running = false;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "proto/pack_target.hpp"
 
 namespace troupe::actors {
 
@@ -56,8 +57,8 @@ StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepo
       host_(objects, host),
       unreleased_(channel),
       imports_(options_.import_queue,
-               [this](const std::string& onnx_digest, const gpu::OnImportProgress& on_progress) {
-                 return importer_.Import(onnx_digest, on_progress);
+               [this](const ModelFile& file, const gpu::OnImportProgress& on_progress) {
+                 return importer_.Import(file, on_progress);
                }),
       pool_(std::make_shared<WorkPool>(options_.threads)) {}
 
@@ -87,19 +88,19 @@ void StoredModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadR
   if (!posted.ok()) (*shared)(posted);
 }
 
-void StoredModelRepository::Import(const std::string& onnx_digest, const std::string& client,
+void StoredModelRepository::Import(const ModelFile& file, const std::string& client,
                                    Done<proto::FunctionRecord> done) {
   // What it came to before is looked up on the pool: that asks the disk.
   auto shared = std::make_shared<Done<proto::FunctionRecord>>(std::move(done));
-  const auto posted = pool_->Post([this, onnx_digest, client, shared] {
-    if (auto before = importer_.Before(onnx_digest)) return (*shared)(*std::move(before));
+  const auto posted = pool_->Post([this, file, client, shared] {
+    if (auto before = importer_.Before(file)) return (*shared)(*std::move(before));
     Bytes size;
     {
-      const auto file = objects_.Open(onnx_digest);
-      if (!file.ok()) return (*shared)(file.status());
-      size = Bytes(file->bytes.size());
+      const auto object = objects_.Open(file.onnx_digest);
+      if (!object.ok()) return (*shared)(object.status());
+      size = Bytes(object->bytes.size());
     }
-    imports_.Add(onnx_digest, client, size, std::move(*shared));
+    imports_.Add(file, client, size, std::move(*shared));
   });
   if (!posted.ok()) (*shared)(posted);
 }
@@ -171,7 +172,7 @@ void StoredModelRepository::Load(const proto::TensorRef& ref, const std::string&
 
 StoredModelRepository::Names StoredModelRepository::NamesOf(const proto::FunctionRecord& function) const {
   for (const auto& packed : function.packed())
-    if (!options_.pack_target.empty() && packed.target() == options_.pack_target)
+    if (!options_.pack_target.empty() && proto::IsPackedFor(packed.target(), options_.pack_target))
       return {packed.model_digest(), packed.weights_digest()};
   return {function.model_digest(), function.weights_digest()};
 }

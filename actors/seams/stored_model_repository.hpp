@@ -46,8 +46,7 @@ class StoredModelRepository final : public ModelRepository {
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
   void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) override;
-  void Import(const std::string& onnx_digest, const std::string& client,
-              Done<proto::FunctionRecord> done) override;
+  void Import(const ModelFile& file, const std::string& client, Done<proto::FunctionRecord> done) override;
   [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;
   [[nodiscard]] ImportCounts import_counts() const { return imports_.counts(); }
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;

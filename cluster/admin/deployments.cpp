@@ -8,6 +8,7 @@
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 #include "proto/gpu_sharing.hpp"
+#include "proto/precision.hpp"
 
 namespace troupe::cluster {
 
@@ -31,7 +32,7 @@ void Deployments::Deploy(Ask ask, const proto::DeployRequest& wish) {
   if (const auto fault = proto::FaultIn(wish.sharing()))
     return Fail(ask, absl::InvalidArgumentError(fault->why));
   importing_.emplace(ask, wish);
-  parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client()});
+  parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client(), proto::PackedIn(wish.precision())});
 }
 
 proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,

@@ -11,6 +11,7 @@
 #include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
 #include "gpu/ops/text_room.hpp"
+#include "proto/pack_target.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -73,7 +74,7 @@ bool Matches(const proto::TensorSpec& declared, const proto::TensorSpec& given) 
 }  // namespace
 
 absl::Status CheckWeights(const proto::Model& model, std::span<const std::byte> weights) {
-  if (!model.packed_for().empty() && model.packed_for() != PackTarget()) {
+  if (!model.packed_for().empty() && !proto::IsPackedFor(model.packed_for(), PackTarget())) {
     return absl::FailedPreconditionError(absl::StrCat("the model is packed for ", model.packed_for(),
                                                       ", this machine needs ", PackTarget(),
                                                       ": pack it again from its canonical form"));

@@ -15,6 +15,7 @@
 #include "gpu/engine/threads.hpp"
 #include "gpu/ops/control_flow.hpp"
 #include "gpu/ops/layout.hpp"
+#include "proto/pack_target.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -83,6 +84,8 @@ class PackWriter {
       if (missing_.erase(weight.name()) > 0) TROUPE_RETURN_IF_ERROR(Write(weight, {}));
     result_.model.set_weights_bytes(size_);
     result_.model.set_packed_for(PackTarget());
+    if (result_.model.precision() == proto::PRECISION_BF16 && ComputesBf16())
+      result_.model.mutable_packed_for()->append(proto::kPackedInBf16);
     result_.model.set_weights_digest(digest_.Finish());
     return std::move(result_);
   }

@@ -91,14 +91,15 @@ struct PackedModel {
 };
 
 // Packs for this machine, using `inputs` (the shapes expected most) to choose layouts; other shapes stay
-// correct. With an `output`, each weight is written when it is packed; an error may leave some of them there.
+// correct. The model's precision says what its weights may be packed in. With an `output`, each weight is written when it is
+// packed; an error may leave some of them there.
 absl::StatusOr<PackedModel> PackModel(const proto::Model& model, std::span<const std::byte> weights,
                                       std::span<const proto::TensorSpec> inputs,
                                       WeightsOutput* output = nullptr);
 // Whether the model can be planned for such inputs, as far as shapes tell: nothing is packed.
 [[nodiscard]] absl::Status FitsInputs(const proto::Model& model, std::span<const std::byte> weights,
                                       std::span<const proto::TensorSpec> inputs);
-// The value of Model::packed_for that PackModel gives on this machine: "cpu-avx512/1".
+// What PackModel packs for on this machine (proto::IsPackedFor): "cpu-avx512/1".
 [[nodiscard]] std::string PackTarget();
 
 }  // namespace troupe::gpu

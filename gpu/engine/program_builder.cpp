@@ -246,13 +246,9 @@ std::string ProgramBuilder::WeightOf(int id) const {
                                                               : std::string();
 }
 
-bool ProgramBuilder::IsPacked(int id) const {
-  const ProgramValue& value = program_.values[static_cast<std::size_t>(id)];
-  return !value.info.layout.empty() && (value.place == Place::kWeights || value.place == Place::kInput);
-}
-
 absl::Status ProgramBuilder::AddStep(const proto::Step& step) {
-  Work work{.context = {step, model_.opset()}, .label = absl::StrCat(step.op(), " '", step.name(), "'")};
+  Work work{.context = {step, model_.opset(), model_.precision()},
+            .label = absl::StrCat(step.op(), " '", step.name(), "'")};
   TROUPE_RETURN_IF_ERROR(ReadInputs(work));
   absl::Status status;
   if (IsControlFlow(step.op())) {

@@ -178,6 +178,11 @@ absl::Status ProgramBuilder::Emit(Work& work) {
   return AddInstruction(work, std::move(kernel));
 }
 
+bool ProgramBuilder::IsPacked(int id) const {
+  const ProgramValue& value = program_.values[static_cast<std::size_t>(id)];
+  return !value.info.layout.empty() && (value.place == Place::kWeights || value.place == Place::kInput);
+}
+
 std::unique_ptr<Kernel> ProgramBuilder::TryLayouts(Work& work) {
   bool laid_out = false;
   for (std::size_t i = 0; i < work.infos.size(); ++i) {

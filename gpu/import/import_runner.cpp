@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
+#include "proto/precision.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -101,6 +102,8 @@ std::vector<std::string> Arguments(const std::filesystem::path& program, const s
       "--sandbox",
       std::string(NameIn(kImportSandboxes, limits.sandbox))};
   if (limits.pack) arguments.push_back("--pack");
+  if (limits.precision != proto::PRECISION_FP32)
+    arguments.insert(arguments.end(), {"--precision", std::string(proto::Name(limits.precision))});
   return arguments;
 }
 

@@ -18,7 +18,8 @@ struct ImportLimits {
   Duration time = std::chrono::seconds(
       60);  // of the processor; the wall clock gets twice that before the child is killed
   std::uint64_t nodes = 100'000;
-  bool pack = false;  // also write a packed model
+  bool pack = false;                                   // also write a packed model
+  proto::Precision precision = proto::PRECISION_FP32;  // of the model (Model.precision)
   ImportSandbox sandbox = ImportSandbox::kRequired;
 };
 

@@ -28,7 +28,8 @@ struct ImportOptions {
   // Folder of the ONNX file, where external data may lie. Empty: there are the opened files only.
   std::filesystem::path folder;
   OpenedFiles opened;  // of that folder, in a jail; or of the archive that the ONNX file came in
-  WeightsOutput* weights = nullptr;  // null: they are kept in memory
+  WeightsOutput* weights = nullptr;                    // null: they are kept in memory
+  proto::Precision precision = proto::PRECISION_FP32;  // Model.precision
   std::size_t max_nodes = 100'000;
   Bytes max_weights = GiB(16);
   // Largest single result that constant folding may make.

@@ -30,6 +30,7 @@
 #include "gpu/import/small_weights.hpp"
 #include "gpu/jail/jail.hpp"
 #include "proto/open_dimension.hpp"
+#include "proto/precision.hpp"
 
 namespace {
 
@@ -46,6 +47,7 @@ struct Options {
   ImportSandbox sandbox = ImportSandbox::kRequired;
   bool pack = false;
   bool check = false;  // write nothing
+  proto::Precision precision = proto::PRECISION_FP32;
 };
 
 // Everything that an import reads and writes, opened before the jail.
@@ -186,6 +188,7 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   import.weights = &output;
   if (options.check) import.weights = &small;
   import.max_nodes = options.limit_nodes;
+  import.precision = options.precision;
   import.on_folding = TellFolding;
   Tell(ImportProgress::Stage::kChecking, 0, 0);
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(archive.onnx, import));
@@ -307,6 +310,14 @@ int main(int argc, char** argv) {
       "enter the jail, print what the kernel lacks, and exit");
   app.add_flag("--check", options.check, "judge the file and write nothing; the report has its operators");
   app.add_flag("--pack", options.pack, "also write the model packed for this machine, to OUTPUT/packed");
+  app.add_option_function<std::string>(
+         "--precision",
+         [&](const std::string& name) {
+           options.precision = proto::PackedIn(proto::ParsePrecision(name).value_or(options.precision));
+         },
+         "bf16: pack the weights of products and convolutions in BF16 where this machine computes with them")
+      ->check(CLI::IsMember(NameList(proto::kPrecisions)))
+      ->default_str(std::string(proto::Name(options.precision)));
   app.add_flag_callback(
       "--pack-target",
       [] {

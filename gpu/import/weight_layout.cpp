@@ -99,6 +99,7 @@ absl::StatusOr<ImportedModel> LayOut(Graph graph, const ImportOptions& options) 
   model.set_name(std::move(graph.name));
   model.set_onnx_digest(std::move(graph.onnx_digest));
   model.set_opset(graph.opset);
+  model.set_precision(options.precision);
   imported.open = std::move(graph.open);
   for (proto::TensorSpec& input : graph.inputs) *model.add_inputs() = std::move(input);
   for (proto::TensorSpec& output : graph.outputs) *model.add_outputs() = std::move(output);

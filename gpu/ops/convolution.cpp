@@ -1,8 +1,9 @@
 // Conv and ConvTranspose by oneDNN.
 //
 // Weights come packed (their layout is what the primitive wants, nothing is copied) or row-major (reordered
-// in scratch memory by every run: correct everywhere, and slow, which is why models are packed). FP16 and BF16 are
-// computed in FP32: their tensors stay row-major and are converted on their way in and out.
+// in scratch memory by every run: correct everywhere, and slow, which is why models are packed). Weights that are packed
+// in BF16 are multiplied in it, and the source is converted in scratch memory. Tensors that the file has in FP16 and BF16 are
+// computed in FP32: they stay row-major and are converted on their way in and out.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "gpu/ops/convert.hpp"
 #include "gpu/ops/dnnl_program.hpp"
 #include "gpu/ops/families.hpp"
+#include "gpu/ops/layout.hpp"
 #include "gpu/ops/op_support.hpp"
 #include "gpu/ops/window.hpp"
 
@@ -128,8 +130,8 @@ memory::desc PlainWeights(const Convolution& conv) {
   return PermutedDesc(conv.weights, order);
 }
 
-memory::desc AnyDesc(const Shape& dims) {
-  return {dims, memory::data_type::f32, memory::format_tag::any};
+memory::desc AnyDesc(const Shape& dims, memory::data_type type = memory::data_type::f32) {
+  return {dims, type, memory::format_tag::any};
 }
 
 Shape Minus1(const Shape& values) {
@@ -152,10 +154,10 @@ std::optional<Chosen> Create(const Descriptor& descriptor, const dnnl::primitive
   return Chosen{made, made.src_desc(), made.weights_desc(), made.dst_desc(), Primitive(made)};
 }
 
-// The best primitive for these weights; nullopt when oneDNN has none.
+// The best primitive for these weights, which reads its source in their type; nullopt when oneDNN has none.
 std::optional<Chosen> Choose(const Convolution& conv, const memory::desc& weights,
                              const dnnl::post_ops& post_ops) {
-  const memory::desc source = AnyDesc(conv.source);
+  const memory::desc source = AnyDesc(conv.source, weights.data_type());
   const memory::desc destination = AnyDesc(conv.destination);
   const memory::desc bias = conv.bias ? RowMajorDesc(Shape{conv.destination[1]}) : memory::desc();
   const dnnl::primitive_attr attributes = UserScratchpad(post_ops);
@@ -176,21 +178,41 @@ bool Usable(const Chosen& chosen) {
   return IsExpressible(chosen.source) && IsExpressible(chosen.weights) && IsExpressible(chosen.destination);
 }
 
-// Weights in the layout they have when the primitive is fast on them; else in the layout that it likes best.
-absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Convolution& conv, const std::string& layout,
-                                 const memory::desc& given) {
+bool IsFast(const std::optional<Chosen>& chosen) {
+  return chosen && Usable(*chosen) && !absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
+}
+
+absl::StatusOr<dnnl::post_ops> PostOps(const StepContext& ctx, const Convolution& conv) {
   dnnl::post_ops post_ops;
   if (conv.residual) post_ops.append_sum(1);
   TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, post_ops));
+  return post_ops;
+}
+
+// Weights in the layout they have when the primitive is fast on them; else in the layout that it likes best.
+absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Convolution& conv, const std::string& layout,
+                                 const memory::desc& given) {
+  TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops post_ops, PostOps(ctx, conv));
   if (!layout.empty()) {
     auto packed = Choose(conv, given, post_ops);
-    if (packed && Usable(*packed) && !absl::StartsWith(packed->descriptor.impl_info_str(), "ref"))
-      return *packed;
+    if (IsFast(packed)) return *packed;
   }
-  auto chosen = Choose(conv, AnyDesc(conv.weights), post_ops);
+  auto chosen = Choose(conv, AnyDesc(conv.weights, given.data_type()), post_ops);
   if (!chosen) return ctx.Error("no kernel of this device fits");
   if (!Usable(*chosen)) return ctx.Error("the device asks for a weight layout that cannot be stored");
   return *chosen;
+}
+
+// In BF16 where that is asked for and faster. A channel of its own for each group has too few products for the
+// conversion of its source.
+absl::StatusOr<Chosen> ChooseToPack(const StepContext& ctx, const Convolution& conv) {
+  const bool depthwise = conv.groups > 1 && conv.groups == conv.source[1];
+  if (ctx.precision == proto::PRECISION_BF16 && ComputesBf16() && !depthwise) {
+    TROUPE_ASSIGN_OR_RETURN(const dnnl::post_ops post_ops, PostOps(ctx, conv));
+    const auto chosen = Choose(conv, AnyDesc(conv.weights, memory::data_type::bf16), post_ops);
+    if (IsFast(chosen)) return *chosen;
+  }
+  return ChooseFor(ctx, conv, {}, PlainWeights(conv));
 }
 
 template <bool transposed>
@@ -207,15 +229,18 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeProgram(const StepContext& ctx, cons
   const std::string& layout = in[1].layout;
   memory::desc given = PlainWeights(conv);
   if (!layout.empty()) {
-    auto parsed = DescOf(layout, conv.weights);
+    auto parsed = WeightsDescOf(layout, conv.weights);
     if (!parsed.ok()) return ctx.Error(std::string(parsed.status().message()));
     given = *parsed;
   }
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, conv, layout, given));
   auto program = std::make_unique<DnnlProgram>();
+  // Tensors stay FP32 between steps.
+  const memory::desc from = InType(chosen.source, memory::data_type::f32);
+  const auto source = program->Converted(DnnlProgram::Input(0), from, chosen.source);
   const auto weights = program->Reorder(DnnlProgram::Input(1), given, chosen.weights);
   std::vector<DnnlProgram::Argument> arguments = {
-      {DNNL_ARG_SRC, chosen.source, DnnlProgram::Input(0)},
+      {DNNL_ARG_SRC, chosen.source, source},
       {DNNL_ARG_WEIGHTS, chosen.weights, weights},
       {DNNL_ARG_DST, chosen.destination, DnnlProgram::Output(0), true}};
   if (conv.bias) {
@@ -226,7 +251,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeProgram(const StepContext& ctx, cons
     program->StartFrom(3, chosen.destination.get_size());
     program->SetInputLayout(3, LayoutOf(chosen.destination));
   }
-  program->SetInputLayout(0, LayoutOf(chosen.source));
+  program->SetInputLayout(0, LayoutOf(from));
   program->SetInputLayout(1, layout);
   program->SetOutputLayout(0, LayoutOf(chosen.destination));
   return program;
@@ -234,7 +259,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeProgram(const StepContext& ctx, cons
 
 // For tensors that are row-major before and after; the primitive's layouts are in scratch memory.
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRowMajorProgram(const StepContext& ctx, const Convolution& conv) {
-  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, conv, {}, {}));
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, conv, {}, PlainWeights(conv)));
   auto program = std::make_unique<DnnlProgram>();
   const auto source = program->Reorder(DnnlProgram::Input(0), RowMajorDesc(conv.source), chosen.source);
   const auto weights = program->Reorder(DnnlProgram::Input(1), PlainWeights(conv), chosen.weights);
@@ -270,7 +295,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> Make(const StepContext& ctx, std::span<c
 
 absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Convolution& conv,
                                          const ValueInfo& weights) {
-  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, conv, {}, {}));
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseToPack(ctx, conv));
   PackedWeight packed;
   packed.layout = LayoutOf(chosen.weights);
   if (packed.layout.empty()) return packed;

@@ -18,17 +18,22 @@ namespace troupe::gpu {
 [[nodiscard]] dnnl::memory::desc PermutedDesc(std::span<const std::int64_t> dims, std::span<const int> order);
 // Dimensions `dims` stored in the order and the blocks of `like`, which has as many.
 [[nodiscard]] dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std::int64_t> dims);
-// True when the elements lie as in a row-major tensor, whatever the descriptor is called.
+// True when the elements lie as in a row-major FP32 tensor, whatever the descriptor is called.
 [[nodiscard]] bool IsRowMajor(const dnnl::memory::desc& desc);
 // The block of a dense tensor of batch, channels and places that is stored as [batch, blocks, places, channels of a block],
 // with all blocks full; 0 for any other.
 [[nodiscard]] std::int64_t ChannelBlock(const dnnl::memory::desc& desc);
-// True for what a layout can express: dense blocks with nothing extra, FP32.
+// The same elements in the same places, in another type.
+[[nodiscard]] dnnl::memory::desc InType(dnnl::memory::desc desc, dnnl::memory::data_type type);
+[[nodiscard]] bool IsBf16(const dnnl::memory::desc& desc);
+// True for what a layout can express: dense blocks with nothing extra, FP32, or BF16 as weights may be.
 [[nodiscard]] bool IsExpressible(const dnnl::memory::desc& desc);
-// The layout of an expressible descriptor; empty when it is row-major.
+// The layout of an expressible descriptor; empty when it is row-major and FP32.
 [[nodiscard]] std::string LayoutOf(const dnnl::memory::desc& desc);
 // The descriptor of `layout` for a tensor of logical dimensions `dims`. Every field is checked: a layout may
 // come from a hostile file, and oneDNN believes what a descriptor says.
 absl::StatusOr<dnnl::memory::desc> DescOf(std::string_view layout, std::span<const std::int64_t> dims);
+// The same for weights, whose layout may be one of BF16.
+absl::StatusOr<dnnl::memory::desc> WeightsDescOf(std::string_view layout, std::span<const std::int64_t> dims);
 
 }  // namespace troupe::gpu

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/ops/bfloat_rows.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -106,10 +107,27 @@ void DnnlProgram::Add(const dnnl::primitive& primitive, const dnnl::primitive_de
   calls_.push_back(std::move(call));
 }
 
+DnnlProgram::Operand DnnlProgram::Converted(Operand from, const dnnl::memory::desc& from_desc,
+                                            const dnnl::memory::desc& to_desc) {
+  if (IsBf16(from_desc) == IsBf16(to_desc)) return from;
+  Call call;
+  call.bfloats = static_cast<std::int64_t>(to_desc.get_size() / sizeof(std::uint16_t));
+  call.operands = {from, Scratch(to_desc.get_size())};
+  calls_.push_back(std::move(call));
+  return calls_.back().operands.back();
+}
+
 void DnnlProgram::ReorderTo(Operand from, const dnnl::memory::desc& from_desc, Operand to,
                             const dnnl::memory::desc& to_desc) {
   const dnnl::reorder::primitive_desc descriptor(CpuEngine(), from_desc, CpuEngine(), to_desc,
                                                  UserScratchpad());
+  const auto plain = InType(RowMajorDesc(from_desc.dims()), from_desc.data_type());
+  // From blocks to other blocks oneDNN has plain loops; by way of row-major it is 17 to 60 times faster.
+  if (descriptor.impl_info_str() == std::string_view("simple:any") && IsExpressible(from_desc) &&
+      from_desc != plain && to_desc != plain) {
+    const Operand between = Reorder(from, from_desc, plain);
+    return ReorderTo(between, plain, to, to_desc);
+  }
   const Argument arguments[] = {{DNNL_ARG_FROM, from_desc, from, false}, {DNNL_ARG_TO, to_desc, to, true}};
   Add(dnnl::reorder(descriptor), descriptor, arguments);
 }
@@ -144,12 +162,32 @@ std::unique_ptr<DnnlProgram::Frame> DnnlProgram::MakeFrame() const {
   auto frame = std::make_unique<Frame>(Frame{dnnl::stream(CpuEngine()), {}});
   for (const Call& call : calls_) {
     Frame::Bound& bound = frame->calls.emplace_back();
+    bound.addresses.resize(call.operands.size());
+    if (call.bfloats > 0) continue;
     for (std::size_t i = 0; i < call.operands.size(); ++i) {
       bound.memories.push_back(dnnl::memory(call.descs[i], CpuEngine(), DNNL_MEMORY_NONE));
       bound.arguments.push_back({call.ids[i], bound.memories.back().get()});
     }
   }
   return frame;
+}
+
+absl::Status DnnlProgram::Execute(const Call& call, Frame::Bound& bound, const dnnl::stream& stream,
+                                  std::span<std::byte* const> addresses) {
+  if (call.bfloats > 0) {
+    ToBfloats(reinterpret_cast<const float*>(addresses[0]), reinterpret_cast<std::uint16_t*>(addresses[1]),
+              call.bfloats);
+    return absl::OkStatus();
+  }
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    if (dnnl_memory_set_data_handle_v2(bound.memories[i].get(), addresses[i], stream.get()) != dnnl_success)
+      return absl::InternalError("oneDNN refused the address of a tensor");
+  const auto count = static_cast<int>(bound.arguments.size());
+  const dnnl_status_t status =
+      dnnl_primitive_execute(call.primitive.get(), stream.get(), count, bound.arguments.data());
+  if (status == dnnl_success) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("a oneDNN primitive failed with status ", static_cast<int>(status)));
 }
 
 absl::Status DnnlProgram::Run(std::span<const TensorView> in, std::span<TensorView> out,
@@ -159,25 +197,14 @@ absl::Status DnnlProgram::Run(std::span<const TensorView> in, std::span<TensorVi
   }
   const auto frame = frames_.Take([this] { return MakeFrame(); });
   for (std::size_t c = 0; c < calls_.size(); ++c) {
-    const Call& call = calls_[c];
-    const Frame::Bound& bound = frame->calls[c];
-    for (std::size_t i = 0; i < call.operands.size(); ++i) {
-      const Operand operand = call.operands[i];
-      std::byte* address = operand.place == Place::kInput    ? in[operand.index].data
+    Frame::Bound& bound = frame->calls[c];
+    for (std::size_t i = 0; i < calls_[c].operands.size(); ++i) {
+      const Operand operand = calls_[c].operands[i];
+      bound.addresses[i] = operand.place == Place::kInput    ? in[operand.index].data
                            : operand.place == Place::kOutput ? out[operand.index].data
                                                              : scratch + operand.index;
-      if (dnnl_memory_set_data_handle_v2(bound.memories[i].get(), address, frame->stream.get()) !=
-          dnnl_success) {
-        return absl::InternalError("oneDNN refused the address of a tensor");
-      }
     }
-    const auto count = static_cast<int>(bound.arguments.size());
-    const dnnl_status_t status =
-        dnnl_primitive_execute(call.primitive.get(), frame->stream.get(), count, bound.arguments.data());
-    if (status != dnnl_success) {
-      return absl::InternalError(
-          absl::StrCat("a oneDNN primitive failed with status ", static_cast<int>(status)));
-    }
+    TROUPE_RETURN_IF_ERROR(Execute(calls_[c], bound, frame->stream, bound.addresses));
   }
   return absl::OkStatus();
 }

@@ -65,6 +65,9 @@ class DnnlProgram final : public Kernel {
   // Appends a reorder and returns where its result is: `to` or, when the descriptors are equal, `from`
   // itself.
   Operand Reorder(Operand from, const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to_desc);
+  // Appends the conversion of an FP32 tensor to BF16 in scratch memory, and returns where it is; `from` itself, where the
+  // primitive reads FP32 as well.
+  Operand Converted(Operand from, const dnnl::memory::desc& from_desc, const dnnl::memory::desc& to_desc);
   void ReorderTo(Operand from, const dnnl::memory::desc& from_desc, Operand to,
                  const dnnl::memory::desc& to_desc);
   void SetInputLayout(std::size_t i, std::string layout);
@@ -82,6 +85,8 @@ class DnnlProgram final : public Kernel {
 
  private:
   struct Call {
+    // Elements of the first operand that are converted to the second one; 0: the primitive is called.
+    std::int64_t bfloats = 0;
     dnnl::primitive primitive;
     std::vector<Operand> operands;
     std::vector<int> ids;
@@ -92,11 +97,14 @@ class DnnlProgram final : public Kernel {
     struct Bound {
       std::vector<dnnl::memory> memories;
       std::vector<dnnl_exec_arg_t> arguments;
+      std::vector<std::byte*> addresses;  // of the operands, in this run
     };
     dnnl::stream stream;
     std::vector<Bound> calls;
   };
   [[nodiscard]] std::unique_ptr<Frame> MakeFrame() const;
+  static absl::Status Execute(const Call& call, Frame::Bound& bound, const dnnl::stream& stream,
+                              std::span<std::byte* const> addresses);
 
   std::vector<Call> calls_;
   mutable FramePool<Frame> frames_;

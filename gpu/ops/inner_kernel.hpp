@@ -35,7 +35,7 @@ class ScratchParts {
 class InnerStep {
  public:
   InnerStep(const StepContext& ctx, std::string_view op, int opset)
-      : fused_(ctx.step.op()), entry_(FindOperator(op, opset)), opset_(opset) {
+      : fused_(ctx.step.op()), entry_(FindOperator(op, opset)), opset_(opset), precision_(ctx.precision) {
     step_.set_op(std::string(op));
     step_.set_name(ctx.step.name());
     step_.add_outputs("output_0");
@@ -68,7 +68,7 @@ class InnerStep {
   }
 
  private:
-  [[nodiscard]] StepContext context() const { return {step_, opset_}; }
+  [[nodiscard]] StepContext context() const { return {step_, opset_, precision_}; }
   // An error of the inner operator names the fused one first.
   [[nodiscard]] static absl::Status Name(const std::string& fused, const absl::Status& error) {
     return absl::Status(error.code(), absl::StrCat(fused, ": ", std::string(error.message())));
@@ -99,6 +99,7 @@ class InnerStep {
   std::string fused_;  // operator
   const Operator* entry_;
   int opset_;
+  proto::Precision precision_;
   proto::Step step_;
 };
 

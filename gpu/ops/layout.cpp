@@ -15,7 +15,9 @@ namespace troupe::gpu {
 namespace {
 
 constexpr int kPackerVersion = 1;
-constexpr std::int64_t kLayoutMagic = 0x3159414C50525454;  // "TTRPLAY1"
+// The first word tells the type of the elements.
+constexpr std::int64_t kFloatMagic = 0x3159414C50525454;  // "TTRPLAY1"
+constexpr std::int64_t kBf16Magic = 0x3259414C50525454;   // "TTRPLAY2"
 constexpr int kMaxRank = 12;
 constexpr int kMaxBlocks = 4;
 constexpr std::int64_t kMaxBlock = 256;
@@ -45,6 +47,7 @@ std::string InstructionSet() {
 
 // What a layout string says: fields in this order, each 8 bytes little-endian.
 struct LayoutFields {
+  bool bf16 = false;  // else FP32
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> padded;
   std::vector<std::int64_t> strides;
@@ -69,10 +72,11 @@ absl::StatusOr<LayoutFields> Decode(std::string_view layout) {
   std::memcpy(words.data(), layout.data(), layout.size());
   const std::int64_t rank = words[1];
   const std::int64_t blocks = words[2];
-  if (words[0] != kLayoutMagic) return Malformed("unknown form");
+  if (words[0] != kFloatMagic && words[0] != kBf16Magic) return Malformed("unknown form");
   if (rank < 1 || rank > kMaxRank || blocks < 0 || blocks > kMaxBlocks) return Malformed("rank out of range");
   if (words.size() != static_cast<std::size_t>(3 + rank * 3 + blocks * 2)) return Malformed("wrong length");
   LayoutFields fields;
+  fields.bf16 = words[0] == kBf16Magic;
   auto at = words.begin() + 3;
   for (auto* list : {&fields.dims, &fields.padded, &fields.strides}) {
     list->assign(at, at + rank);
@@ -160,6 +164,7 @@ absl::StatusOr<LayoutFields> Parse(std::string_view layout) {
 LayoutFields FieldsOf(const dnnl_memory_desc_t& data) {
   const auto& blocking = data.format_desc.blocking;
   LayoutFields fields;
+  fields.bf16 = data.data_type == dnnl_bf16;
   fields.dims.assign(data.dims, data.dims + data.ndims);
   fields.padded.assign(data.padded_dims, data.padded_dims + data.ndims);
   fields.strides.assign(blocking.strides, blocking.strides + data.ndims);
@@ -171,7 +176,7 @@ LayoutFields FieldsOf(const dnnl_memory_desc_t& data) {
 dnnl::memory::desc BuildDesc(const LayoutFields& fields) {
   dnnl_memory_desc_t data{};
   data.ndims = static_cast<int>(fields.dims.size());
-  data.data_type = dnnl_f32;
+  data.data_type = fields.bf16 ? dnnl_bf16 : dnnl_f32;
   data.format_kind = dnnl_blocked;
   std::ranges::copy(fields.dims, data.dims);
   std::ranges::copy(fields.padded, data.padded_dims);
@@ -190,7 +195,7 @@ std::string DeviceTarget() {
 
 absl::StatusOr<Bytes> LayoutBytes(std::string_view layout) {
   TROUPE_ASSIGN_OR_RETURN(const LayoutFields fields, Parse(layout));
-  return Bytes(static_cast<std::uint64_t>(ProductOf(fields.padded)) * sizeof(float));
+  return Bytes(static_cast<std::uint64_t>(ProductOf(fields.padded)) * (fields.bf16 ? 2 : sizeof(float)));
 }
 
 absl::StatusOr<Bytes> ValueBytes(const ValueInfo& value) {
@@ -235,9 +240,19 @@ dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std:
   return BuildDesc(fields);
 }
 
+bool IsBf16(const dnnl::memory::desc& desc) {
+  return desc.data.data_type == dnnl_bf16;
+}
+
+dnnl::memory::desc InType(dnnl::memory::desc desc, dnnl::memory::data_type type) {
+  desc.data.data_type = static_cast<dnnl_data_type_t>(type);
+  return desc;
+}
+
 bool IsExpressible(const dnnl::memory::desc& desc) {
   const dnnl_memory_desc_t& data = desc.data;
-  if (data.format_kind != dnnl_blocked || data.data_type != dnnl_f32 || data.extra.flags != 0) return false;
+  if (data.data_type != dnnl_f32 && data.data_type != dnnl_bf16) return false;
+  if (data.format_kind != dnnl_blocked || data.extra.flags != 0) return false;
   if (data.offset0 != 0 || data.format_desc.blocking.inner_nblks > kMaxBlocks) return false;
   return CheckFields(FieldsOf(data)).ok();
 }
@@ -245,7 +260,8 @@ bool IsExpressible(const dnnl::memory::desc& desc) {
 std::int64_t ChannelBlock(const dnnl::memory::desc& desc) {
   const dnnl_memory_desc_t& data = desc.data;
   const auto& blocking = data.format_desc.blocking;
-  if (!IsExpressible(desc) || data.ndims < 3 || blocking.inner_nblks != 1 || blocking.inner_idxs[0] != 1)
+  if (!IsExpressible(desc) || IsBf16(desc) || data.ndims < 3 || blocking.inner_nblks != 1 ||
+      blocking.inner_idxs[0] != 1)
     return 0;
   const std::int64_t block = blocking.inner_blks[0];
   if (data.dims[1] % block != 0) return 0;
@@ -260,7 +276,7 @@ std::int64_t ChannelBlock(const dnnl::memory::desc& desc) {
 }
 
 bool IsRowMajor(const dnnl::memory::desc& desc) {
-  if (!IsExpressible(desc)) return false;
+  if (!IsExpressible(desc) || IsBf16(desc)) return false;
   const LayoutFields fields = FieldsOf(desc.data);
   if (fields.dims != fields.padded) return false;
   return std::ranges::is_sorted(LoopsOf(fields), {}, &Loop::dim);
@@ -269,7 +285,8 @@ bool IsRowMajor(const dnnl::memory::desc& desc) {
 std::string LayoutOf(const dnnl::memory::desc& desc) {
   if (IsRowMajor(desc)) return {};
   const LayoutFields fields = FieldsOf(desc.data);
-  std::vector<std::int64_t> words = {kLayoutMagic, static_cast<std::int64_t>(fields.dims.size()),
+  std::vector<std::int64_t> words = {fields.bf16 ? kBf16Magic : kFloatMagic,
+                                     static_cast<std::int64_t>(fields.dims.size()),
                                      static_cast<std::int64_t>(fields.blocks.size())};
   for (const auto* list :
        {&fields.dims, &fields.padded, &fields.strides, &fields.blocks, &fields.block_indices}) {
@@ -278,7 +295,8 @@ std::string LayoutOf(const dnnl::memory::desc& desc) {
   return {reinterpret_cast<const char*>(words.data()), words.size() * 8};
 }
 
-absl::StatusOr<dnnl::memory::desc> DescOf(std::string_view layout, std::span<const std::int64_t> dims) {
+absl::StatusOr<dnnl::memory::desc> WeightsDescOf(std::string_view layout,
+                                                 std::span<const std::int64_t> dims) {
   if (layout.empty()) return RowMajorDesc(dims);
   TROUPE_ASSIGN_OR_RETURN(const LayoutFields fields, Parse(layout));
   if (!std::ranges::equal(fields.dims, dims)) {
@@ -286,6 +304,22 @@ absl::StatusOr<dnnl::memory::desc> DescOf(std::string_view layout, std::span<con
                                                    " on a tensor of shape ", FormatShape(dims)));
   }
   return BuildDesc(fields);
+}
+
+absl::StatusOr<dnnl::memory::desc> DescOf(std::string_view layout, std::span<const std::int64_t> dims) {
+  auto desc = WeightsDescOf(layout, dims);
+  if (desc.ok() && IsBf16(*desc)) return Malformed("BF16, where only FP32 can be read");
+  return desc;
+}
+
+bool ComputesBf16() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core_bf16:
+    case dnnl::cpu_isa::avx512_core_amx:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace troupe::gpu

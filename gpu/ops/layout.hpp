@@ -1,6 +1,6 @@
 // LAYOUT: how the elements of an FP32 tensor lie in device memory when they do not lie row-major. A layout is
 // an opaque string (a descriptor in a fixed little-endian form); the empty string means row-major. Layouts of
-// packed weights come from a file: nothing in them is trusted before it is checked.
+// packed weights come from a file: nothing in them is trusted before it is checked. Weights may be BF16 in theirs.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,9 @@ namespace troupe::gpu {
 
 // The device kind, instruction set and packer version that layouts are valid for: "cpu-avx512/1".
 [[nodiscard]] std::string DeviceTarget();
+
+// Whether products in BF16 are faster here than in FP32.
+[[nodiscard]] bool ComputesBf16();
 
 // Bytes that a tensor in this (non-empty) layout takes, padding included; an error for a malformed layout.
 absl::StatusOr<Bytes> LayoutBytes(std::string_view layout);

@@ -113,6 +113,7 @@ struct PackedWeight {
 struct StepContext {
   const proto::Step& step;
   int opset = 17;
+  proto::Precision precision = proto::PRECISION_FP32;  // in which constant weights may be packed
   [[nodiscard]] const proto::Attribute* Find(std::string_view name) const;
   [[nodiscard]] std::int64_t Int(std::string_view name, std::int64_t fallback) const;
   [[nodiscard]] float Float(std::string_view name, float fallback) const;

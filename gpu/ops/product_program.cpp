@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "base/status.hpp"
+#include "gpu/ops/layout.hpp"
 #include "gpu/ops/row_product.hpp"
 
 namespace troupe::gpu {
@@ -13,18 +14,27 @@ namespace {
 
 using dnnl::memory;
 
+// From here on a product is worth the conversion of its left side: this many columns of weights.
+constexpr std::int64_t kLeastBf16Columns = 16;
+
 struct Chosen {
   dnnl::matmul::primitive_desc descriptor;
-  memory::desc weights;
+  memory::desc a, weights;
 };
 
+// Both factors have the type of the weights; what comes out is FP32.
 std::optional<Chosen> Create(const Multiplication& product, const memory::desc& weights,
                              const dnnl::primitive_attr& attributes) {
-  const auto desc = product.bias ? dnnl::matmul::desc(product.a, weights, product.bias, product.out)
-                                 : dnnl::matmul::desc(product.a, weights, product.out);
+  const memory::desc a = IsBf16(weights) ? InType(product.a, memory::data_type::bf16) : product.a;
+  const auto desc = product.bias ? dnnl::matmul::desc(a, weights, product.bias, product.out)
+                                 : dnnl::matmul::desc(a, weights, product.out);
   dnnl::matmul::primitive_desc made(desc, attributes, CpuEngine(), true);
   if (!made || !IsExpressible(made.weights_desc())) return std::nullopt;
-  return Chosen{made, made.weights_desc()};
+  return Chosen{made, a, made.weights_desc()};
+}
+
+bool IsSlow(const Chosen& chosen) {
+  return absl::StartsWith(chosen.descriptor.impl_info_str(), "ref");
 }
 
 absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Multiplication& product) {
@@ -38,20 +48,31 @@ absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Mu
   return attributes;
 }
 
-memory::desc AnyWeights(const Multiplication& product) {
-  return {product.b_dims, memory::data_type::f32, memory::format_tag::any};
+memory::desc AnyWeights(const Multiplication& product, memory::data_type type) {
+  return {product.b_dims, type, memory::format_tag::any};
 }
 
 absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& product,
                                  const std::string& layout, const memory::desc& given) {
   TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
   auto chosen = Create(product, given, attributes);
-  const bool slow = !layout.empty() && chosen && absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
-  if (!chosen || slow) {
-    if (auto other = Create(product, AnyWeights(product), attributes)) chosen = std::move(other);
+  if (!chosen || (!layout.empty() && IsSlow(*chosen))) {
+    if (auto other = Create(product, AnyWeights(product, given.data_type()), attributes))
+      chosen = std::move(other);
   }
   if (!chosen) return ctx.Error("no kernel of this device fits");
   return *std::move(chosen);
+}
+
+// In BF16 where that is asked for and faster.
+absl::StatusOr<Chosen> ChooseToPack(const StepContext& ctx, const Multiplication& product) {
+  if (ctx.precision == proto::PRECISION_BF16 && ComputesBf16() &&
+      product.b_dims.back() >= kLeastBf16Columns) {
+    TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
+    auto chosen = Create(product, AnyWeights(product, memory::data_type::bf16), attributes);
+    if (chosen && !IsSlow(*chosen)) return *std::move(chosen);
+  }
+  return ChooseFor(ctx, product, {}, AnyWeights(product, memory::data_type::f32));
 }
 
 }  // namespace
@@ -62,7 +83,7 @@ Made MakeProduct(const StepContext& ctx, const Multiplication& product, Infos in
   }
   memory::desc given = product.b;
   if (!in[1].layout.empty()) {
-    auto parsed = DescOf(in[1].layout, product.b_dims);
+    auto parsed = WeightsDescOf(in[1].layout, product.b_dims);
     if (!parsed.ok()) return ctx.Error(std::string(parsed.status().message()));
     given = *parsed;
     TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> of_row, MakeRowProduct(ctx, product, given));
@@ -70,8 +91,9 @@ Made MakeProduct(const StepContext& ctx, const Multiplication& product, Infos in
   }
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, in[1].layout, given));
   auto program = std::make_unique<DnnlProgram>();
+  const auto a = program->Converted(DnnlProgram::Input(0), product.a, chosen.a);
   const auto weights = program->Reorder(DnnlProgram::Input(1), given, chosen.weights);
-  std::vector<DnnlProgram::Argument> arguments = {{DNNL_ARG_SRC, product.a, DnnlProgram::Input(0)},
+  std::vector<DnnlProgram::Argument> arguments = {{DNNL_ARG_SRC, chosen.a, a},
                                                   {DNNL_ARG_WEIGHTS, chosen.weights, weights},
                                                   {DNNL_ARG_DST, product.out, DnnlProgram::Output(0), true}};
   if (product.bias) arguments.push_back({DNNL_ARG_BIAS, product.bias, DnnlProgram::Input(2)});
@@ -87,7 +109,7 @@ Made MakeProduct(const StepContext& ctx, const Multiplication& product, Infos in
 
 absl::StatusOr<PackedWeight> PackProduct(const StepContext& ctx, const Multiplication& product,
                                          const ValueInfo& weights) {
-  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseFor(ctx, product, {}, AnyWeights(product)));
+  TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseToPack(ctx, product));
   PackedWeight packed;
   packed.layout = LayoutOf(chosen.weights);
   if (packed.layout.empty()) return packed;

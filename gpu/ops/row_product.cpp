@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpu/ops/activation.hpp"
+#include "gpu/ops/bfloat_rows.hpp"
 #include "gpu/ops/panel_rows.hpp"
 #include "gpu/ops/parallel_ranges.hpp"
 
@@ -15,6 +16,12 @@ constexpr std::int64_t kDepthBlock = 16;
 
 struct Sizes {
   std::int64_t depth = 0, columns = 0;
+  bool bf16 = false;  // the weights, in pairs of rows; else FP32
+  [[nodiscard]] std::int64_t block() const { return bf16 ? 2 * kDepthBlock : kDepthBlock; }
+  // Elements of a panel, whose last block may be padded.
+  [[nodiscard]] std::int64_t panel() const {
+    return (depth + block() - 1) / block() * block() * kPanelColumns;
+  }
 };
 
 // The third input, added to each column: before the scale, or after it.
@@ -24,19 +31,28 @@ class RowProduct final : public Kernel {
  public:
   RowProduct(const Sizes& sizes, Added added, float scale, float after, FusedActivation activation)
       : sizes_(sizes), added_(added), scale_(scale), after_(after), activation_(activation) {}
-  absl::Status Run(In in, Out out, std::byte*) const override {
+  // A row is rounded as the rows of larger products are: a request's answer does not depend on its batch.
+  [[nodiscard]] Bytes scratch() const override {
+    return Bytes(sizes_.bf16 ? static_cast<std::uint64_t>(sizes_.depth) * sizeof(float) : 0);
+  }
+  absl::Status Run(In in, Out out, std::byte* scratch) const override {
+    const float* row = Data<float>(in[0]);
+    if (sizes_.bf16) {
+      RoundToBfloats(row, reinterpret_cast<float*>(scratch), sizes_.depth);
+      row = reinterpret_cast<const float*>(scratch);
+    }
     const std::int64_t panels = (sizes_.columns + kPanelColumns - 1) / kPanelColumns;
     ParallelRanges(panels, sizes_.depth * kPanelColumns, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t panel = first; panel < last; ++panel) RunPanel(in, out, panel);
+      for (std::int64_t panel = first; panel < last; ++panel) RunPanel(in, row, out, panel);
     });
     return absl::OkStatus();
   }
 
  private:
-  void RunPanel(In in, Out out, std::int64_t panel) const {
+  void RunPanel(In in, const float* row, Out out, std::int64_t panel) const {
     alignas(64) std::array<float, kPanelColumns> sums;
-    multiply_(Data<float>(in[0]), Data<float>(in[1]) + panel * sizes_.depth * kPanelColumns, sizes_.depth,
-              sums.data());
+    const std::int64_t place = panel * sizes_.panel() * (sizes_.bf16 ? 2 : 4);
+    multiply_(row, in[1].data + place, sizes_.depth, sums.data());
     const std::int64_t begin = panel * kPanelColumns;
     const std::int64_t count = std::min(kPanelColumns, sizes_.columns - begin);
     const float* addend = added_ == Added::kNothing ? nullptr : Data<float>(in[2]) + begin;
@@ -53,8 +69,8 @@ class RowProduct final : public Kernel {
     activation_.row({count, {data}, {1}, reinterpret_cast<std::byte*>(to), &activation_.parameters});
   }
 
-  const MultiplyPanel multiply_ = FindMultiplyPanel();
   const Sizes sizes_;
+  const MultiplyPanel multiply_ = FindMultiplyPanel(sizes_.bf16);
   const Added added_;
   const float scale_, after_;
   const FusedActivation activation_;
@@ -65,15 +81,17 @@ bool IsOneRow(const dnnl::memory::desc& desc, std::int64_t length) {
   return !dims.empty() && dims.back() == length && Product(dims) == length && IsRowMajor(desc);
 }
 
-// [panels, depth / 16, 16, 64], which is one panel after the other.
+// [panels, depth / 16, 16, 64], which is one panel after the other; of BF16 [panels, depth / 32, 16, 64, 2].
 bool IsInPanels(const dnnl::memory::desc& weights, const Sizes& sizes) {
   const auto& blocking = weights.data.format_desc.blocking;
   const int rank = weights.data.ndims;
-  return IsExpressible(weights) && blocking.inner_nblks == 2 && blocking.inner_idxs[0] == rank - 2 &&
-         blocking.inner_blks[0] == kDepthBlock && blocking.inner_idxs[1] == rank - 1 &&
-         blocking.inner_blks[1] == kPanelColumns &&
-         blocking.strides[rank - 2] == kDepthBlock * kPanelColumns &&
-         blocking.strides[rank - 1] == sizes.depth * kPanelColumns;
+  const int blocks = sizes.bf16 ? 3 : 2;
+  if (!IsExpressible(weights) || blocking.inner_nblks != blocks) return false;
+  if (sizes.bf16 && (blocking.inner_idxs[2] != rank - 2 || blocking.inner_blks[2] != 2)) return false;
+  return blocking.inner_idxs[0] == rank - 2 && blocking.inner_blks[0] == kDepthBlock &&
+         blocking.inner_idxs[1] == rank - 1 && blocking.inner_blks[1] == kPanelColumns &&
+         blocking.strides[rank - 2] == sizes.block() * kPanelColumns &&
+         blocking.strides[rank - 1] == sizes.panel();
 }
 
 }  // namespace
@@ -82,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRowProduct(const StepContext& ctx, c
                                                        const dnnl::memory::desc& given) {
   const Shape& b = product.b_dims;
   if (b.size() < 2) return nullptr;
-  const Sizes sizes{b[b.size() - 2], b.back()};
+  const Sizes sizes{b[b.size() - 2], b.back(), IsBf16(given)};
   if (sizes.depth % kDepthBlock != 0 || Product(b) != sizes.depth * sizes.columns || sizes.columns < 1)
     return nullptr;
   if (!IsOneRow(product.a, sizes.depth) || !IsOneRow(product.out, sizes.columns) || !IsInPanels(given, sizes))

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/worker/limits.hpp"
+#include "proto/pack_target.hpp"
 
 namespace troupe::gpu {
 
@@ -41,7 +42,7 @@ absl::StatusOr<proto::Model> ReadModel(const HostModel& host, const std::string&
   if (!model.ParseFromArray(host.model.data(), static_cast<int>(host.model.size()))) {
     return absl::DataLossError(absl::StrCat("the host copy of model ", host.digest, " is not a model"));
   }
-  if (!model.packed_for().empty() && model.packed_for() != pack_target) {
+  if (!model.packed_for().empty() && !proto::IsPackedFor(model.packed_for(), pack_target)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "model ", host.digest, " is packed for ", model.packed_for(), ", this device needs ", pack_target));
   }

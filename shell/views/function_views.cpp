@@ -159,7 +159,8 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
          "\nONNX       ", Printable(record.onnx_digest()), "\nmodel      ", Printable(record.model_digest()),
          "\n");
   for (const auto& packed : record.packed())
-    Append(&out, "packed     ", Printable(packed.target()), "  ", Printable(packed.model_digest()), "\n");
+    Append(&out, "packed     ", Printable(packed.target()), ", ", FormatBytes(Bytes(packed.weights_bytes())),
+           "  ", Printable(packed.model_digest()), "\n");
   return out;
 }
 

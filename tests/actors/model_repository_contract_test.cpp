@@ -261,7 +261,7 @@ TEST_P(ModelRepositoryContract, WhatIsNotThereIsNotFound) {
   EXPECT_FALSE(repository().Has(nothing));
   EXPECT_TRUE(absl::IsNotFound(Read(nothing, 0, 10).status()));
   EXPECT_TRUE(absl::IsNotFound(Wait<proto::FunctionRecord>([&](auto done) {
-                                 repository().Import(nothing, "client", done);
+                                 repository().Import({nothing}, "client", done);
                                }).status()));
   proto::FunctionRecord function;
   function.set_model_digest(nothing);
@@ -324,7 +324,7 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   ASSERT_TRUE(Receive(0, onnx, true, digest).ok());
   made_->ExpectImport(digest);
   const auto record =
-      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); });
+      Wait<proto::FunctionRecord>([&](auto done) { repository().Import({digest}, "client", done); });
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->onnx_digest(), digest);
   EXPECT_EQ(record->inputs_size(), 1);
@@ -336,14 +336,14 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   // Another function of the same file needs no import.
   made_->EndImports();
   const auto again =
-      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); });
+      Wait<proto::FunctionRecord>([&](auto done) { repository().Import({digest}, "client", done); });
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->SerializeAsString(), record->SerializeAsString());
   if (!GetParam()) return;
   made_->LoseObject(record->weights_digest());
   ASSERT_FALSE(repository().Has(record->weights_digest()));
   EXPECT_FALSE(
-      Wait<proto::FunctionRecord>([&](auto done) { repository().Import(digest, "client", done); }).ok())
+      Wait<proto::FunctionRecord>([&](auto done) { repository().Import({digest}, "client", done); }).ok())
       << "a lost object is reported as present";
 }
 

@@ -17,8 +17,8 @@ namespace {
 class Imports {
  public:
   explicit Imports(cluster::ImportQueue::Limits limits)
-      : imports_(limits, [this](const std::string& digest, const gpu::OnImportProgress& on_progress) {
-          return Import(digest, on_progress);
+      : imports_(limits, [this](const ModelFile& file, const gpu::OnImportProgress& on_progress) {
+          return Import(file.onnx_digest, on_progress);
         }) {}
   ~Imports() {
     const std::lock_guard lock(mutex_);
@@ -29,7 +29,7 @@ class Imports {
   using Ended = std::future<absl::Status>;
   Ended Add(const std::string& digest, const std::string& client, Bytes size = KiB(1)) {
     auto promise = std::make_shared<std::promise<absl::Status>>();
-    imports_.Add(digest, client, size, [promise](const absl::StatusOr<proto::FunctionRecord>& record) {
+    imports_.Add({digest}, client, size, [promise](const absl::StatusOr<proto::FunctionRecord>& record) {
       promise->set_value(record.status());
     });
     return promise->get_future();

@@ -94,6 +94,11 @@ class DamagedFiles : public testing::Test {
   const std::vector<OnnxCase>& cases_;
 };
 
+// A factor in BF16 has eight bits, and a network has some layers of them.
+RunOptions InBf16() {
+  return {.of_largest = 0.05, .simplify = true, .pack = true, .precision = proto::PRECISION_BF16};
+}
+
 void Register(const char* suite, const OnnxCase& test, const RunOptions& options) {
   testing::RegisterTest(suite, test.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                         [&test, options]() -> testing::Test* { return new OpsetCase(test, options); });
@@ -122,6 +127,7 @@ int main(int argc, char** argv) {
       const double rtol = network ? 1e-4 : 1e-3;
       Register("AsExported", test, {.rtol = rtol});
       Register("AsDeployed", test, {.rtol = rtol, .simplify = true, .pack = true});
+      if (network) Register("InBf16", test, InBf16());
     }
   }
   return RUN_ALL_TESTS();

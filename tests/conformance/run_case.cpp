@@ -71,11 +71,13 @@ absl::Status Compare(const Constant& expected, const proto::TensorSpec& spec, co
   const double atol = halves ? 1e-3 : options.atol;
   const auto a = AsDoubles(spec.type(), data, count);
   const auto b = AsDoubles(spec.type(), right, count);
+  double largest = 0;
+  for (const double value : b) largest = std::isfinite(value) ? std::max(largest, std::abs(value)) : largest;
   for (std::size_t i = 0; i < a.size(); ++i) {
     bool equal = std::memcmp(data + i * size, right + i * size, size) == 0;
     if (floats || halves) {
       equal = equal || a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
-              std::abs(a[i] - b[i]) <= atol + rtol * std::abs(b[i]);
+              std::abs(a[i] - b[i]) <= atol + rtol * std::abs(b[i]) + options.of_largest * largest;
     }
     if (!equal) {
       return absl::FailedPreconditionError(
@@ -124,6 +126,7 @@ absl::Status RunSet(const ImportedModel& model, DataSet set, const RunOptions& o
     if (spec.type() == proto::BYTES) spec.set_text_bytes(given[i].data->size());
     specs.push_back(std::move(spec));
   }
+  imported.model.set_precision(options.precision);
   if (options.pack) {
     TROUPE_ASSIGN_OR_RETURN(PackedModel packed, PackModel(imported.model, imported.weights, specs));
     imported.model = std::move(packed.model);

@@ -29,10 +29,12 @@ struct RunOptions {
   // Of FP32 and FP64; integers and truth values must be equal, FP16 and BF16 within their precision.
   double rtol = 1e-3;
   double atol = 1e-5;
+  double of_largest = 0;  // and this much of the output's largest magnitude
   // Through every pass of the importer, as a deployment goes; else as the file has it.
   bool simplify = false;
   // And packed for this machine.
   bool pack = false;
+  proto::Precision precision = proto::PRECISION_FP32;  // in which weights may be packed
 };
 
 // OK when every output of every data set has the expected type and shape, and values within the tolerances.

@@ -3,6 +3,7 @@
 daemons, refused by name, or damaged."""
 import json
 import pathlib
+import unittest
 
 import numpy as np
 import onnx
@@ -10,10 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness import main
 from harness.client import infer_binary
-from harness.networks import scale, value
+from harness.networks import dense, scale, value
 from harness.served_models import ServedModels, archived
 from harness.shell import Shell
 
+COMPUTES_BF16 = {"avx512_bf16", "amx_bf16"} & set(pathlib.Path("/proc/cpuinfo").read_text().split())
 X = {"x": np.ones((1, 4), np.float32)}
 
 
@@ -119,6 +121,28 @@ class Exports(ServedModels):
         said = shell.error("function", "deploy", "stripped", folder, code=2)
         self.assertIn(kept[0].name, said)
         self.assertIn("has no data", said)
+
+    @unittest.skipUnless(COMPUTES_BF16, "this processor does not compute in BF16")
+    def test_weights_in_bf16_are_half_as_large_and_answers_are_close(self):
+        model, weight = dense(4)
+        x = {"x": np.random.default_rng(1).standard_normal((2, 1024), dtype=np.float32)}
+        exact = x["x"].astype(np.float64) @ weight.astype(np.float64)
+        shell = Shell(self.daemon.address("manager"), self.directory)
+        (pathlib.Path(self.directory) / "dense.onnx").write_bytes(model)
+        answers, packed = {}, {}
+        for precision in ("fp32", "bf16"):
+            shell.run("function", "deploy", precision, pathlib.Path(self.directory) / "dense.onnx", "--precision", precision)
+            shape, data = infer_binary(self.http, precision, x)["y"]
+            answers[precision] = np.frombuffer(data, np.float32).reshape(shape)
+            packed[precision] = shell.json("function", "show", precision)["functions"][0]["record"]["packed"][0]
+        self.assertEqual(int(packed["bf16"]["weights_bytes"]) * 2, int(packed["fp32"]["weights_bytes"]))
+        self.assertEqual(packed["bf16"]["target"], packed["fp32"]["target"] + "+bf16")
+        self.assertIn("+bf16, 2 MiB", shell.text("function", "show", "bf16"))
+        np.testing.assert_allclose(answers["fp32"], exact, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(answers["bf16"], exact, atol=0.02 * np.abs(exact).max())
+        self.assertGreater(np.abs(answers["bf16"] - exact).max(), 1e-3, "it was computed in FP32")
+        # Both are on the GPU, each a model of its own.
+        self.assertEqual(len(shell.json("gpu", "show", "one/0")["gpus"][0]["models"]), 2)
 
     def test_what_is_not_computed_is_refused_by_name_before_anything_is_deployed(self):
         relu = [helper.make_node("Relu", ["x"], ["y"])]

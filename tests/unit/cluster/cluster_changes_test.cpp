@@ -87,9 +87,24 @@ TEST_F(Changing, AnImportThatFailsStoresNothing) {
   AdminAsked asked{.ask = 2};
   asked.request.mutable_deploy()->set_name("f");
   asked.request.mutable_deploy()->set_onnx_digest("onnx");
-  EXPECT_THAT(On(asked), ElementsAre("import onnx"));
+  EXPECT_THAT(On(asked), ElementsAre("import onnx in fp32"));
   EXPECT_THAT(On(ModelImported{2, absl::InvalidArgumentError("it is not a model")}),
               ElementsAre("answer 2 INVALID_ARGUMENT"));
+}
+
+// The precision in which weights may be packed is part of the model; the others are of a run.
+TEST_F(Changing, TheModelIsImportedInThePrecisionThatItsWeightsMayHave) {
+  const std::pair<proto::Precision, const char*> cases[] = {{proto::PRECISION_BF16, "import onnx in bf16"},
+                                                            {proto::PRECISION_FP16, "import onnx in fp32"},
+                                                            {proto::PRECISION_TF32, "import onnx in fp32"}};
+  Ask ask = 2;
+  for (const auto& [precision, line] : cases) {
+    AdminAsked asked{.ask = ask++};
+    asked.request.mutable_deploy()->set_name("f");
+    asked.request.mutable_deploy()->set_onnx_digest("onnx");
+    asked.request.mutable_deploy()->set_precision(precision);
+    EXPECT_THAT(On(asked), ElementsAre(line));
+  }
 }
 
 // --- versions that share requests ---

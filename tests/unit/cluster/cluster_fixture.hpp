@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "cluster/cluster.hpp"
 #include "cluster/records/record_keys.hpp"
+#include "proto/precision.hpp"
 #include "tests/unit/cluster/records.hpp"
 
 namespace troupe::cluster {
@@ -280,7 +281,9 @@ class ClusterTest : public testing::Test {
   static std::string Line(const GoOn& go_on) {
     return absl::StrCat("go on with ", go_on.message.run().start().run(), " at ", go_on.gateway);
   }
-  static std::string Line(const ImportModel& import) { return absl::StrCat("import ", import.onnx_digest); }
+  static std::string Line(const ImportModel& import) {
+    return absl::StrCat("import ", import.onnx_digest, " in ", std::string(proto::Name(import.precision)));
+  }
   static std::string Line(const MakeKey& make) { return absl::StrCat("make key ", make.key.name()); }
   static std::string Line(const OrderMachine& order) { return Describe(order.action); }
   static std::string Line(const CollectObjects&) { return "collect"; }

@@ -8,14 +8,17 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/check.hpp"
 #include "base/random.hpp"
 #include "base/sanitizer.hpp"
+#include "base/status.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/onnx_reader.hpp"
+#include "gpu/ops/layout.hpp"
 #include "tests/unit/gpu_engine/plan_runner.hpp"
 
 namespace troupe::gpu {
@@ -48,42 +51,72 @@ std::vector<float> ReadReference(const std::filesystem::path& path, std::size_t 
   return {};
 }
 
-class ReferenceNetwork : public testing::TestWithParam<std::tuple<const char*, bool>> {};
-
-TEST_P(ReferenceNetwork, MatchesItsReferenceOutput) {
-  const auto [name, packed] = GetParam();
-  const auto folder = SharedDirectory() / "models";
-  const auto path = folder / (std::string(name) + ".onnx");
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent; set TROUPE_SHARED_DIR";
-  ImportOptions options;
-  auto imported = ReadOnnx(ReadFile(path), options);
-  ASSERT_TRUE(imported.ok()) << imported.status();
-  const std::vector<proto::TensorSpec> inputs(imported->model.inputs().begin(),
-                                              imported->model.inputs().end());
-  ASSERT_EQ(inputs.size(), 1U);
+// What a network answers to its reference input; `packed`: in which precision it is packed first.
+absl::StatusOr<std::vector<float>> AnswerOf(const std::filesystem::path& path,
+                                            std::optional<proto::Precision> packed) {
+  TROUPE_ASSIGN_OR_RETURN(auto imported, ReadOnnx(ReadFile(path), ImportOptions()));
+  const std::vector<proto::TensorSpec> inputs(imported.model.inputs().begin(), imported.model.inputs().end());
+  if (inputs.size() != 1) return absl::InternalError("a reference network has one input");
   if (packed) {
-    auto result = PackModel(imported->model, imported->weights, inputs);
-    ASSERT_TRUE(result.ok()) << result.status();
-    imported->model = std::move(result->model);
-    imported->weights = std::move(result->weights);
+    imported.model.set_precision(*packed);
+    TROUPE_ASSIGN_OR_RETURN(auto result, PackModel(imported.model, imported.weights, inputs));
+    imported.model = std::move(result.model);
+    imported.weights = std::move(result.weights);
   }
-  auto plan = Plan::Build(imported->model, imported->weights, inputs, 2);
-  ASSERT_TRUE(plan.ok()) << plan.status();
+  TROUPE_ASSIGN_OR_RETURN(const auto plan, Plan::Build(imported.model, imported.weights, inputs, 2));
   std::size_t count = 1;
   for (auto dim : inputs[0].shape()) count *= static_cast<std::size_t>(dim);
   std::vector<float> input(count);
   for (std::size_t i = 0; i < count; ++i)
     input[i] = static_cast<float>(static_cast<double>(i) / static_cast<double>(count));
-  const auto result = RunPlan(**plan, imported->weights, {std::as_bytes(std::span(input))});
-  ASSERT_TRUE(result.ok()) << result.status();
-  const auto values = result->As<float>(0);
-  const auto expected = ReadReference(folder / (std::string(name) + "_output_0.pb"), values.size());
-  ASSERT_EQ(values.size(), expected.size());
-  const double relative = std::string(name).find("densenet") != std::string::npos ? 2e-3 : 1e-3;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    ASSERT_LE(std::abs(values[i] - expected[i]), 1e-7 + relative * std::abs(expected[i]))
-        << "element " << i << ": " << values[i] << ", expected " << expected[i];
+  TROUPE_ASSIGN_OR_RETURN(const auto result,
+                          RunPlan(*plan, imported.weights, {std::as_bytes(std::span(input))}));
+  return result.As<float>(0);
+}
+
+class ReferenceNetwork : public testing::TestWithParam<std::tuple<const char*, bool>> {
+ protected:
+  void SetUp() override {
+    const auto folder = SharedDirectory() / "models";
+    name_ = std::get<0>(GetParam());
+    path_ = folder / (name_ + ".onnx");
+    if (!std::filesystem::exists(path_)) GTEST_SKIP() << path_ << " is absent; set TROUPE_SHARED_DIR";
+    reference_ = folder / (name_ + "_output_0.pb");
   }
+  std::string name_;
+  std::filesystem::path path_, reference_;
+};
+
+TEST_P(ReferenceNetwork, MatchesItsReferenceOutput) {
+  const bool packed = std::get<1>(GetParam());
+  const auto values = AnswerOf(path_, packed ? std::optional(proto::PRECISION_FP32) : std::nullopt);
+  ASSERT_TRUE(values.ok()) << values.status();
+  const auto expected = ReadReference(reference_, values->size());
+  ASSERT_EQ(values->size(), expected.size());
+  const double relative = name_.find("densenet") != std::string::npos ? 2e-3 : 1e-3;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_LE(std::abs((*values)[i] - expected[i]), 1e-7 + relative * std::abs(expected[i]))
+        << "element " << i << ": " << (*values)[i] << ", expected " << expected[i];
+  }
+}
+
+// Their weights are few numbers, many of which BF16 has exactly: how far other networks' answers are away is tested by
+// onnx_opsets_test (InBf16).
+TEST_P(ReferenceNetwork, IsCloseInBf16) {
+  if (!std::get<1>(GetParam())) GTEST_SKIP() << "weights become BF16 when they are packed";
+  if (!ComputesBf16()) GTEST_SKIP() << "this processor does not compute in BF16";
+  const auto values = AnswerOf(path_, proto::PRECISION_BF16);
+  ASSERT_TRUE(values.ok()) << values.status();
+  const auto expected = ReadReference(reference_, values->size());
+  ASSERT_EQ(values->size(), expected.size());
+  double most = 0, largest = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    most = std::max<double>(most, std::abs((*values)[i] - expected[i]));
+    largest = std::max<double>(largest, std::abs(expected[i]));
+  }
+  EXPECT_LT(most, 0.01 * largest);
+  EXPECT_EQ(std::ranges::max_element(*values) - values->begin(),
+            std::ranges::max_element(expected) - expected.begin());
 }
 
 // A network as it is served: packed, with the plan that all its runs share.

@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "base/sanitizer.hpp"
 #include "base/tar.hpp"
 #include "gpu/import/canonical_files.hpp"
+#include "gpu/ops/layout.hpp"
 #include "tests/temporary_directory.hpp"
 #include "tests/unit/gpu_import/onnx_builder.hpp"
 
@@ -72,6 +74,37 @@ TEST_F(ImportRunnerTest, PacksOnRequest) {
   const auto packed = ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest);
   ASSERT_TRUE(packed.ok()) << packed.status();
   EXPECT_FALSE(packed->model.packed_for().empty());
+}
+
+// The same weights, in a model of its own, which is packed in half of their bytes.
+TEST_F(ImportRunnerTest, ThePrecisionIsPartOfTheModel) {
+  if (!ComputesBf16()) GTEST_SKIP() << "this processor does not compute in BF16";
+  OnnxBuilder b(17);
+  b.Input("x", {-1, 64});
+  b.Weight("w", {64, 256}, std::vector<float>(64 * 256, 0.5F));
+  b.Node("MatMul", {"x", "w"}, {"y"});
+  b.Output("y", {-1, 256});
+  ImportLimits limits;
+  limits.pack = true;
+  std::map<proto::Precision, std::pair<proto::Model, proto::Model>> made;
+  for (const auto precision : {proto::PRECISION_FP32, proto::PRECISION_BF16}) {
+    limits.precision = precision;
+    const auto report = Import(b.File(), limits);
+    ASSERT_TRUE(report.ok()) << report.status();
+    const auto canonical = ReadCanonical(folder_ / "out", report->digest);
+    const auto packed = ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest);
+    ASSERT_TRUE(canonical.ok() && packed.ok()) << canonical.status() << packed.status();
+    EXPECT_EQ(canonical->model.precision(), precision);
+    made[precision] = {canonical->model, packed->model};
+    fs::remove_all(folder_ / "out");
+    fs::create_directory(folder_ / "out");
+  }
+  const auto& [full, full_packed] = made[proto::PRECISION_FP32];
+  const auto& [half, half_packed] = made[proto::PRECISION_BF16];
+  EXPECT_NE(full.SerializeAsString(), half.SerializeAsString());
+  EXPECT_EQ(full.weights_digest(), half.weights_digest());
+  EXPECT_EQ(full_packed.weights_bytes(), 2 * half_packed.weights_bytes());
+  EXPECT_EQ(half_packed.packed_for(), full_packed.packed_for() + "+bf16");
 }
 
 constexpr std::uint64_t kTableBytes = MiB(300).count();
