@@ -38,6 +38,7 @@ std::optional<Activation> ActivationOf(const Graph& graph, const proto::Step& st
   }
   if (step.inputs_size() != 1) return std::nullopt;
   if (op == "LeakyRelu") return Activation{context.Float("alpha", 0.01F), 0};
+  if (op == "com.microsoft.QuickGelu") return Activation{context.Float("alpha", 1.702F), 0};
   if (op == "Relu" || op == "Sigmoid" || op == "Tanh" || op == "HardSwish") return Activation{};
   return std::nullopt;
 }

@@ -29,6 +29,7 @@ absl::StatusOr<ImportedModel> ImportWithin(FoldBudget& budget, std::span<const s
   // Scales before sums before activations: each leaves the next one's pattern adjacent.
   FoldAffine(graph, values);
   FuseAddends(graph, values);
+  FuseSwish(graph, values);
   FuseActivations(graph, values);
   EliminateDeadSteps(graph);
   TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, LayOut(std::move(graph), options));

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint64_t kWeightAlignment = 64;
 constexpr std::uint32_t kPlainFormat = 1;  // of a model without subgraphs
-constexpr std::array<std::string_view, 7> kActivations = {"",     "Relu",      "Clip",     "Sigmoid",
-                                                          "Tanh", "LeakyRelu", "HardSwish"};
+constexpr std::array<std::string_view, 8> kActivations = {
+    "", "Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "com.microsoft.QuickGelu"};
 
 absl::Status Bad(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("canonical model: ", what));

@@ -56,6 +56,9 @@ void FoldAffine(Graph& graph, const ValueInfos& values);
 // Fuses Add of a constant vector into MatMul, and Add of an equal shape (a residual) into Conv.
 void FuseAddends(Graph& graph, const ValueInfos& values);
 
+// Makes one step of x * Sigmoid(x): QuickGelu with a factor of 1. A Sigmoid that others read, too, stays.
+void FuseSwish(Graph& graph, const ValueInfos& values);
+
 // Fuses activations into the step before, where its operator honours Step.activation.
 void FuseActivations(Graph& graph, const ValueInfos& values);
 

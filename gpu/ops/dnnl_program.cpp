@@ -63,6 +63,8 @@ absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops) {
     ops.append_eltwise(1, dnnl::algorithm::eltwise_tanh, 0, 0);
   } else if (name == "HardSwish") {
     ops.append_eltwise(1, dnnl::algorithm::eltwise_hardswish, 0, 0);
+  } else if (name == "com.microsoft.QuickGelu") {
+    ops.append_eltwise(1, dnnl::algorithm::eltwise_swish, alpha, 0);
   } else {
     return ctx.Error(absl::StrCat("unknown fused activation '", name, "'"));
   }

@@ -51,6 +51,7 @@ std::optional<Eltwise> EltwiseOf(const StepContext& ctx) {
   if (op == "Sigmoid") return Eltwise{algorithm::eltwise_logistic};
   if (op == "Tanh") return Eltwise{algorithm::eltwise_tanh};
   if (op == "HardSwish") return Eltwise{algorithm::eltwise_hardswish};
+  if (op == "com.microsoft.QuickGelu") return Eltwise{algorithm::eltwise_swish, ctx.Float("alpha", 1.702F)};
   if (op == "Abs") return Eltwise{algorithm::eltwise_abs};
   if (op == "Exp") return Eltwise{algorithm::eltwise_exp};
   return std::nullopt;
@@ -255,6 +256,7 @@ constexpr auto kOperators = std::to_array<Operator>({
     Entry("Sigmoid", Guarded<MakeEltwise>),
     Entry("Tanh", Guarded<MakeEltwise>),
     Entry("HardSwish", Guarded<MakeEltwise>),
+    Entry("com.microsoft.QuickGelu", Guarded<MakeEltwise>),
     Entry("Abs", Guarded<MakeEltwise>),
     Entry("Exp", Guarded<MakeEltwise>),
     Entry("Identity", Guarded<MakeView>),

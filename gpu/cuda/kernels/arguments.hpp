@@ -65,6 +65,7 @@ enum class UnaryOp : std::int32_t {
   kSelu,
   kHardSigmoid,
   kHardSwish,
+  kQuickGelu,  // x sigmoid(a x)
   kClip,
   kShrink,
   kScale,  // a x

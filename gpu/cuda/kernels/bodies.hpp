@@ -69,6 +69,8 @@ TROUPE_BODY float Apply(const Function& f, float x) {
       return ClampOf(f.a * x + f.b, 0, 1);
     case UnaryOp::kHardSwish:
       return x * ClampOf(x / 6 + 0.5F, 0, 1);
+    case UnaryOp::kQuickGelu:
+      return x / (1 + expf(-f.a * x));
     case UnaryOp::kClip:
       return ClampOf(x, f.a, f.b);
     case UnaryOp::kShrink:

@@ -55,6 +55,7 @@ constexpr UnaryEntry kUnary[] = {
     {"Selu", UnaryOp::kSelu, "alpha", 1.67326319217681884765625F, "gamma", 1.05070102214813232421875F},
     {"HardSigmoid", UnaryOp::kHardSigmoid, "alpha", 0.2F, "beta", 0.5F},
     {"HardSwish", UnaryOp::kHardSwish},
+    {"com.microsoft.QuickGelu", UnaryOp::kQuickGelu, "alpha", 1.702F},
     {"Shrink", UnaryOp::kShrink, "bias", 0, "lambd", 0.5F},
 };
 

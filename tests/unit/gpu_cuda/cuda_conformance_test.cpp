@@ -28,7 +28,7 @@ namespace {
 
 // The number of cases that passed when this was written; fewer would be a step back.
 constexpr std::size_t kLeastPassed = 650;
-constexpr std::size_t kLeastPassedOfOpsets = 513;
+constexpr std::size_t kLeastPassedOfOpsets = 515;
 
 struct Tally {
   std::size_t passed = 0;

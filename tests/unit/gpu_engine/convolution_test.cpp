@@ -27,6 +27,7 @@ float Activate(const std::string& name, float x) {
   if (name == "Clip") return std::min(std::max(x, -0.5F), 0.5F);
   if (name == "Sigmoid") return 1 / (1 + std::exp(-x));
   if (name == "Tanh") return std::tanh(x);
+  if (name == "com.microsoft.QuickGelu") return x / (1 + std::exp(-0.1F * x));
   if (name == "HardSwish") return x * std::min(std::max(x / 6 + 0.5F, 0.0F), 1.0F);
   return x;
 }
@@ -128,6 +129,7 @@ const Case kCases[] = {
     {"sigmoid", 1, 16, 20, 1, 5, 5, 3, 3, {1, 1, 1, 1}, 1, 1, true, "Sigmoid"},
     {"tanh", 1, 16, 20, 1, 5, 5, 3, 3, {1, 1, 1, 1}, 1, 1, true, "Tanh"},
     {"hard_swish", 1, 16, 20, 1, 5, 5, 3, 3, {1, 1, 1, 1}, 1, 1, true, "HardSwish"},
+    {"quick_gelu", 1, 16, 20, 1, 5, 5, 3, 3, {1, 1, 1, 1}, 1, 1, true, "com.microsoft.QuickGelu"},
     {"transposed", 1, 8, 12, 1, 5, 6, 3, 3, {1, 1, 1, 1}, 2, 1, true, "", true},
     {"transposed_groups", 2, 8, 12, 4, 5, 6, 2, 3, {0, 1, 1, 0}, 2, 1, false, "Relu", true},
 };

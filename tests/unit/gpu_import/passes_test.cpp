@@ -441,6 +441,51 @@ TEST(FuseActivations, IntegersAreLeftAlone) {
   EXPECT_THAT(Ops(graph), ElementsAre("Add", "Relu"));
 }
 
+TEST(FuseSwish, AProductWithItsOwnSigmoidJoinsTheStepBefore) {
+  for (const bool sigmoid_first : {true, false}) {
+    OnnxBuilder b;
+    b.Input("x", {1, 2, 4, 4});
+    b.Weight("w", {3, 2, 1, 1}, {1, 2, 3, 4, 5, 6});
+    b.Node("Conv", {"x", "w"}, {"c"});
+    b.Node("Sigmoid", {"c"}, {"s"});
+    sigmoid_first ? b.Node("Mul", {"s", "c"}, {"y"}) : b.Node("Mul", {"c", "s"}, {"y"});
+    b.Output("y", {1, 3, 4, 4});
+    Graph graph = GraphOf(b);
+    const ValueInfos shapes = ShapesOf(graph);
+    FuseSwish(graph, shapes);
+    EXPECT_THAT(Ops(graph), ElementsAre("Conv", "com.microsoft.QuickGelu"));
+    FuseActivations(graph, shapes);
+    ASSERT_THAT(Ops(graph), ElementsAre("Conv+com.microsoft.QuickGelu"));
+    EXPECT_EQ(graph.steps[0].activation_alpha(), 1);
+    EXPECT_EQ(graph.steps[0].outputs(0), "y");
+  }
+}
+
+TEST(FuseSwish, LeavesOtherProductsAndWhatOthersRead) {
+  OnnxBuilder b;
+  b.Input("x", {4});
+  b.Input("z", {4});
+  b.Node("Sigmoid", {"x"}, {"s"});
+  b.Node("Mul", {"z", "s"}, {"other"});
+  b.Node("Mul", {"x", "s"}, {"own"});
+  b.Output("other", {4});
+  b.Output("own", {4});
+  b.Output("s", {4});
+  Graph graph = GraphOf(b);
+  FuseSwish(graph, ShapesOf(graph));
+  EXPECT_THAT(Ops(graph), ElementsAre("Sigmoid", "Mul", "com.microsoft.QuickGelu"));
+  OnnxBuilder half;
+  half.Input("x", {4}, onnx::TensorProto::FLOAT16);
+  half.Node("Sigmoid", {"x"}, {"s"});
+  half.Node("Mul", {"x", "s"}, {"y"});
+  half.Output("y", {4}, onnx::TensorProto::FLOAT16);
+  Graph halves = GraphOf(half);
+  FuseSwish(halves, ShapesOf(halves));
+  EXPECT_THAT(Ops(halves), ElementsAre("Sigmoid", "Mul"));
+  FuseSwish(graph = GraphOf(b), {});
+  EXPECT_THAT(Ops(graph), ElementsAre("Sigmoid", "Mul", "Mul")) << "nothing is known of the types";
+}
+
 TEST(RecordOutputs, TypesMustAgree) {
   OnnxBuilder b;
   b.Input("x", {2, 3});
