@@ -90,8 +90,7 @@ std::string FunctionPart(const TopSample& now, const Style& style) {
   for (const auto* function : order) {
     const auto& record = function->record();
     table.Add(
-        {record.key().name(), record.key().version(), FormatBytes(Bytes(record.weights_bytes())),
-         Cat(function->adopted_by_size()),
+        {record.key().name(), record.key().version(), WeightsOf(record), Cat(function->adopted_by_size()),
          function->resident_on().empty() ? "-" : Shorten(absl::StrJoin(function->resident_on(), " "), 50)});
   }
   return table.Render(style);

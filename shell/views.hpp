@@ -37,6 +37,8 @@ namespace troupe::shell {
 // Of a GPU's supervision: green when it serves, red when it cannot.
 [[nodiscard]] Colour ColourOfGpu(const std::string& state);
 
+// How large the weights are as nodes hold them: packed where they are packed in another precision, else as imported.
+[[nodiscard]] std::string WeightsOf(const proto::FunctionRecord& record);
 // One line after a deployment.
 [[nodiscard]] std::string FunctionLine(const proto::FunctionStatus& function);
 [[nodiscard]] Table FunctionTable(const proto::AdminReply& reply);

@@ -20,11 +20,11 @@ bool IsPlainProduct(const proto::Step& step, const ValueInfos& values) {
          !known->second.bounded;
 }
 
-void MakeSwish(proto::Step& product, const std::string& x) {
+// Of the factor that is not the Sigmoid.
+void MakeSwish(proto::Step& product, int sigmoid) {
   product.set_op(kSwish);
-  const std::string input = x;
-  product.clear_inputs();
-  product.add_inputs(input);
+  product.mutable_inputs()->SwapElements(0, 1 - sigmoid);
+  product.mutable_inputs()->RemoveLast();
   proto::Attribute& alpha = *product.add_attributes();
   alpha.set_name("alpha");
   alpha.set_f(1);
@@ -38,8 +38,7 @@ void FuseSwish(Graph& graph, const ValueInfos& values) {
   for (proto::Step& step : graph.steps) {
     for (int factor = 0; factor < 2 && IsPlainProduct(step, values); ++factor) {
       const auto found = producers.find(step.inputs(factor));
-      if (found != producers.end() && IsSwish(step, factor, *found->second))
-        MakeSwish(step, step.inputs(1 - factor));
+      if (found != producers.end() && IsSwish(step, factor, *found->second)) MakeSwish(step, factor);
     }
     if (step.outputs_size() > 0) producers[step.outputs(0)] = &step;
   }

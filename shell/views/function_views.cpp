@@ -112,10 +112,15 @@ std::string DescribeSpecs(const google::protobuf::RepeatedPtrField<proto::Tensor
   });
 }
 
+std::string WeightsOf(const proto::FunctionRecord& record) {
+  const bool packed = record.precision() == proto::PRECISION_BF16 && !record.packed().empty();
+  return FormatBytes(Bytes(packed ? record.packed(0).weights_bytes() : record.weights_bytes()));
+}
+
 std::string FunctionLine(const proto::FunctionStatus& function) {
   const auto& record = function.record();
-  return Cat(DescribeKey(record.key()), ": ", FormatBytes(Bytes(record.weights_bytes())),
-             " of weights, takes ", DescribeSpecs(proto::CallerInputs(record)), ", gives ",
+  return Cat(DescribeKey(record.key()), ": ", WeightsOf(record), " of weights, takes ",
+             DescribeSpecs(proto::CallerInputs(record)), ", gives ",
              DescribeSpecs(proto::CallerOutputs(record)), ", objective ", Objective(record.slo()),
              ", adopted by ",
              function.adopted_by().empty() ? "no node yet" : Printable(Join(function.adopted_by())));
@@ -134,9 +139,8 @@ Table FunctionTable(const proto::AdminReply& reply) {
     const bool shares = record.role() == proto::VERSION_STABLE || record.role() == proto::VERSION_CANARY;
     table.Add({record.key().name(), record.key().version(),
                Cell(shares ? Cat(state, ", ", record.share_percent(), " %") : state, colour),
-               Objective(record.slo()), record.tenant().empty() ? "-" : record.tenant(),
-               FormatBytes(Bytes(record.weights_bytes())), Join(function.adopted_by()),
-               Join(function.resident_on())});
+               Objective(record.slo()), record.tenant().empty() ? "-" : record.tenant(), WeightsOf(record),
+               Join(function.adopted_by()), Join(function.resident_on())});
   }
   return table;
 }

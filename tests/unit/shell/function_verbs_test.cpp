@@ -168,6 +168,12 @@ TEST_F(RegistryVerbTest, ListShowRemoveLoadUnload) {
   troupe.cluster.Answer(Request::kListGpus, MakeGpuReply());
   EXPECT_EQ(troupe.Run("function show digits"), ExitCode::kOk);
   EXPECT_THAT(troupe.out(), HasSubstr("precision  bf16\nSM share   16 of 132 SMs on node-a/0\nweights"));
+  auto& packed = *reply.mutable_functions(0)->mutable_record()->add_packed();
+  packed.set_target("cpu-a/1+bf16");
+  packed.set_weights_bytes(MiB(3).count());
+  troupe.cluster.Answer(Request::kListFunctions, reply);
+  EXPECT_EQ(troupe.Run("function list"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr(" 3 MiB  ")) << "as nodes hold them";
   reply.mutable_functions(0)->mutable_record()->clear_sm_partition();
   reply.mutable_functions(0)->mutable_record()->set_run_limit_ns(5'000'000'000);
   troupe.cluster.answers.clear();
