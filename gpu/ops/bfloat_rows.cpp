@@ -1,8 +1,8 @@
 #include "gpu/ops/bfloat_rows.hpp"
 
 #include <algorithm>
-#include <bit>
 
+#include "gpu/ops/convert.hpp"
 #include "gpu/ops/parallel_ranges.hpp"
 #include "gpu/ops/vector_targets.hpp"
 
@@ -14,23 +14,17 @@ namespace {
 constexpr std::int64_t kBlock = 4096;
 constexpr std::int64_t kBlockCost = kBlock / 16;
 
-TROUPE_INLINE std::uint32_t Rounded(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t nan = bits | 0x400000U;
-  return (bits & 0x7fffffffU) > 0x7f800000U ? nan : bits + 0x7fffU + ((bits >> 16) & 1U);
-}
-
 struct BfloatBody {
   TROUPE_INLINE static void Run(const float* from, std::uint16_t* to, std::int64_t count) {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::uint16_t>(Rounded(from[i]) >> 16);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = FloatToBfloat(from[i]);
   }
 };
 
 struct RoundBody {
   TROUPE_INLINE static void Run(const float* from, float* to, std::int64_t count) {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(Rounded(from[i]) & 0xffff0000U);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = BfloatToFloat(FloatToBfloat(from[i]));
   }
 };
 

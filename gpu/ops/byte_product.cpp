@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "base/status.hpp"
 #include "gpu/ops/byte_rows.hpp"
 #include "gpu/ops/dnnl_program.hpp"
@@ -33,7 +32,7 @@ Made MakeDnnlProduct(const ByteMatrices& m) {
   const memory::desc b({m.depth, m.columns}, memory::data_type::s8, memory::format_tag::ab);
   const memory::desc out({m.rows, m.columns}, memory::data_type::s32, memory::format_tag::ab);
   const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, out), UserScratchpad(), CpuEngine(), true);
-  if (!made || absl::StartsWith(made.impl_info_str(), "ref")) return std::unique_ptr<Kernel>();
+  if (!made || IsReference(made)) return std::unique_ptr<Kernel>();
   auto program = std::make_unique<DnnlProgram>();
   const DnnlProgram::Argument arguments[] = {{DNNL_ARG_SRC, a, DnnlProgram::Input(0)},
                                              {DNNL_ARG_WEIGHTS, b, DnnlProgram::Input(1)},

@@ -156,16 +156,6 @@ std::uint16_t FloatToHalf(float value) {
   return sign | static_cast<std::uint16_t>((rounded - 0x38000000U) >> 13);
 }
 
-float BfloatToFloat(std::uint16_t value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
-}
-
-std::uint16_t FloatToBfloat(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-}
-
 void ConvertElements(proto::DataType from_type, const std::byte* from, proto::DataType to_type, std::byte* to,
                      std::int64_t count) {
   if (count == 0) return;

@@ -4,6 +4,7 @@
 // narrowed after, so that a family is compiled five times and not thirteen.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,8 +21,16 @@ void ConvertElements(proto::DataType from_type, const std::byte* from, proto::Da
 
 [[nodiscard]] float HalfToFloat(std::uint16_t half);
 [[nodiscard]] std::uint16_t FloatToHalf(float value);
-[[nodiscard]] float BfloatToFloat(std::uint16_t value);
-[[nodiscard]] std::uint16_t FloatToBfloat(float value);
+// Inlined always, so that loops over them become vector instructions (bfloat_rows).
+[[nodiscard, gnu::always_inline]] inline float BfloatToFloat(std::uint16_t value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+}
+// To the nearest, and of two to the even one; what is no number stays so.
+[[nodiscard, gnu::always_inline]] inline std::uint16_t FloatToBfloat(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+  return static_cast<std::uint16_t>(((bits & 0x7fffffffU) > 0x7f800000U ? bits | 0x400000U : rounded) >> 16);
+}
 
 // The type that values of `type` are computed in.
 [[nodiscard]] proto::DataType WideType(proto::DataType type);

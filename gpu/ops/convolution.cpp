@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/ops/convert.hpp"
@@ -179,7 +178,7 @@ bool Usable(const Chosen& chosen) {
 }
 
 bool IsFast(const std::optional<Chosen>& chosen) {
-  return chosen && Usable(*chosen) && !absl::StartsWith(chosen->descriptor.impl_info_str(), "ref");
+  return chosen && Usable(*chosen) && !IsReference(chosen->descriptor);
 }
 
 absl::StatusOr<dnnl::post_ops> PostOps(const StepContext& ctx, const Convolution& conv) {
@@ -203,8 +202,8 @@ absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Convolution& conv
   return *chosen;
 }
 
-// In BF16 where that is asked for and faster. A channel of its own for each group has too few products for the
-// conversion of its source.
+// The weights are packed in BF16 where the model asks for it and the processor is faster in it. A depthwise convolution stays
+// in FP32: it has too few products for each element of its source, which would have to be converted.
 absl::StatusOr<Chosen> ChooseToPack(const StepContext& ctx, const Convolution& conv) {
   const bool depthwise = conv.groups > 1 && conv.groups == conv.source[1];
   if (ctx.precision == proto::PRECISION_BF16 && ComputesBf16() && !depthwise) {

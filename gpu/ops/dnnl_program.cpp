@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/ops/bfloat_rows.hpp"
 
@@ -44,6 +45,10 @@ dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attributes.set_post_ops(post_ops);
   return attributes;
+}
+
+bool IsReference(const dnnl::primitive_desc_base& descriptor) {
+  return absl::StartsWith(descriptor.impl_info_str(), "ref");
 }
 
 absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops) {

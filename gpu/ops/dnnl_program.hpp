@@ -25,6 +25,8 @@ namespace troupe::gpu {
 [[nodiscard]] const dnnl::engine& CpuEngine();
 // Attributes every primitive here starts from: scratchpad memory is ours.
 [[nodiscard]] dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops = {});
+// Whether the primitive is one of oneDNN's plain loops, which are correct and slow.
+[[nodiscard]] bool IsReference(const dnnl::primitive_desc_base& descriptor);
 // Appends the activation fused into the step; nothing when there is none, an error for an unknown one.
 absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops);
 

@@ -12,7 +12,8 @@ namespace troupe::gpu {
 inline constexpr std::int64_t kElementsPerThread = 32768;
 
 // Whether a thread that waits stays awake for a while, which this process was told when it began (GOMP_SPINCOUNT, as
-// gpu/worker/worker_process sets it). Such a thread begins within a few microseconds, and one that sleeps after 40.
+// gpu/worker/worker_process sets it). A thread that is awake begins its part within a few microseconds, and a thread that
+// sleeps begins it after 40.
 [[nodiscard]] bool ThreadsWaitAwake();
 
 // Runs f(first, last) over [0, count), in as many pieces as `count` items of `cost` elements each are worth.

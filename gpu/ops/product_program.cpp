@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "base/status.hpp"
 #include "gpu/ops/layout.hpp"
 #include "gpu/ops/row_product.hpp"
@@ -33,10 +32,6 @@ std::optional<Chosen> Create(const Multiplication& product, const memory::desc& 
   return Chosen{made, a, made.weights_desc()};
 }
 
-bool IsSlow(const Chosen& chosen) {
-  return absl::StartsWith(chosen.descriptor.impl_info_str(), "ref");
-}
-
 absl::StatusOr<dnnl::primitive_attr> Attributes(const StepContext& ctx, const Multiplication& product) {
   dnnl::post_ops ops;
   if (product.addend) ops.append_binary(dnnl::algorithm::binary_add, product.addend);
@@ -56,7 +51,7 @@ absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& p
                                  const std::string& layout, const memory::desc& given) {
   TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
   auto chosen = Create(product, given, attributes);
-  if (!chosen || (!layout.empty() && IsSlow(*chosen))) {
+  if (!chosen || (!layout.empty() && IsReference(chosen->descriptor))) {
     if (auto other = Create(product, AnyWeights(product, given.data_type()), attributes))
       chosen = std::move(other);
   }
@@ -64,13 +59,13 @@ absl::StatusOr<Chosen> ChooseFor(const StepContext& ctx, const Multiplication& p
   return *std::move(chosen);
 }
 
-// In BF16 where that is asked for and faster.
+// The weights are packed in BF16 where the model asks for it and the processor is faster in it.
 absl::StatusOr<Chosen> ChooseToPack(const StepContext& ctx, const Multiplication& product) {
   if (ctx.precision == proto::PRECISION_BF16 && ComputesBf16() &&
       product.b_dims.back() >= kLeastBf16Columns) {
     TROUPE_ASSIGN_OR_RETURN(const dnnl::primitive_attr attributes, Attributes(ctx, product));
     auto chosen = Create(product, AnyWeights(product, memory::data_type::bf16), attributes);
-    if (chosen && !IsSlow(*chosen)) return *std::move(chosen);
+    if (chosen && !IsReference(chosen->descriptor)) return *std::move(chosen);
   }
   return ChooseFor(ctx, product, {}, AnyWeights(product, memory::data_type::f32));
 }

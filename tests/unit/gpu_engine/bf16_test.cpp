@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -39,7 +40,6 @@ struct Case {
 struct Network {
   ModelBuilder builder;
   Floats x, w;
-  std::size_t weight = 0;  // the index of w
 };
 
 Network Make(const Case& c, bool rounded) {
@@ -268,8 +268,12 @@ TEST(BfloatRows, RoundAsOneNumberIsRounded) {
   values.insert(values.end(), random.begin(), random.end());
   std::vector<std::uint16_t> rounded(values.size());
   ToBfloats(values.data(), rounded.data(), static_cast<std::int64_t>(values.size()));
-  for (std::size_t i = 0; i < values.size(); ++i)
+  Floats again(values.size());
+  RoundToBfloats(values.data(), again.data(), static_cast<std::int64_t>(values.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(rounded[i], FloatToBfloat(values[i])) << values[i];
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(again[i]), std::uint32_t{rounded[i]} << 16) << values[i];
+  }
 }
 
 }  // namespace

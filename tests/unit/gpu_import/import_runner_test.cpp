@@ -76,7 +76,7 @@ TEST_F(ImportRunnerTest, PacksOnRequest) {
   EXPECT_FALSE(packed->model.packed_for().empty());
 }
 
-// The same weights, in a model of its own, which is packed in half of their bytes.
+// The models of both precisions have the same canonical weights, and the one in BF16 is packed in half of the bytes.
 TEST_F(ImportRunnerTest, ThePrecisionIsPartOfTheModel) {
   if (!ComputesBf16()) GTEST_SKIP() << "this processor does not compute in BF16";
   OnnxBuilder b(17);

@@ -140,7 +140,8 @@ TEST(WorkerDeath, SaysHowAndWhy) {
   EXPECT_EQ(death.ToString(), "exit code 5 (lease expired); last words: bye");
 }
 
-// One thread waits for no other; and without a core for each, a thread that waits awake takes it from those that compute.
+// A single thread never waits for another. Where not every thread has a core, a thread that waits awake takes the core of a
+// thread that computes.
 TEST(WorkerCommand, ThreadsWaitAwakeWhereEachHasACore) {
   const auto awake = [](std::uint32_t threads, bool cores_for_all) {
     WorkerCommand command;
