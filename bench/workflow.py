@@ -9,6 +9,9 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
   communication_ms/MIB/GPUS/POLICY  a workflow of three steps with MIB of tensors between them, beyond its runs, which take 10 ms each
                                 in timed mode: p50 of its runs, one after the other, less 30 ms
   communication_over_host_only/MIB/GPUS  `elastic` as a ratio of `host-only`, of the same round
+  gather_ms/MIB/GPUS/POLICY     a for_each of eight calls, and a step that reads what they gave as one tensor of MIB: p50 of its runs, one
+                                after the other, less their timed runs: 90 ms on one GPU, 50 ms on two
+  gather_over_host_only/MIB/GPUS  `elastic` as a ratio of `host-only`, of the same round
   copied_mib/MIB/GPUS/POLICY    what left GPUs for it, beside its outputs
   pressure_ms/POLICY            the same with 8 MiB between steps on a GPU of 80 MiB, while a client calls three functions of 32 MiB each in
                                 turn, so that weights and tensors need the same memory; the runs of others are in it, the same for
@@ -172,6 +175,47 @@ def communication(report, arguments):
                        [ours[0] / theirs[0] for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
 
 
+CALLS = 8
+GATHER = f"""name: gather
+inputs:
+  x: {{type: FP32, shape: [{CALLS}, 1024]}}
+steps:
+  - {{name: each, function: spread, inputs: {{x: x}}, for_each: {{input: x, dimension: 0}}}}
+  - {{name: all, function: narrow, inputs: {{x: each.y}}}}
+outputs: {{y: all.y}}
+"""
+
+
+def deploy_gather(site, mib):
+    """Each call makes its part of `mib`; a step reads them all."""
+    width = mib * 2**18 // CALLS
+    repeats = numpy_helper.from_array(np.array([1, width // 1024], np.int64), "shape")
+    node = helper.make_node
+    site.deploy("spread", serialize([node("Tile", ["x", "shape"], ["y"])], [1, 1024], [1, width], [repeats]))
+    site.deploy("narrow", serialize([node("ReduceMax", ["x"], ["y"], axes=[1], keepdims=1)], [CALLS, width], [CALLS, 1]))
+    site.submit(GATHER)
+
+
+def gather(report, arguments):
+    rows = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [CALLS, 1024], "data": [0.5] * CALLS * 1024}]}).encode()
+    found = {}
+    for _ in range(arguments.rounds):
+        for mib in MIB:
+            for gpus in GPUS:
+                for policy in POLICIES:
+                    with timed(arguments, "--gpus", str(gpus), "--gpu-memory", "512MiB", "--set",
+                               f"intermediates={policy}") as site:
+                        deploy_gather(site, mib)
+                        took = site.p50_ms("gather", rows, arguments.seconds)
+                    found.setdefault((mib, gpus, policy), []).append(took - (CALLS // gpus + 1) * RUN_MS)
+    for mib in MIB:
+        for gpus in GPUS:
+            for policy in POLICIES:
+                report.add(f"gather_ms/{mib}/{gpus}/{policy}", found[mib, gpus, policy], "ms")
+            report.add(f"gather_over_host_only/{mib}/{gpus}",
+                       [ours / theirs for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
+
+
 def filler(mib):
     """A small product whose weights are mostly not read: what counts is their size."""
     weights = np.zeros((64, mib * 4096), np.float32)
@@ -223,7 +267,7 @@ def systems(report, arguments):
             report.add(f"system_over/{system}", [ours / theirs for ours, theirs in zip(found["streambox"], found[system])], "")
 
 
-PARTS = {"noop": noop, "communication": communication, "pressure": pressure, "systems": systems}
+PARTS = {"noop": noop, "communication": communication, "gather": gather, "pressure": pressure, "systems": systems}
 
 
 def main():

@@ -1,8 +1,18 @@
 #include "cluster/cluster_view.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::cluster {
+
+namespace {
+
+bool TakesInputParts(const proto::MemberRecord& member) {
+  if (member.kind() != proto::MEMBER_NODE || member.state() == proto::MEMBER_LEFT) return true;
+  return std::ranges::all_of(member.gpus(), [](const proto::GpuRecord& gpu) { return gpu.input_parts(); });
+}
+
+}  // namespace
 
 ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   ViewChange change;
@@ -27,9 +37,11 @@ ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   if (update.members_size() > 0 || update.snapshot()) {
     members_.clear();
     gpu_kinds_.clear();
+    take_input_parts_ = true;
     for (const proto::MemberRecord& record : update.members()) {
       members_[record.name()] = record;
       AddGpuKinds(record, gpu_kinds_);
+      take_input_parts_ &= TakesInputParts(record);
     }
     change.members_changed = true;
   }

@@ -45,12 +45,15 @@ class ClusterView {
   }
   // By name of the node.
   [[nodiscard]] std::map<std::string, GpuKinds> KindsOfNodes() const;
+  // Every GPU of every node takes an input in parts (proto::Tensor.continues).
+  [[nodiscard]] bool take_input_parts() const { return take_input_parts_; }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:
   FunctionTable functions_;
   std::map<std::string, proto::MemberRecord> members_;
   GpuKinds gpu_kinds_;  // of the members
+  bool take_input_parts_ = false;
   Workflows workflows_;
   ProfiledRuns profiles_;
   std::uint64_t revision_ = 0;

@@ -144,7 +144,8 @@ absl::Status MembershipTable::Hear(const proto::Heartbeat& heartbeat, Time now) 
   const auto states = [](const auto& gpus) {
     std::string text;
     for (const proto::GpuRecord& gpu : gpus) {
-      absl::StrAppend(&text, gpu.index(), ":", gpu.state(), ":", gpu.memory_bytes(), ";");
+      absl::StrAppend(&text, gpu.index(), ":", gpu.state(), ":", gpu.memory_bytes(), ":", gpu.input_parts(),
+                      ";");
     }
     return text;
   };

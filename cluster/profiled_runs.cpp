@@ -15,11 +15,14 @@ void AddGpuKinds(const proto::MemberRecord& member, GpuKinds& kinds) {
 
 std::uint32_t BatchOf(const proto::FunctionRecord& function,
                       const google::protobuf::RepeatedPtrField<proto::Tensor>& inputs) {
+  constexpr std::int64_t kMost = 1 << 20;
   for (const auto& spec : function.inputs()) {
     if (!proto::LeadingIsOpen(spec)) continue;
+    std::int64_t rows = 0;  // of all its parts
     for (const auto& input : inputs)
       if (input.spec().name() == spec.name() && !input.spec().shape().empty() && input.spec().shape(0) > 0)
-        return static_cast<std::uint32_t>(std::min<std::int64_t>(input.spec().shape(0), 1 << 20));
+        rows = std::min(rows + std::min(input.spec().shape(0), kMost), kMost);
+    if (rows > 0) return static_cast<std::uint32_t>(rows);
   }
   return 1;
 }

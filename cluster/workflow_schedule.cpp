@@ -230,7 +230,8 @@ std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec, const st
     });
   };
   for (const proto::WorkflowStep& step : spec.steps()) {
-    if (step.name() == name && (step.has_for_each() || !step.workflow().empty())) return {};
+    // Only along the first dimension do parts follow each other.
+    if (step.name() == name && (step.for_each().dimension() > 0 || !step.workflow().empty())) return {};
     for (const proto::Binding& binding : step.inputs()) note(binding, step.workflow().empty() ? keep : here);
     if (step.has_when()) note(step.when(), here);
   }

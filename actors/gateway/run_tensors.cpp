@@ -59,7 +59,27 @@ void RunTensors::Fetch(const proto::Tensor& tensor, Done<RunValue> done) {
   });
 }
 
+void RunTensors::FetchParts(const RunValue& value, Done<RunValue> done) {
+  auto joined = [name = value.spec.name(), done = std::move(done)](absl::StatusOr<Values> parts) {
+    if (!parts.ok()) return done(parts.status());
+    auto whole = JoinValues(*parts, 0);
+    if (whole.ok()) whole->spec.set_name(name);
+    done(std::move(whole));
+  };
+  auto gathering = std::make_shared<TensorGathering<Values>>(value.parts, std::move(joined));
+  for (std::size_t i = 0; i < value.parts.size(); ++i) {
+    if (!value.parts[i].IsKept()) continue;
+    gathering->Open();
+    FetchKept(value.parts[i], [gathering, i](absl::StatusOr<RunValue> part) {
+      if (part.ok()) gathering->result()[i] = *std::move(part);
+      gathering->Close(part.status());
+    });
+  }
+  gathering->Close(absl::OkStatus());
+}
+
 void RunTensors::FetchKept(const RunValue& value, Done<RunValue> done) {
+  if (!value.parts.empty()) return FetchParts(value, std::move(done));
   proto::ExportTensors wish;
   *wish.add_tensors() = *value.kept;
   Call<proto::ExportedTensors>(
@@ -79,13 +99,13 @@ void RunTensors::FetchKept(const RunValue& value, Done<RunValue> done) {
       });
 }
 
-void RunTensors::Store(const std::vector<RunValue>& values, Done<Stored> done) {
+void RunTensors::Store(const Values& values, Done<Stored> done) {
   auto gathering = std::make_shared<TensorGathering<Stored>>(Stored(), std::move(done));
   for (const auto& value : values) *gathering->result().Add()->mutable_spec() = value.spec;
   for (std::size_t i = 0; i < values.size(); ++i) {
     auto* stored = gathering->result().Mutable(static_cast<int>(i));
-    if (values[i].kept) {
-      *stored->mutable_kept() = *values[i].kept;
+    if (values[i].IsKept()) {
+      *stored = KeptPlaceOf(values[i]);
       continue;
     }
     if (values[i].bytes->size() <= limits_.inline_bytes) {
@@ -116,8 +136,7 @@ void RunTensors::StoreBlob(const RunValue& value, Done<std::string> done) {
       });
 }
 
-void RunTensors::Load(const Stored& tensors, Done<std::vector<RunValue>> done) {
-  using Values = std::vector<RunValue>;
+void RunTensors::Load(const Stored& tensors, Done<Values> done) {
   auto gathering = std::make_shared<TensorGathering<Values>>(Values(tensors.size()), std::move(done));
   for (int i = 0; i < tensors.size(); ++i) {
     auto& value = gathering->result()[static_cast<std::size_t>(i)];

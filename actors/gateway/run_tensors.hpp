@@ -32,6 +32,7 @@ class RunTensors {
     std::uint64_t part_bytes = 8u << 20;
   };
   using Stored = google::protobuf::RepeatedPtrField<proto::StoredTensor>;
+  using Values = std::vector<RunValue>;
   template <class T>
   using Done = std::function<void(absl::StatusOr<T>)>;
 
@@ -50,9 +51,9 @@ class RunTensors {
   void FetchKept(const RunValue& value, Done<RunValue> done);
   // Tensors as the run log keeps them: inline, or as blobs that are synced first; or only where they were, for what a
   // node keeps.
-  void Store(const std::vector<RunValue>& values, Done<Stored> done);
+  void Store(const Values& values, Done<Stored> done);
   // NotFound: one of them was kept by a node, for the process that committed it.
-  void Load(const Stored& tensors, Done<std::vector<RunValue>> done);
+  void Load(const Stored& tensors, Done<Values> done);
 
   // It was lost, or is another; empty: questions fail until it is back.
   void SetManager(ClusterManagerActor manager) { manager_ = std::move(manager); }
@@ -64,6 +65,7 @@ class RunTensors {
   }
 
  private:
+  void FetchParts(const RunValue& value, Done<RunValue> done);
   void StoreBlob(const RunValue& value, Done<std::string> done);
   void LoadBlob(const std::string& digest, std::shared_ptr<std::string> bytes, Done<std::string> done);
   void Read(const proto::TensorRef& ref, Done<std::string> done);

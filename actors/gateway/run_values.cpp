@@ -44,12 +44,11 @@ bool RunValues::FallBack(const std::string& name) {
   const auto it = values_.find(name);
   if (it == values_.end()) return false;
   auto& value = it->second;
-  if (!value.kept || !value.stored) {
+  if (!value.IsKept() || !value.stored) {
     values_.erase(it);
     return false;
   }
-  value.kept.reset();
-  value.holder.reset();
+  value.Release();
   return true;
 }
 
@@ -64,7 +63,7 @@ void RunValues::DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnd
   const auto stand_ins = cluster::StepsThatStandIn(spec);
   std::vector<std::string> read;
   for (const auto& [name, value] : values_)
-    if (value.kept && !wanted.contains(name) && !stand_ins.contains(cluster::ParseValue(name).step))
+    if (value.IsKept() && !wanted.contains(name) && !stand_ins.contains(cluster::ParseValue(name).step))
       read.push_back(name);
   for (const auto& name : read) FallBack(name);
 }
@@ -91,10 +90,12 @@ std::vector<std::string> RunValues::NeededAsBytes(const proto::WorkflowStep& ste
   for (const auto& binding : step.inputs()) {
     const auto it = values_.find(binding.value());
     if (it == values_.end()) continue;
-    bool needed = it->second.OnlyInLog();
-    if (it->second.kept && step.has_for_each() && binding.tensor() == step.for_each().input()) {
-      const auto plan = cluster::PlanForEach(it->second.spec, step.for_each().dimension(), MostCalls(step));
-      needed = plan.ok() && plan->outer > 1;
+    const RunValue& value = it->second;
+    bool needed = value.OnlyInLog();
+    if (value.IsKept() && step.has_for_each() && binding.tensor() == step.for_each().input()) {
+      const auto dimension = step.for_each().dimension();
+      const auto plan = cluster::PlanForEach(value.spec, dimension, MostCalls(step));
+      needed = plan.ok() && (plan->outer > 1 || (!value.parts.empty() && dimension > 0));
     }
     if (needed && std::ranges::find(names, binding.value()) == names.end()) names.push_back(binding.value());
   }
@@ -138,8 +139,7 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
   if (split == inputs.end())
     return absl::InvalidArgumentError(
         absl::StrCat("step '", step.name(), "' has no input '", step.for_each().input(), "'"));
-  TROUPE_RETURN_IF_ERROR(
-      cluster::CheckBytes(split->spec, split->kept ? split->kept->length() : split->bytes->size()));
+  TROUPE_RETURN_IF_ERROR(cluster::CheckBytes(split->spec, split->Size()));
   TROUPE_ASSIGN_OR_RETURN(const auto plan,
                           cluster::PlanForEach(split->spec, step.for_each().dimension(), MostCalls(step)));
   std::vector<std::vector<RunValue>> calls;
@@ -148,9 +148,8 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
     auto call = inputs;
     auto& slice = call[static_cast<std::size_t>(position)];
     slice.spec.mutable_shape()->Assign(plan.part_shape.begin(), plan.part_shape.end());
-    if (split->kept) {
-      slice.kept->set_offset(split->kept->offset() + part * plan.piece);
-      slice.kept->set_length(plan.piece);
+    if (split->IsKept()) {
+      slice = RowOf(*split, part, plan.piece, std::move(slice.spec));
     } else {
       slice.bytes = std::make_shared<const std::string>(cluster::SlicePart(*split->bytes, plan, part));
     }
@@ -164,19 +163,16 @@ absl::StatusOr<std::vector<RunValue>> RunValues::Join(const proto::WorkflowStep&
   if (!step.has_for_each()) return calls.front();
   std::vector<RunValue> joined;
   for (std::size_t output = 0; output < calls.front().size(); ++output) {
-    std::vector<proto::TensorSpec> specs;
-    std::vector<std::string_view> parts;
+    std::vector<RunValue> given;
     for (const auto& call : calls) {
       if (output >= call.size() || call[output].spec.name() != calls.front()[output].spec.name())
         return absl::InternalError(
             absl::StrCat("the calls of step '", step.name(), "' gave different outputs"));
-      specs.push_back(call[output].spec);
-      parts.push_back(*call[output].bytes);
+      given.push_back(call[output]);
     }
-    TROUPE_ASSIGN_OR_RETURN(auto spec, cluster::ConcatenatedSpec(specs, step.for_each().dimension()));
-    spec.set_name(specs.front().name());
-    TROUPE_ASSIGN_OR_RETURN(auto bytes, cluster::Concatenate(specs, parts, step.for_each().dimension()));
-    joined.push_back({std::move(spec), std::make_shared<const std::string>(std::move(bytes))});
+    TROUPE_ASSIGN_OR_RETURN(auto value, JoinValues(given, step.for_each().dimension()));
+    value.spec.set_name(given.front().spec.name());
+    joined.push_back(std::move(value));
   }
   return joined;
 }

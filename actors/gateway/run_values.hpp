@@ -4,30 +4,17 @@
 #pragma once
 
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "actors/gateway/run_value.hpp"
 #include "cluster/workflows/step_ends.hpp"
 #include "proto/request.pb.h"
 #include "proto/workflow.pb.h"
 
 namespace troupe::actors {
-
-//   bytes here, or kept by a node -(read for the last time there, or lost)-> in the log only, when that has it; else gone
-struct RunValue {
-  proto::TensorSpec spec;
-  std::shared_ptr<const std::string> bytes;
-  // Where a node keeps it, and what has it released there when the last value that refers to it is gone.
-  std::optional<proto::KeptTensor> kept{};
-  std::shared_ptr<const void> holder{};
-  std::optional<proto::StoredTensor> stored{};  // of what is kept: where the log has its bytes too
-
-  [[nodiscard]] bool OnlyInLog() const { return bytes == nullptr && !kept; }
-};
 
 class RunValues {
  public:

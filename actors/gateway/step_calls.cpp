@@ -104,12 +104,10 @@ void StepCalls::Invoke(const CallPtr& call) {
   for (const auto& name : steps_[call->step.name()].keep) request.add_keep(name);
   std::vector<proto::TensorRef> places;
   for (const auto& input : call->inputs) {
-    auto tensor = Place(input, places);
-    if (!tensor.ok()) {
+    if (const auto placed = AddInput(input, request, places); !placed.ok()) {
       for (const auto& place : places) static_cast<void>(channel_.Release(place));
-      return CallFailed(call, tensor.status(), {}, false);
+      return CallFailed(call, placed, {}, false);
     }
-    *request.add_inputs() = *std::move(tensor);
   }
   WorkflowRunActor run;
   if (!call->step.workflow().empty()) {
@@ -144,17 +142,25 @@ void StepCalls::Invoke(const CallPtr& call) {
   Call<proto::InferReply>(self_, calls_, options_.router, patience, std::move(request), std::move(answered));
 }
 
-absl::StatusOr<proto::Tensor> StepCalls::Place(const RunValue& input, std::vector<proto::TensorRef>& places) {
-  proto::Tensor tensor;
+absl::Status StepCalls::AddInput(const RunValue& input, proto::InferRequest& request,
+                                 std::vector<proto::TensorRef>& places) {
+  for (std::size_t i = 0; i < input.parts.size(); ++i) {
+    TROUPE_RETURN_IF_ERROR(AddInput(input.parts[i], request, places));
+    auto& part = *request.mutable_inputs(request.inputs_size() - 1);
+    part.mutable_spec()->set_name(input.spec.name());
+    part.set_continues(i > 0);
+  }
+  if (!input.parts.empty()) return absl::OkStatus();
+  auto& tensor = *request.add_inputs();
   *tensor.mutable_spec() = input.spec;
   if (input.kept) {
     *tensor.mutable_data()->mutable_kept() = *input.kept;
-    return tensor;
+    return absl::OkStatus();
   }
   TROUPE_ASSIGN_OR_RETURN(*tensor.mutable_data(),
                           channel_.Put(std::as_bytes(std::span(*input.bytes)), input.spec.name()));
   places.push_back(tensor.data());
-  return tensor;
+  return absl::OkStatus();
 }
 
 std::shared_ptr<const void> StepCalls::Holder(std::uint64_t release) const {

@@ -92,8 +92,9 @@ class StepCalls {
   };
   void InvokeMore(const std::string& step);
   void Invoke(const CallPtr& call);
-  // An input of the call, with its bytes in the arena or where a node keeps them.
-  absl::StatusOr<proto::Tensor> Place(const RunValue& input, std::vector<proto::TensorRef>& places);
+  // An input of the call, with its bytes in the arena or where nodes keep them. What lies in the arena is added to `places`.
+  absl::Status AddInput(const RunValue& input, proto::InferRequest& request,
+                        std::vector<proto::TensorRef>& places);
   // Whose end releases the outputs of a call at its node.
   [[nodiscard]] std::shared_ptr<const void> Holder(std::uint64_t release) const;
   void Collect(const CallPtr& call, const proto::InferReply& reply, std::uint64_t life);

@@ -29,6 +29,17 @@ bool IsStateless(const proto::WorkflowStep& step, const ViewCell* known) {
   return function != nullptr && function->state().empty();
 }
 
+// More calls than that of one for_each have their outputs joined here: each part of an input is told to its reader.
+constexpr std::size_t kMostParts = 1024;
+
+// What the calls of a for_each give stays in parts, which the step that reads them takes as one input: where every GPU can.
+std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec, const proto::WorkflowStep& step,
+                                       std::size_t calls, const ViewCell* known) {
+  const bool parts = calls <= kMostParts && known != nullptr && known->Get()->take_input_parts();
+  if (step.has_for_each() && !parts) return {};
+  return cluster::OutputsToKeep(spec, step.name());
+}
+
 }  // namespace
 
 void WorkflowRun::Advance() {
@@ -72,7 +83,7 @@ void WorkflowRun::RunStep(const proto::WorkflowStep& step) {
   if (!calls.ok()) return StepFailed(step.name(), calls.status());
   if (!calls->empty())
     return step_calls_.Begin(bound, *calls, progress_.Deadline(step.name(), Now(this), client_.expiry),
-                             cluster::OutputsToKeep(progress_.spec(), step.name()));
+                             OutputsToKeep(progress_.spec(), step, calls->size(), options_.view.get()));
   const auto specs = cluster::OutputsOfNoCall(step);
   if (!specs.ok()) return StepFailed(step.name(), specs.status());
   Values outputs;
@@ -100,7 +111,7 @@ void WorkflowRun::FetchFor(const proto::WorkflowStep& step, const std::vector<st
   };
   for (const auto& name : names) {
     const auto value = *results_.values.Find(name);
-    if (value.kept) {
+    if (value.IsKept()) {
       tensors_.FetchKept(value,
                          [came, name](absl::StatusOr<RunValue> bytes) { came(name, std::move(bytes)); });
       continue;
@@ -134,7 +145,7 @@ void WorkflowRun::StepEnded(const proto::WorkflowStep& step,
                             const absl::StatusOr<StepCalls::Outcome>& outcome) {
   if (!outcome.ok()) return StepFailed(step.name(), outcome.status());
   std::uint64_t kept = 0;
-  for (const auto& output : outcome->outputs) kept += output.kept ? output.kept->length() : 0;
+  for (const auto& output : outcome->outputs) kept += output.KeptBytes();
   if (kept > 0 && cluster::WritesKept(step.durable(), outcome->took, kept)) return Write(step, *outcome);
   CommitStep(step, outcome->outputs, outcome->outputs, GoesOnUnwritten(step, outcome->took));
 }
@@ -156,7 +167,7 @@ void WorkflowRun::Write(const proto::WorkflowStep& step, const StepCalls::Outcom
     failed->ok() ? CommitStep(step, outcome.outputs, *written, false) : Failed(step, *failed);
   };
   for (auto& value : *written) {
-    if (!value.kept) continue;
+    if (!value.IsKept()) continue;
     ++*open;
     tensors_.FetchKept(value, [close, &value, written](absl::StatusOr<RunValue> bytes) {
       const auto status = bytes.status();
@@ -220,7 +231,7 @@ void WorkflowRun::CommitStep(const proto::WorkflowStep& step, const Values& outp
           command.set_step(step.name());
           auto committed = outputs;
           for (std::size_t i = 0; i < committed.size(); ++i)
-            if (const auto& one = (*stored)[static_cast<int>(i)]; committed[i].kept && !one.has_kept())
+            if (const auto& one = (*stored)[static_cast<int>(i)]; committed[i].IsKept() && !one.has_kept())
               committed[i].stored = one;
           *command.mutable_outputs() = *std::move(stored);
           if (const auto again = results_.recomputed.find(step.name()); again != results_.recomputed.end())

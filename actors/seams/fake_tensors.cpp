@@ -35,8 +35,29 @@ absl::Status FakeTensors::ResolveInput(proto::Tensor& input, const ChannelPtr& c
   return absl::OkStatus();
 }
 
-absl::Status FakeTensors::Resolve(proto::RunOrder& order, const ChannelPtr& channel) const {
+namespace {
+
+// Inputs that came in parts become one each.
+void JoinParts(google::protobuf::RepeatedPtrField<proto::Tensor>& inputs, bool swapped) {
+  google::protobuf::RepeatedPtrField<proto::Tensor> whole;
+  for (auto& input : inputs) {
+    if (!input.continues()) {
+      *whole.Add() = std::move(input);
+      continue;
+    }
+    auto& before = *whole.rbegin();
+    before.mutable_spec()->set_shape(0, before.spec().shape(0) + input.spec().shape(0));
+    auto& bytes = *before.mutable_data()->mutable_inlined();
+    bytes = swapped ? input.data().inlined() + bytes : bytes + input.data().inlined();
+  }
+  inputs = std::move(whole);
+}
+
+}  // namespace
+
+absl::Status FakeTensors::Resolve(proto::RunOrder& order, const ChannelPtr& channel, bool swaps_parts) const {
   for (auto& input : *order.mutable_inputs()) TROUPE_RETURN_IF_ERROR(ResolveInput(input, channel));
+  JoinParts(*order.mutable_inputs(), swaps_parts);
   for (auto& member : *order.mutable_members())
     for (auto& input : *member.mutable_inputs()) TROUPE_RETURN_IF_ERROR(ResolveInput(input, channel));
   return absl::OkStatus();

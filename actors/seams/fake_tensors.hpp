@@ -19,9 +19,10 @@ namespace troupe::actors {
 class FakeTensors {
  public:
   using ChannelPtr = std::shared_ptr<transport::FakeTensorChannel>;
-  // Puts the bytes of kept tensors and of arena slices into the order's inputs and those of its members. DataLoss: such a tensor
-  // is not kept here, or such a slice was freed.
-  absl::Status Resolve(proto::RunOrder& order, const ChannelPtr& channel) const;
+  // Puts the bytes of kept tensors and of arena slices into the order's inputs and those of its members, and the parts of an
+  // input together, from the last to the first if it is to make that mistake. DataLoss: such a tensor is not kept here, or
+  // such a slice was freed.
+  absl::Status Resolve(proto::RunOrder& order, const ChannelPtr& channel, bool swaps_parts = false) const;
   // Keeps the outputs that the order names, and puts their numbers into the outcome.
   void Keep(const proto::RunOrder& order, proto::RunOutcome& run);
   // Puts the tensor into `channel`, where others read it. NotFound; FailedPrecondition: there is no channel.

@@ -298,10 +298,10 @@ class Worker : public caf::event_based_actor {
 
   void Run(const proto::WorkerOrder& given) {
     auto order = given;
-    if (const auto status =
-            shared_->control->life.tensors.Resolve(*order.mutable_run(), shared_->profile.channel);
-        !status.ok())
-      return AnswerNow(order, status);
+    const auto& control = *shared_->control;
+    const auto status =
+        control.life.tensors.Resolve(*order.mutable_run(), shared_->profile.channel, control.swaps_parts);
+    if (!status.ok()) return AnswerNow(order, status);
     const auto& digest = order.run().digest();
     shared_->control->Touch(digest);
     shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sharing().sm_partition());

@@ -370,6 +370,7 @@ proto::WorkerDescription OrderHandler::Describe() const {
   description.set_sharing(options_.sharing.name);
   description.set_link_sharing(device_.links.options().sharing);
   description.set_peer_copies(device_.device->info().peer_copies);
+  description.set_input_parts(true);
   description.set_broadcasts(residency_.broadcasts().able());
   description.set_broadcast_socket(residency_.broadcasts().socket());
   description.set_group_bytes(device_.links.curve().elbow.count());

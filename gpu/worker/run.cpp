@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
 #include "gpu/device/tensor_bytes.hpp"
-#include "gpu/worker/limits.hpp"
+#include "gpu/worker/run_inputs.hpp"
 #include "gpu/worker/run_kept.hpp"
 
 namespace troupe::gpu {
@@ -38,20 +38,17 @@ absl::Status CheckSize(const proto::Tensor& tensor) {
 
 absl::Status CheckRunInputs(const proto::RunOrder& order) {
   TROUPE_RETURN_IF_ERROR(CheckPrecision(order.precision()));
-  if (static_cast<std::size_t>(order.inputs_size()) > WorkerLimits().tensors) {
-    return absl::InvalidArgumentError(absl::StrCat(order.inputs_size(), " inputs are too many for one run"));
-  }
+  TROUPE_RETURN_IF_ERROR(CheckParts(order));
   std::set<std::string> names;
+  bool alone = !order.keep().empty();
   for (const proto::Tensor& tensor : order.inputs()) {
     TROUPE_RETURN_IF_ERROR(CheckSize(tensor));
-    if (!names.insert(tensor.spec().name()).second) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", tensor.spec().name(), " was given twice"));
-    }
+    names.insert(tensor.spec().name());
+    alone |= tensor.data().has_kept() || tensor.continues();
   }
-  bool kept = !order.keep().empty();
-  for (const proto::Tensor& tensor : order.inputs()) kept |= tensor.data().has_kept();
-  if (kept && !order.members().empty())
-    return absl::InvalidArgumentError("a run of a batch reads kept tensors, or keeps outputs: it cannot");
+  if (alone && !order.members().empty())
+    return absl::InvalidArgumentError(
+        "a run of a batch reads kept tensors or an input in parts, or keeps outputs: it cannot");
   for (const proto::BatchMember& member : order.members())
     for (const proto::Tensor& tensor : member.inputs()) TROUPE_RETURN_IF_ERROR(CheckSize(tensor));
   if (order.sharing().sm_partition() > 100) {
@@ -71,11 +68,8 @@ absl::Status CheckRunInputs(const proto::RunOrder& order) {
 
 std::vector<proto::TensorSpec> InputSpecs(const Run& run) {
   std::vector<proto::TensorSpec> specs;
-  for (const proto::Tensor& tensor : run.request.order.inputs()) {
-    proto::TensorSpec spec = run.batch.Joined(tensor.spec());
-    if (spec.type() == proto::BYTES) spec.set_text_bytes(transport::SizeOf(tensor.data()).count());
-    specs.push_back(WithTextRoom(std::move(spec)));
-  }
+  for (proto::TensorSpec& spec : WholeInputs(run.request.order))
+    specs.push_back(WithTextRoom(run.batch.Joined(std::move(spec))));
   if (run.state != nullptr) {
     for (const DeviceState::Tensor& tensor : run.state->tensors) specs.push_back(tensor.spec);
   }
@@ -186,9 +180,7 @@ namespace {
 Bytes InputBytes(const DevicePlan& plan, const Run* run, std::size_t i) {
   const proto::TensorSpec& spec = plan.inputs()[i];
   if (run == nullptr || spec.type() != proto::BYTES) return plan.input_bytes(i);
-  for (const proto::Tensor& tensor : run->request.order.inputs())
-    if (tensor.spec().name() == spec.name()) return transport::SizeOf(tensor.data());
-  return Bytes(0);
+  return WholeBytes(run->request.order, PartsOf(run->request.order, spec.name()));
 }
 
 }  // namespace

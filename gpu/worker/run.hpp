@@ -52,7 +52,7 @@ struct RunRequest {
 struct Run {
   enum class Stage { kWaiting, kStaging, kReady, kComputing, kLeaving };
   struct KeptInput {
-    std::string name;
+    int tensor = 0;  // of the order's inputs
     std::uint64_t number = 0;
     TensorStore::Input input;
   };
@@ -112,8 +112,8 @@ struct Run {
 
 // InvalidArgument for a precision of a later release than this worker's.
 absl::Status CheckPrecision(proto::Precision precision);
-// Each tensor's bytes are where its shape says; names are different, also those of the function's state; and
-// the requests of a batch can be joined. InvalidArgument names the tensor.
+// Each tensor's bytes are where its shape says; names are different, also those of the function's state; parts of one input
+// go together; and the requests of a batch can be joined. InvalidArgument names the tensor.
 absl::Status CheckRunInputs(const proto::RunOrder& order);
 // All inputs of the plan: the inputs of the order, those of a batch joined, and the state.
 [[nodiscard]] std::vector<proto::TensorSpec> InputSpecs(const Run& run);

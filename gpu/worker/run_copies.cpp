@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "gpu/worker/run_inputs.hpp"
 #include "gpu/worker/run_kept.hpp"
 #include "transport/arena.hpp"
 #include "transport/steady_clock.hpp"
@@ -89,6 +90,16 @@ void RunCopies::Remember(const proto::RunOrder& order) {
   });
 }
 
+RunCopies::InputBytes RunCopies::BytesOf(const Run& run, std::size_t request, int tensor,
+                                         const DeviceRange& to) {
+  const proto::RunOrder& order = run.request.order;
+  const proto::TensorRef& ref = RunBatch::InputsOf(order, request)[tensor].data();
+  if (!ref.has_arena()) return {to, std::as_bytes(std::span(ref.inlined()))};
+  const transport::TensorData& data =
+      run.inputs[request * static_cast<std::size_t>(order.inputs_size()) + static_cast<std::size_t>(tensor)];
+  return {to, data.bytes(), ArenaOf(run, data)};
+}
+
 void RunCopies::CopyIn(RunId id, Run& run) {
   run.copy_in_begin = SteadyNow();
   const proto::RunOrder& order = run.request.order;
@@ -97,26 +108,26 @@ void RunCopies::CopyIn(RunId id, Run& run) {
   for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
     const std::string& name = run.plan->inputs()[i].name();
     if (IsStateInput(run, name) || IsReadInPlace(run, name)) continue;
-    if (const Run::KeptInput* const kept = FindKeptInput(run, name)) {
-      if (kept->input.on_device) {
-        within.emplace_back(run.arguments.inputs[i], *kept->input.on_device);
-      } else {
-        bytes.push_back({run.arguments.inputs[i], kept->input.in_arena});
+    const InputParts parts = PartsOf(order, name);
+    if (run.batch.joined()) {
+      for (std::size_t request = 0; request < run.batch.size(); ++request) {
+        const auto [offset, size] = run.batch.PartOf(request, run.arguments.inputs[i].size);
+        bytes.push_back(BytesOf(run, request, parts.first, run.arguments.inputs[i].Part(offset, size)));
       }
       continue;
     }
-    std::size_t from = 0;
-    while (order.inputs(static_cast<int>(from)).spec().name() != name) ++from;
-    for (std::size_t request = 0; request < run.batch.size(); ++request) {
-      const auto& inputs = RunBatch::InputsOf(order, request);
-      const proto::TensorRef& ref = inputs[static_cast<int>(from)].data();
-      const auto [offset, size] = run.batch.PartOf(request, run.arguments.inputs[i].size);
-      const std::size_t at = request * static_cast<std::size_t>(order.inputs_size()) + from;
+    Bytes offset;
+    for (int tensor = parts.first; tensor < parts.last; ++tensor) {
+      const Bytes size = transport::SizeOf(order.inputs(tensor).data());
       const DeviceRange to = run.arguments.inputs[i].Part(offset, size);
-      if (ref.has_arena()) {
-        bytes.push_back({to, run.inputs[at].bytes(), ArenaOf(run, run.inputs[at])});
+      offset += size;
+      const Run::KeptInput* const kept = FindKeptInput(run, tensor);
+      if (kept == nullptr) {
+        bytes.push_back(BytesOf(run, 0, tensor, to));
+      } else if (kept->input.on_device) {
+        within.emplace_back(to, *kept->input.on_device);
       } else {
-        bytes.push_back({to, std::as_bytes(std::span(ref.inlined()))});
+        bytes.push_back({to, kept->input.in_arena});
       }
     }
   }

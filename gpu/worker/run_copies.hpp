@@ -76,6 +76,8 @@ class RunCopies {
     std::vector<ArenaPins::Lease> pinned;
   };
   static std::vector<OutputBytes> OutputsOf(const Run& run);
+  // What one request gives by a tensor that is not kept.
+  static InputBytes BytesOf(const Run& run, std::size_t request, int tensor, const DeviceRange& to);
   static Lying ArenaOf(const Run& run, const transport::TensorData& input);
   // To be kept until a copy from or to these bytes has ended.
   [[nodiscard]] ArenaPins::Lease Use(std::span<const std::byte> bytes, const Lying& arena);

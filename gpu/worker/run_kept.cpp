@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/worker/run_inputs.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -16,17 +17,27 @@ TensorStore::Part PartOf(const proto::KeptTensor& tensor) {
   return {.number = tensor.number(), .offset = Bytes(tensor.offset()), .length = Bytes(tensor.length())};
 }
 
+// An input that is one kept tensor on this device, or a part of one, at which kernels can read.
+const Run::KeptInput* ReadInPlace(const Run& run, const std::string& input) {
+  const InputParts parts = PartsOf(run.request.order, input);
+  const Run::KeptInput* const kept = parts.size() == 1 ? FindKeptInput(run, parts.first) : nullptr;
+  if (kept == nullptr || !kept->input.on_device) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(kept->input.on_device->address);
+  return address % kInPlaceAlignment == 0 ? kept : nullptr;
+}
+
 }  // namespace
 
 absl::Status UseKept(TensorStore& store, Run& run) {
-  for (const proto::Tensor& tensor : run.request.order.inputs()) {
+  for (int i = 0; i < run.request.order.inputs_size(); ++i) {
+    const proto::Tensor& tensor = run.request.order.inputs(i);
     if (!tensor.data().has_kept()) continue;
     absl::StatusOr<TensorStore::Input> input = store.Use(PartOf(tensor.data().kept()));
     if (!input.ok()) {
       return absl::DataLossError(
           absl::StrCat("input ", tensor.spec().name(), ": ", input.status().message()));
     }
-    run.kept_inputs.push_back({tensor.spec().name(), tensor.data().kept().number(), *std::move(input)});
+    run.kept_inputs.push_back({i, tensor.data().kept().number(), *std::move(input)});
   }
   return absl::OkStatus();
 }
@@ -49,7 +60,7 @@ void ReserveKept(TensorStore& store, Run& run, Bytes inlined) {
 void PlaceKept(Run& run) {
   for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
     const std::string& name = run.plan->inputs()[i].name();
-    if (IsReadInPlace(run, name)) run.arguments.inputs[i] = *FindKeptInput(run, name)->input.on_device;
+    if (const auto* const kept = ReadInPlace(run, name)) run.arguments.inputs[i] = *kept->input.on_device;
   }
   for (const Run::KeptOutput& output : run.kept_outputs) run.arguments.outputs[output.output] = output.range;
 }
@@ -66,15 +77,13 @@ void SettleKept(TensorStore& store, Run& run, bool kept) {
   }
 }
 
-const Run::KeptInput* FindKeptInput(const Run& run, const std::string& name) {
-  const auto found = std::ranges::find(run.kept_inputs, name, &Run::KeptInput::name);
+const Run::KeptInput* FindKeptInput(const Run& run, int tensor) {
+  const auto found = std::ranges::find(run.kept_inputs, tensor, &Run::KeptInput::tensor);
   return found == run.kept_inputs.end() ? nullptr : &*found;
 }
 
 bool IsReadInPlace(const Run& run, const std::string& input) {
-  const Run::KeptInput* const kept = FindKeptInput(run, input);
-  return kept != nullptr && kept->input.on_device &&
-         reinterpret_cast<std::uintptr_t>(kept->input.on_device->address) % kInPlaceAlignment == 0;
+  return ReadInPlace(run, input) != nullptr;
 }
 
 const Run::KeptOutput* FindKeptOutput(const Run& run, std::size_t output) {

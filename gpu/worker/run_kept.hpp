@@ -23,8 +23,9 @@ void PlaceKept(Run& run);
 // The run is answered well (`kept`): what it left is there for others. Else its room goes back.
 void SettleKept(TensorStore& store, Run& run, bool kept);
 
-// The kept tensor that is this input, or will be this output; null: it is none. Of inputs, one that is read where it is.
-[[nodiscard]] const Run::KeptInput* FindKeptInput(const Run& run, const std::string& name);
+// The kept tensor that is this one of the order's inputs, or will be this output; null: it is none. Of inputs in one part,
+// whether it is read where it is.
+[[nodiscard]] const Run::KeptInput* FindKeptInput(const Run& run, int tensor);
 [[nodiscard]] bool IsReadInPlace(const Run& run, const std::string& input);
 [[nodiscard]] const Run::KeptOutput* FindKeptOutput(const Run& run, std::size_t output);
 // The output is state, or is kept: it does not leave the device with the run.

@@ -23,8 +23,8 @@ struct HeldRequest {
   bool awaits_inputs =
       false;                // they come from another host or GPU; the scheduler does not know the request yet
   std::size_t exports = 0;  // of its inputs, that are under way
-  // By input: what its router named, and is exported or copied for it.
-  std::map<std::string, proto::KeptTensor> kept_elsewhere{};
+  // By place among its inputs: what its router named, and is exported or copied for it.
+  std::map<int, proto::KeptTensor> kept_elsewhere{};
   bool elsewhere = false;     // some lie on another host, and are brought behind those
   bool brought = false;       // they came from there, and lie in this daemon's arena
   std::uint32_t waiting = 0;  // requests that waited at the node when it came

@@ -132,9 +132,11 @@ void Requests::Enter(HeldRequest& held, NodeRequest request) {
                           {.id = request.id, .kind = FinishKind::kFailed, .status = absl::DataLossError("")});
   const auto device = parts_.kept_tensors.Place(held.message.inputs(), request);
   if (device) request.named = *device;
-  for (const auto& input : held.message.inputs())
-    if (input.data().has_kept() && !parts_.kept_tensors.IsOn(input.data().kept(), device))
-      held.kept_elsewhere.emplace(input.spec().name(), input.data().kept());
+  for (int i = 0; i < held.message.inputs_size(); ++i) {
+    const auto& data = held.message.inputs(i).data();
+    if (data.has_kept() && !parts_.kept_tensors.IsOn(data.kept(), device))
+      held.kept_elsewhere.emplace(i, data.kept());
+  }
   if (device) parts_.kept_tensors.UseCopies(*held.message.mutable_inputs(), *device);
   held.exports = parts_.kept_tensors.BringInputs(request.id, held.message.inputs(), device);
   if (held.exports == 0) return BringOrSchedule(held, request);
@@ -251,22 +253,6 @@ void Requests::Tell(const Finished& finished, const HeldRequest& held, proto::Ru
     if (other.serial != 0 && other.gpu == finished.gpu) story.add_beside(other.message.function().name());
 }
 
-// The inputs that a request has lost, which read kept tensors: those that are not kept any more, wherever it read them, and
-// those that were exported and that its worker could not read.
-std::set<std::string> Requests::LostInputs(const Finished& finished, const HeldRequest& held) const {
-  const bool unread = finished.kind == FinishKind::kFailed && absl::IsDataLoss(finished.status);
-  std::set<std::string> lost;
-  for (const auto& input : held.message.inputs()) {
-    const auto elsewhere = held.kept_elsewhere.find(input.spec().name());
-    const bool brought = elsewhere != held.kept_elsewhere.end();
-    const bool exported = brought && !input.data().has_kept();
-    const auto& named = brought ? elsewhere->second : input.data().kept();
-    const bool kept = exported || !input.data().has_kept() || parts_.kept_tensors.Keeps(named);
-    if (!kept || (exported && unread)) lost.insert(input.spec().name());
-  }
-  return lost;
-}
-
 // A request that reads kept tensors ends with them, or was sent to a GPU that does not have them: then it is planned anew.
 Finished Requests::Judge(const Finished& finished, const HeldRequest& held) const {
   const bool no_gpu = finished.kind == FinishKind::kBounced && finished.bounce == proto::BOUNCE_NO_GPU;
@@ -274,7 +260,8 @@ Finished Requests::Judge(const Finished& finished, const HeldRequest& held) cons
   const bool reads_kept = KeptTensors::Some(held.message.inputs()) || !held.kept_elsewhere.empty();
   if (!reads_kept || !(no_gpu || no_input)) return finished;
   auto judged = finished;
-  if (const auto lost = LostInputs(finished, held); !lost.empty()) {
+  const auto lost = parts_.kept_tensors.LostInputs(held, no_input);
+  if (!lost.empty()) {
     judged.kind = FinishKind::kFailed;
     judged.status = absl::DataLossError(absl::StrCat("input '", *lost.begin(), "' is not kept any more"));
   } else {
@@ -299,7 +286,9 @@ void Requests::Answer(const Finished& ended, HeldRequest& held) {
   }
   if (reply.has_served()) Tell(finished, held, *reply.mutable_served()->mutable_story());
   if (reply.has_served() && absl::IsDataLoss(finished.status)) {
-    for (const auto& input : LostInputs(finished, held)) reply.mutable_served()->add_lost_inputs(input);
+    const bool unread = finished.kind == FinishKind::kFailed;
+    for (const auto& input : parts_.kept_tensors.LostInputs(held, unread))
+      reply.mutable_served()->add_lost_inputs(input);
   }
   // The run went well and its state is kept, whatever becomes of its outputs.
   const auto* function = parts_.models.FunctionOf(held.message);

@@ -69,7 +69,6 @@ class Requests {
   [[nodiscard]] bool MayEnter(const RequestArrived& event, const RequestId& id, bool has_state);
   void Enter(HeldRequest& held, NodeRequest request);
   void BringOrSchedule(HeldRequest& held, const NodeRequest& request);
-  [[nodiscard]] std::set<std::string> LostInputs(const Finished& finished, const HeldRequest& held) const;
   [[nodiscard]] Finished Judge(const Finished& finished, const HeldRequest& held) const;
   void Answer(const Finished& finished, HeldRequest& held);
   // The outputs of the request are read, or are not wanted: those that it has given, or will give.

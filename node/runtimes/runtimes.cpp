@@ -195,12 +195,21 @@ proto::ExecutorReport::State Runtimes::StateOf(std::uint32_t device) const {
   return state;
 }
 
+// A worker of an earlier release, which this daemon has taken over, may not know such inputs.
+bool Runtimes::TakesInputParts(std::uint32_t device) const {
+  const auto each = parts_.settings.isolation.runtimes;
+  for (auto gpu = device * each; gpu < (device + 1) * each; ++gpu)
+    if (Up(gpu) && !Last(gpu).worker().input_parts()) return false;
+  return true;
+}
+
 proto::GpuRecord Runtimes::Record(std::uint32_t device) const {
   proto::GpuRecord record;
   record.set_index(device);
   record.set_device(parts_.settings.gpus[device].device);
   record.set_kind(parts_.settings.gpus[device].kind);
   record.set_memory_bytes(parts_.settings.gpus[device].memory.count());
+  record.set_input_parts(TakesInputParts(device));
   const auto state = StateOf(device);
   record.set_state(StateName(state));
   if (state == proto::ExecutorReport::UNFIT)

@@ -64,6 +64,7 @@ class Runtimes {
     std::optional<std::string> coming{};  // what its worker was ordered to serve, until it is ready or lost
   };
   [[nodiscard]] proto::ExecutorReport::State StateOf(std::uint32_t device) const;
+  [[nodiscard]] bool TakesInputParts(std::uint32_t device) const;
   void Tell(const proto::ExecutorReport& report);
   void Starting(const proto::ExecutorReport& report);
   void WorkerUp(const proto::ExecutorReport& report);

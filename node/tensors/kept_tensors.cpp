@@ -123,6 +123,20 @@ bool KeptTensors::IsOn(const proto::KeptTensor& tensor, std::optional<std::uint3
   return device && holder != nullptr && parts_.settings.DeviceOf(holder->gpu) == *device;
 }
 
+std::set<std::string> KeptTensors::LostInputs(const HeldRequest& held, bool unread) const {
+  std::set<std::string> lost;
+  for (int i = 0; i < held.message.inputs_size(); ++i) {
+    const auto& input = held.message.inputs(i);
+    const auto elsewhere = held.kept_elsewhere.find(i);
+    const bool brought = elsewhere != held.kept_elsewhere.end();
+    const bool exported = brought && !input.data().has_kept();
+    const auto& named = brought ? elsewhere->second : input.data().kept();
+    const bool kept = exported || !input.data().has_kept() || Keeps(named);
+    if (!kept || (exported && unread)) lost.insert(input.spec().name());
+  }
+  return lost;
+}
+
 // --- exports ---
 
 void KeptTensors::Order(const proto::KeptTensor& tensor, const Kept& kept, TensorExported purpose) {

@@ -33,9 +33,13 @@ std::string Took(const proto::RunRecord& run) {
 }
 
 std::string Where(const proto::StoredTensor& tensor) {
-  if (tensor.has_kept())
+  if (tensor.has_kept()) {
+    const auto parts = tensor.kept_parts();
     return Cat(Printable(tensor.spec().name()), " ", Describe(tensor.spec()), " ",
-               FormatBytes(Bytes(tensor.kept().length())), " kept by node ", Printable(tensor.kept().node()));
+               FormatBytes(Bytes(tensor.kept().length())), " kept ",
+               parts > 1 ? Cat("in ", parts, " parts, the first ") : "", "by node ",
+               Printable(tensor.kept().node()));
+  }
   return Cat(Printable(tensor.spec().name()), " ", Describe(tensor.spec()), " ",
              tensor.has_blob() ? "as a blob" : FormatBytes(Bytes(tensor.inlined().size())));
 }

@@ -161,6 +161,10 @@ void ChaosNodes::SpoilCopies() {
   ForEachWorker([](actors::FakeWorkerControl& worker) { worker.spoils_copies = true; });
 }
 
+void ChaosNodes::SwapParts() {
+  ForEachWorker([](actors::FakeWorkerControl& worker) { worker.swaps_parts = true; });
+}
+
 std::vector<std::string> ChaosNodes::WrongModels() {
   std::vector<std::string> wrong;
   for (const auto& name : shape_.NodeNames())

@@ -69,6 +69,7 @@ class ChaosNodes {
   void NeverRelease();  // what workers keep of outputs, they keep
   void SwapRuntimes();  // workers take themselves for those of other functions
   void SpoilCopies();   // of tensors that come from other GPUs: their bytes are others
+  void SwapParts();     // inputs that come in parts are put together in the wrong order
   void TrustWeights();  // what a dead worker left is used without being compared
   void TrustRanges() {
     ranges_->trust = true;

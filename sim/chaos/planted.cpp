@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 30>& AllPlanted() {
-  static constexpr std::array<PlantedName, 30> kAll = {{
+const std::array<PlantedName, 31>& AllPlanted() {
+  static constexpr std::array<PlantedName, 31> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -35,6 +35,7 @@ const std::array<PlantedName, 30>& AllPlanted() {
       {Planted::kDisobeyedOwner, "disobeyed-owner", "ownership"},
       {Planted::kUnreleased, "unreleased", "tensors"},
       {Planted::kSpoiledCopy, "spoiled-copy", "requests"},
+      {Planted::kSwappedParts, "swapped-parts", "requests"},
       {Planted::kForgottenWakeup, "forgotten-wakeup", "waits"},
       {Planted::kSwappedRuntimes, "swapped-runtimes", "isolation"},
       {Planted::kPinnedVersion, "pinned-version", "versions"},

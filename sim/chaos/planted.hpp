@@ -35,6 +35,7 @@ enum class Planted {
   kDisobeyedOwner,   // a node obeys none of the parts of GPUs that functions own
   kUnreleased,       // workers keep the tensors that they are told to release
   kSpoiledCopy,      // tensors that come over the link from another GPU have other bytes there
+  kSwappedParts,     // workers put an input's parts together in the wrong order
   kForgottenWakeup,  // nodes do not hear when the next decision that they wanted is due
   kSwappedRuntimes,  // workers take themselves for those of other functions
   kPinnedVersion,    // requests that name no version all go to the first one
@@ -47,7 +48,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 30>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 31>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/core/protobuf_adapter.hpp"
 #include "proto/request.pb.h"
+#include "sim/checkers/question.hpp"
 #include "sim/checkers/run_check.hpp"
 #include "sim/checkers/tensor_check.hpp"
 
@@ -15,16 +16,16 @@ void StepWatch::Told(const std::string& gateway, const proto::RunRecord& run) {
   for (const auto& step : run.steps()) {
     const auto function = function_of_step_.find(step.step());
     if (function == function_of_step_.end() || OnlyKept(step)) continue;
-    told_.try_emplace({gateway, QuestionOf(run), function->second}, now_());
+    told_.try_emplace({gateway, FirstRow(QuestionOf(run)), function->second}, now_());
   }
 }
 
 void StepWatch::Sent(const Passage& passage, const caf::message& content) {
   if (content.empty() || !content.match_element<proto::SubmitRequest>(0)) return;
   const auto& submit = content.get_as<proto::SubmitRequest>(0);
-  if (submit.workflow() != workflow_ || submit.inputs_size() != 1) return;
+  if (submit.workflow() != workflow_ || submit.inputs().empty()) return;
   const auto& data = submit.inputs(0).data();
-  const auto input = data.has_kept() && read_kept_ ? read_kept_(data.kept()) : data.inlined();
+  const auto input = FirstRow(data.has_kept() && read_kept_ ? read_kept_(data.kept()) : data.inlined());
   if (runs_ && submit.function().name() == conditional_ && !input.empty() && !runs_(input))
     broken_.push_back(absl::StrCat(passage.from, " asks ", passage.to, " for ", conditional_,
                                    " of the run of '", input,

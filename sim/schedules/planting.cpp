@@ -52,6 +52,8 @@ void PlantIn(ChaosCluster& cluster, FaultInjector& injector, Clients& clients, W
       return cluster.nodes().NeverRelease();
     case Planted::kSpoiledCopy:
       return cluster.nodes().SpoilCopies();
+    case Planted::kSwappedParts:
+      return cluster.nodes().SwapParts();
     case Planted::kTrustedWeights:
       return cluster.nodes().TrustWeights();
     case Planted::kTrustedRanges:

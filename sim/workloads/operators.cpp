@@ -29,7 +29,8 @@ steps:
   - {name: third, function: s0, inputs: {x: second.out_x}}
 outputs: {y: third.out_x}
 )";
-// The second step runs if the client says so; of a function without state its calls are one for each row.
+// The second step runs if the client says so; of a function without state its calls are one for each row, and the third one
+// reads what they gave as one input.
 constexpr char kConditionalChain[] = R"(
 name: chain
 inputs:

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/checkers/question.hpp"
 
 namespace troupe::sim {
 
@@ -29,7 +30,7 @@ proto::InferRequest RequestOf(const RequestRecord& record, std::uint64_t call) {
   auto& input = *request.add_inputs();
   input.mutable_spec()->set_name("x");
   input.mutable_spec()->set_type(proto::FP32);
-  input.mutable_spec()->add_shape(1);
+  input.mutable_spec()->add_shape(static_cast<std::int64_t>(record.question.size() / kRowBytes));
   input.mutable_spec()->add_shape(4);
   input.mutable_data()->set_inlined(record.question);
   if (record.sequence.empty()) return request;
@@ -140,13 +141,15 @@ std::uint64_t RequestClients::Send(RequestRecord record, std::uint32_t tries) {
       static_cast<std::size_t>(std::ranges::find(gateways, record.gateway) - gateways.begin());
   record.slack = record.run ? kRunSlack : kSlack;
   record.life = cluster().fronts().LifeOf(gateway);
-  // 16 bytes: a tensor of four floats, another one for each request; the same for those with one key.
+  // A row of four floats, another one for each request; the same for those with one key.
   if (record.key.empty()) record.question = absl::StrFormat("question %7d", ledger_.all().size() + 1);
+  const bool conditional = record.function == ClientLoad::kWorkflow && load_.plan().conditions;
+  // Its second step makes a call for each row, and the third one reads what all gave.
+  if (conditional) record.question = TwoRows(FirstRow(record.question));
   record.asked = cluster().world().Now();
   const auto request = ledger_.Asked(record);
   auto message = RequestOf(record, request);
-  if (record.function == ClientLoad::kWorkflow && load_.plan().conditions)
-    AddCondition(ClientLoad::Goes(record.question), message);
+  if (conditional) AddCondition(ClientLoad::Goes(record.question), message);
   cluster().fronts().Infer(
       gateway, std::move(message), record.key,
       [this, here = std::weak_ptr<bool>(here_), request, tries](const proto::InferReply& reply, bool again) {

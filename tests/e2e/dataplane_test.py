@@ -20,6 +20,18 @@ steps:
   - {name: each, function: triple, inputs: {x: first.y}, fan_out: {input: x, dimension: 0}}
 outputs: {y: each.y}
 """
+WIDE = 32768  # floats of a row, 128 KiB: more than a message carries
+GATHER = f"""
+name: gather
+inputs:
+  x: {{type: FP32, shape: [-1, {WIDE}]}}
+steps:
+  - {{name: each, function: wide-double, inputs: {{x: x}}, for_each: {{input: x, dimension: 0}}}}
+  - {{name: all, function: wide-triple, inputs: {{x: each.y}}}}
+  - {{name: again, function: wide-double, inputs: {{x: all.y}}, for_each: {{input: x, dimension: 0}}}}
+  - {{name: rows, function: wide-double, inputs: {{x: again.y}}, for_each: {{input: x, dimension: 0}}}}
+outputs: {{y: rows.y}}
+""".encode()
 MIB = 1 << 20
 
 
@@ -34,13 +46,14 @@ class DataPlane(E2eTest):
         self.shell = Shell(address, self.directory)
         for name, factor in (("double", 2), ("triple", 3)):
             self.http.deploy(name, scale(factor, 1024)).good()
+            self.http.deploy(f"wide-{name}", scale(factor, WIDE)).good()
         self.homes = {}
         for name in ("double", "triple"):
             eventually(lambda: len(self.http.function(name)["adopted_by"]) == 1, "a node holds it")
             self.homes[name] = self.http.function(name)["adopted_by"][0]
-        for workflow in (CHAIN, FAN):
+        for workflow in (CHAIN, FAN, GATHER):
             self.http.call("POST", "/v2/troupe/workflows", workflow).good()
-        for name in ("chain", "fan"):
+        for name in ("chain", "fan", "gather"):
             eventually(lambda: self.http.get(f"/v2/models/{name}/ready").code == 200, "the workflow can be called")
 
     def workers(self):
@@ -56,10 +69,10 @@ class DataPlane(E2eTest):
             eventually(lambda: re.search(rb"^troupe_arena_used_bytes\S* 0(\.0)?$",
                                          daemon.operations.get("/metrics").body, re.M), "its arena is empty")
 
-    def ask(self, workflow, factor, rows, seed=0):
-        x = pattern(rows, seed)
+    def ask(self, workflow, factor, rows, seed=0, width=1024):
+        x = pattern(rows, seed, width)
         shape, data = infer_binary(self.http, workflow, {"x": x})["y"]
-        self.assertEqual(shape, [rows, 1024])
+        self.assertEqual(shape, [rows, width])
         self.assertEqual(data, (factor * x).tobytes())
 
     def test_a_tensor_leaves_a_gpu_only_for_readers_elsewhere(self):
@@ -114,6 +127,22 @@ class DataPlane(E2eTest):
         for _ in range(3):
             self.nodes[0].kill_workers()
             self.ask("fan", 6, 64)
+        self.expect_nothing_left()
+
+    def test_what_many_calls_gave_comes_together_where_it_is_read(self):
+        self.begin(nodes=1, topology="link:0-1=50GB")
+        rows = 16
+        before = self.total("copy_out_bytes")
+        self.ask("gather", 24, rows, width=WIDE)
+        self.assertEqual(self.total("copy_out_bytes") - before, rows * WIDE * 4, "the workflow's output alone leaves")
+        run = self.shell.json("workflow", "runs")["runs"][0]["start"]["run"]
+        self.assertIn(f"kept in {rows} parts, the first by node node-0", self.shell.text("workflow", "status", run))
+        load = Load(lambda: self.ask("gather", 24, rows, width=WIDE))
+        load.wait(5)
+        for _ in range(3):
+            self.nodes[0].kill_workers()
+            load.wait(5)
+        load.stop()  # raises when a run failed
         self.expect_nothing_left()
 
     def test_where_they_lie_is_chosen_by_name(self):

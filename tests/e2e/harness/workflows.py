@@ -12,6 +12,6 @@ def chain(name, functions, width=1024):
     return f"name: {name}\ninputs:\n  x: {{type: FP32, shape: [-1, {width}]}}\nsteps:\n{steps}\noutputs: {{y: {source}}}\n".encode()
 
 
-def pattern(rows, seed=0):
-    """Rows of 1,024 floats: 4 KiB each."""
-    return np.random.default_rng(seed).standard_normal((rows, 1024), dtype=np.float32)
+def pattern(rows, seed=0, width=1024):
+    """Rows of so many floats, by default 4 KiB each."""
+    return np.random.default_rng(seed).standard_normal((rows, width), dtype=np.float32)

@@ -416,10 +416,18 @@ TEST(OutputsToKeep, AreThoseThatCallsOfFunctionsAloneRead) {
       "{o: four.y, early: two.y}");
   EXPECT_THAT(OutputsToKeep(spec, "one"), ElementsAre("y")) << "a condition and a workflow read the others";
   EXPECT_THAT(OutputsToKeep(spec, "two"), ElementsAre()) << "the workflow gives it";
-  EXPECT_THAT(OutputsToKeep(spec, "three"), ElementsAre()) << "its calls' outputs are put together";
+  EXPECT_THAT(OutputsToKeep(spec, "three"), ElementsAre("y")) << "in parts, as its calls give it";
   EXPECT_THAT(OutputsToKeep(spec, "five"), ElementsAre()) << "it stands in for another one";
   EXPECT_THAT(OutputsToKeep(spec, "six"), ElementsAre()) << "it is a run of its own";
   EXPECT_EQ(StepsThatStandIn(spec), std::set<std::string>{"five"});
+}
+
+TEST(OutputsToKeep, ThatDoNotFollowEachOtherArePutTogetherAtTheGateway) {
+  const auto spec = Spec(
+      "  - {name: one, function: f, inputs: {x: i}, for_each: {input: x, dimension: 1}}\n"
+      "  - {name: two, function: f, inputs: {x: one.y}}\n",
+      "{o: two.y}");
+  EXPECT_THAT(OutputsToKeep(spec, "one"), ElementsAre());
 }
 
 }  // namespace

@@ -159,6 +159,10 @@ class RunnerTest : public testing::Test {
     request.order.mutable_sharing()->set_sm_partition(share_);
     request.order.set_run_limit_ns(run_limit_.count());
     *request.order.add_inputs() = input_ ? *input_ : SmallInput(rows);
+    for (const proto::Tensor& part : more_) {
+      *request.order.add_inputs() = part;
+      request.order.mutable_inputs()->rbegin()->set_continues(true);
+    }
     if (keep_ != 0) {
       request.order.add_keep()->set_output("y");
       request.order.mutable_keep(0)->set_number(keep_);
@@ -191,6 +195,7 @@ class RunnerTest : public testing::Test {
   proto::GpuSharing sharing_;
   Duration run_limit_{};                  // the limit of runs from now on
   std::optional<proto::Tensor> input_{};  // of runs from now on, instead of rows of counting numbers
+  std::vector<proto::Tensor> more_{};     // parts of the same input, behind it
   std::uint64_t keep_ = 0;  // under which number runs from now on keep their output; 0: they do not
   WorkerLimits limits_;
   transport::MemoryFile page_ = *CreateControlPage(1);

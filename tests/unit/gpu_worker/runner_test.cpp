@@ -334,6 +334,44 @@ TEST_F(RunnerTest, HostCopiesThatMakeNoSenseAreRefused) {
   EXPECT_FALSE(ReadModel(Host(copy), "cpu").ok());
 }
 
+TEST(CheckRunInputs, PartsOfAnInputGoTogether) {
+  const auto refusal = [](const std::vector<proto::Tensor>& tensors) {
+    proto::RunOrder order;
+    for (const proto::Tensor& tensor : tensors) *order.add_inputs() = tensor;
+    return std::string(CheckRunInputs(order).message());
+  };
+  const auto more = [](proto::Tensor tensor) {
+    tensor.set_continues(true);
+    return tensor;
+  };
+  const proto::Tensor first = SmallInput(2);
+  EXPECT_EQ(refusal({first, more(SmallInput(3)), more(SmallInput(0))}), "");
+  EXPECT_THAT(refusal({more(first)}), HasSubstr("input x is said to continue another, and is the first"));
+  proto::Tensor other = more(first);
+  other.mutable_spec()->set_name("z");
+  EXPECT_THAT(refusal({first, other}), HasSubstr("does not go with it"));
+  other = more(first);
+  other.mutable_spec()->set_shape(1, 2);
+  other.mutable_spec()->add_shape(2);
+  EXPECT_THAT(refusal({first, other}), HasSubstr("does not go with it"));
+  other = more(first);
+  other.mutable_spec()->set_type(proto::INT32);
+  EXPECT_THAT(refusal({first, other}), HasSubstr("does not go with it"));
+  other = more(first);
+  other.mutable_spec()->set_shape(0, std::numeric_limits<std::int64_t>::max());
+  EXPECT_THAT(refusal({first, other}), HasSubstr("does not go with it")) << "more rows than a shape can have";
+  EXPECT_THAT(refusal({first, first}), HasSubstr("input x was given twice"));
+  EXPECT_THAT(refusal(std::vector<proto::Tensor>(1, first)), "");
+  std::vector<proto::Tensor> many(WorkerLimits().tensors + 1, more(first));
+  many.front().set_continues(false);
+  EXPECT_THAT(refusal(many), HasSubstr("input x comes in too many parts"));
+  proto::RunOrder batch;
+  *batch.add_inputs() = first;
+  *batch.add_inputs() = more(first);
+  *batch.add_members()->add_inputs() = first;
+  EXPECT_THAT(std::string(CheckRunInputs(batch).message()), HasSubstr("an input in parts"));
+}
+
 TEST(CheckRunInputs, EveryTensorMustBeWhatItsShapeSays) {
   proto::RunOrder order;
   *order.add_inputs() = SmallInput(2);

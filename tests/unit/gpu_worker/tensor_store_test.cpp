@@ -249,6 +249,41 @@ TEST_F(TensorStoreTest, WhatWeightsNeedMovesToTheArenaAndIsReadFromThere) {
   ExpectNothingLeft();
 }
 
+TEST_F(TensorStoreTest, AnInputInPartsComesTogetherWhereverTheyLie) {
+  constexpr std::int64_t kOdd = 3;  // what follows does not begin at 64 bytes
+  constexpr std::int64_t kAll = 2 * kTensorRows + kOdd + 2;
+  Bring({kTensorRows, kAll});
+  Keep(10, 7);
+  EXPECT_EQ(tensors_->MakeRoom(Bytes(1)), Bytes(kBytes));
+  Keep(11, 8, Kept(7));
+  proto::Tensor in_arena = SmallInput(2);
+  auto room = channel_->ReserveSlice(Bytes(in_arena.data().inlined().size()));
+  ASSERT_TRUE(room.ok()) << room.status();
+  std::ranges::copy(std::as_bytes(std::span(in_arena.data().inlined())), room->bytes().begin());
+  *in_arena.mutable_data() = room->Commit();
+  more_ = {SmallInput(kOdd), Kept(8), in_arena};
+  Keep(12, 9, Kept(7));  // of the host, then of the message, of the device, of the arena
+  more_.clear();
+  EXPECT_EQ(outcomes_[12].bytes(), kBytes + (kOdd + 2) * kColumns * sizeof(float))
+      << "what came over the link";
+  std::vector<float> whole;
+  for (const std::vector<float>& part : {After(3), After(2, 0, kOdd), After(4), After(2, 0, 2)})
+    whole.insert(whole.end(), part.begin(), part.end());
+  std::uint64_t sequence = 13;
+  for (const std::int64_t row : {std::int64_t{0}, kTensorRows, kAll - kTensorRows}) {
+    Read(sequence, Kept(9, row));
+    const auto first = whole.begin() + row * static_cast<std::int64_t>(kColumns);
+    EXPECT_EQ(TakeOutput(sequence++), std::vector<float>(first, first + kBytes / sizeof(float))) << row;
+  }
+  more_ = {Kept(6)};
+  Read(16, Kept(8));
+  EXPECT_EQ(Code(16), CodeOf(absl::StatusCode::kDataLoss)) << "one part is not there";
+  more_.clear();
+  ASSERT_TRUE(channel_->Release(in_arena.data()).ok());
+  for (const std::uint64_t number : {7, 8, 9}) tensors_->Drop(number);
+  ExpectNothingLeft();
+}
+
 TEST_F(TensorStoreTest, LargeTensorsMoveFirst) {
   Bring({kTensorRows, 2 * kTensorRows});
   Keep(10, 7);

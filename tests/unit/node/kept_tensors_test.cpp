@@ -128,6 +128,33 @@ TEST_F(KeptTensorsTest, WhatIsOnAnotherGpuIsExportedBeforeItsReaderIsPlanned) {
   EXPECT_EQ(OrderOf(0, "run").run().inputs(1).data().arena().slice(), 44u);
 }
 
+TEST_F(KeptTensorsTest, OfAnInputInPartsThoseAreBroughtThatLieElsewhere) {
+  const auto first = Keep(1, 0);
+  const auto second = Keep(2, 1);
+  const auto third = Keep(3, 0);
+  auto arrived = Request(4, "g");
+  for (const auto& tensor : {first, second, third}) {
+    auto& input = *arrived.message.add_inputs();
+    input.mutable_spec()->set_name("x");
+    input.set_continues(arrived.message.inputs_size() > 1);
+    *input.mutable_data()->mutable_kept() = tensor;
+  }
+  EXPECT_THAT(Seen(arrived), ElementsAre("order 1 export"));
+  EXPECT_THAT(See(1, "export", ExportedTo(44)),
+              ElementsAre("order 0 swap-in packed-g", "order 0 run packed-g"));
+  const auto& order = OrderOf(0, "run").run();
+  ASSERT_EQ(order.inputs_size(), 3);
+  EXPECT_EQ(order.inputs(0).data().kept().number(), first.number());
+  EXPECT_EQ(order.inputs(1).data().arena().slice(), 44u);
+  EXPECT_TRUE(order.inputs(1).continues());
+  EXPECT_EQ(order.inputs(2).data().kept().number(), third.number());
+  See(0, "swap-in");
+  proto::WorkerOutcome unread;
+  unread.set_code(static_cast<int>(absl::StatusCode::kDataLoss));
+  See(0, "run", unread);
+  EXPECT_THAT(answer_.served().lost_inputs(), ElementsAre("x")) << "the exported part, whose worker is gone";
+}
+
 TEST_F(KeptTensorsTest, WhatWasReleasedOrIsAnotherDaemonsIsLostByName) {
   auto kept = Keep(1, 1);
   auto other = kept;

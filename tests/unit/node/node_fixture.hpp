@@ -69,6 +69,7 @@ class NodeTest : public testing::Test {
         resident.set_digest(digest);
         resident.set_bytes(bytes.count());
       }
+      report.mutable_worker()->set_input_parts(true);
       report.mutable_worker()->set_peer_copies(peer_copies_);
       if (takes_over_) report.mutable_worker()->mutable_kept()->set_models(has.size());
     }
