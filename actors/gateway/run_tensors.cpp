@@ -71,8 +71,9 @@ void RunTensors::FetchParts(const RunValue& value, Done<RunValue> done) {
     if (!value.parts[i].IsKept()) continue;
     gathering->Open();
     FetchKept(value.parts[i], [gathering, i](absl::StatusOr<RunValue> part) {
-      if (part.ok()) gathering->result()[i] = *std::move(part);
-      gathering->Close(part.status());
+      const auto status = part.status();
+      if (status.ok()) gathering->result()[i] = *std::move(part);
+      gathering->Close(status);
     });
   }
   gathering->Close(absl::OkStatus());
@@ -154,8 +155,9 @@ void RunTensors::Load(const Stored& tensors, Done<Values> done) {
     gathering->Open();
     LoadBlob(tensors[i].blob(), std::make_shared<std::string>(),
              [gathering, &value](absl::StatusOr<std::string> bytes) {
-               if (bytes.ok()) value.bytes = std::make_shared<const std::string>(*std::move(bytes));
-               gathering->Close(bytes.status());
+               const auto status = bytes.status();
+               if (status.ok()) value.bytes = std::make_shared<const std::string>(*std::move(bytes));
+               gathering->Close(status);
              });
   }
   gathering->Close(absl::OkStatus());
