@@ -295,18 +295,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> Make(const StepContext& ctx, std::span<c
 absl::StatusOr<PackedWeight> PackWeights(const StepContext& ctx, const Convolution& conv,
                                          const ValueInfo& weights) {
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseToPack(ctx, conv));
-  PackedWeight packed;
-  packed.layout = LayoutOf(chosen.weights);
-  if (packed.layout.empty()) return packed;
-  packed.data.resize(chosen.weights.get_size());
-  const memory::desc plain = PlainWeights(conv);
-  memory from(plain, CpuEngine(),
-              const_cast<std::byte*>(weights.constant));  // read only: plain has no padding
-  memory to(chosen.weights, CpuEngine(), packed.data.data());
-  dnnl::stream stream(CpuEngine());
-  dnnl::reorder(from, to).execute(stream, from, to);
-  stream.wait();
-  return packed;
+  return PackAs(chosen.weights, PlainWeights(conv), weights.constant);
 }
 
 template <bool transposed>

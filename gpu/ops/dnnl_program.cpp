@@ -51,6 +51,20 @@ bool IsReference(const dnnl::primitive_desc_base& descriptor) {
   return absl::StartsWith(descriptor.impl_info_str(), "ref");
 }
 
+PackedWeight PackAs(const dnnl::memory::desc& wanted, const dnnl::memory::desc& plain,
+                    const std::byte* constant) {
+  PackedWeight packed;
+  packed.layout = LayoutOf(wanted);
+  if (packed.layout.empty()) return packed;
+  packed.data.resize(wanted.get_size());
+  dnnl::memory from(plain, CpuEngine(), const_cast<std::byte*>(constant));  // dense: nothing is written
+  dnnl::memory to(wanted, CpuEngine(), packed.data.data());
+  dnnl::stream stream(CpuEngine());
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  return packed;
+}
+
 absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops) {
   const std::string& name = ctx.step.activation();
   const float alpha = ctx.step.activation_alpha();

@@ -27,6 +27,10 @@ namespace troupe::gpu {
 [[nodiscard]] dnnl::primitive_attr UserScratchpad(dnnl::post_ops post_ops = {});
 // Whether the primitive is one of oneDNN's plain loops, which are correct and slow.
 [[nodiscard]] bool IsReference(const dnnl::primitive_desc_base& descriptor);
+// A weight with the elements of `constant`, which lies as `plain` says, in the layout that a primitive wants. Without data
+// when no layout can express that: it stays row-major.
+[[nodiscard]] PackedWeight PackAs(const dnnl::memory::desc& wanted, const dnnl::memory::desc& plain,
+                                  const std::byte* constant);
 // Appends the activation fused into the step; nothing when there is none, an error for an unknown one.
 absl::Status AppendActivation(const StepContext& ctx, dnnl::post_ops& ops);
 

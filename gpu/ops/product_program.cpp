@@ -105,16 +105,7 @@ Made MakeProduct(const StepContext& ctx, const Multiplication& product, Infos in
 absl::StatusOr<PackedWeight> PackProduct(const StepContext& ctx, const Multiplication& product,
                                          const ValueInfo& weights) {
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseToPack(ctx, product));
-  PackedWeight packed;
-  packed.layout = LayoutOf(chosen.weights);
-  if (packed.layout.empty()) return packed;
-  packed.data.resize(chosen.weights.get_size());
-  memory from(product.b, CpuEngine(), const_cast<std::byte*>(weights.constant));  // dense: nothing is written
-  memory to(chosen.weights, CpuEngine(), packed.data.data());
-  dnnl::stream stream(CpuEngine());
-  dnnl::reorder(from, to).execute(stream, from, to);
-  stream.wait();
-  return packed;
+  return PackAs(chosen.weights, product.b, weights.constant);
 }
 
 }  // namespace troupe::gpu
