@@ -25,7 +25,12 @@ SimulatedCluster::SimulatedCluster(const SimulationSetup& setup, std::vector<std
 void SimulatedCluster::Start() {
   const auto replicas = cluster::FindReplicaPolicy(setup_.policies.replicas);
   TROUPE_CHECK(replicas.ok(), "the policies of a simulation are checked before it begins");
-  world_.StartManager(setup_.cluster.host_copies, [&](auto& options) { options.replica_policy = *replicas; });
+  world_.StartManager(setup_.cluster.host_copies, [&](auto& options) {
+    options.replica_policy = *replicas;
+    options.scaling.policy = setup_.policies.scaling;
+    options.scaling.forecast = setup_.policies.forecast;
+    options.scaling.owning = setup_.policies.owning;
+  });
   actors::RouterOptions router;
   router.policies = setup_.policies;
   world_.StartGateway(std::move(router));
@@ -184,6 +189,7 @@ absl::Status SimulatedCluster::Deploy() {
     const auto wish = [&](proto::DeployRequest& deploy) {
       if (model.deadline == Duration()) deploy.clear_slo();
       deploy.set_tenant(setup_.workload.functions[i].tenant);
+      if (setup_.may_own) deploy.mutable_sharing()->add_automatic("quota_request");
     };
     const Bytes memory = MemoryOf(model);
     TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), memory, model.deadline, {"x"}, {}, wish));

@@ -35,6 +35,9 @@ struct SimulationSetup {
   std::uint64_t seed = 1;  // of policies that draw lots
   std::vector<Fault> faults{};
   bool profiled = false;  // the nodes know from the begin what each model's runs take
+  // Functions leave it to the manager which parts of GPUs they own (quota_request: auto), by the policy `owning`. A part is
+  // of the time, on all SMs: the GPUs here run one request after the other.
+  bool may_own = false;
   // Each function brings a runtime of its own (ModelSpec::runtime), as the baselines have it that share no
   // worker.
   bool runtimes = false;

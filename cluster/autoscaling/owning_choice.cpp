@@ -96,7 +96,7 @@ std::string OwningChoice::Why() const {
                         because_.empty() ? "" : "; before, ", because_);
   return absl::StrFormat(
       "owning parts of GPUs %s %.2f of a GPU, and binding late %s %.2f: its runs take %.2f, %.1f %% of its requests "
-      "are late, and they wait for swaps %.2f s each second",
+      "are late for a swap, and they wait for swaps %.2f s each second",
       owns_ ? "costs" : "would cost", costs_.owning, owns_ ? "is expected to cost" : "costs", costs_.late,
       seen_.gpu_seconds / seen_.seconds, 100 * seen_.late / seen_.ended, seen_.swapping / seen_.seconds);
 }

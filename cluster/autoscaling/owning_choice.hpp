@@ -5,9 +5,10 @@
 //
 // Costs are in GPUs, that is in seconds of a GPU for each second:
 //   owning   the parts of GPUs that its load asks for, whether it uses them or not
-//   late     the time that its runs have a GPU, the time that its requests wait for swaps, and a price for late requests:
-//            if the SLO lets one of N requests be late (N is 50 at the 98th percentile), a late request costs N runs, so that
-//            a function that is as late as its SLO allows costs twice its runs
+//   late     the time that its runs have a GPU, the time that its requests wait for swaps, and a price for requests that are
+//            late for a swap: if the SLO lets one of N requests be late (N is 50 at the 98th percentile), one of these costs N
+//            runs, so that a function that is as late as its SLO allows costs twice its runs. What is late for other reasons
+//            counts for nothing: on GPUs that have more to do than they can, a function that owns makes others late instead
 // While the function owns, the cost of binding it late cannot be seen. The latest known cost counts instead, and fades; it
 // fades more slowly after each trial of late binding that failed.
 #pragma once
@@ -35,7 +36,7 @@ enum class OwningRule { kByCost, kAlways, kNever };
 struct BindingLoad {
   double seconds = 0;      // since then
   double ended = 0;        // requests
-  double late = 0;         // of these, after their deadline or never
+  double late = 0;         // of these, late for a swap
   double swapping = 0;     // seconds that they waited for swaps, all together
   double gpu_seconds = 0;  // that runs had a GPU, each by its part of the SMs
 };

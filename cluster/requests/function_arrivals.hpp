@@ -1,5 +1,5 @@
 // FUNCTION ARRIVALS: how often a gateway was asked for each function whose instances follow their load, how many of these
-// requests no node has taken yet, and how many ended late: what its heartbeats tell the manager. Pure.
+// requests no node has taken yet, and how many ended late for a swap: what its heartbeats tell the manager. Pure.
 #pragma once
 
 #include <google/protobuf/repeated_field.h>
@@ -27,7 +27,7 @@ class FunctionArrivals {
     if (!CountsForSlo(request.reply.code())) return;
     Seen& seen = SeenOf(request.reply.function());
     ++seen.ended;
-    if (!InTime(request)) ++seen.late;
+    if (LateForSwap(request)) ++seen.late;
     seen.swapping += Duration(request.reply.times().swap_ns());
   }
   // Since the call before.

@@ -50,6 +50,14 @@ bool InTime(const EndedRequest& request) {
          (request.deadline == Duration::zero() || request.took <= request.deadline);
 }
 
+bool LateForSwap(const EndedRequest& request) {
+  const Duration swap(request.reply.times().swap_ns());
+  const int code = request.reply.code();
+  const bool ran_or_timed_out = code == 0 || code == static_cast<int>(absl::StatusCode::kDeadlineExceeded);
+  return ran_or_timed_out && !InTime(request) && swap > Duration::zero() &&
+         request.took - swap <= request.deadline;
+}
+
 LateCause CauseOf(const proto::InferReply& reply, Duration took) {
   const auto& times = reply.times();
   if (reply.node().empty()) return LateCause::kQueue;

@@ -37,6 +37,8 @@ enum class LateCause { kQueue, kSwap, kRun, kNetwork };
 
 // It was answered well, and within its deadline if it has one.
 [[nodiscard]] bool InTime(const EndedRequest& request);
+// It was answered late, or ran out of time, and would have been in time without its wait for a swap.
+[[nodiscard]] bool LateForSwap(const EndedRequest& request);
 
 // Whether the request counts at all: its client neither gave it up nor asked for what cannot be.
 [[nodiscard]] bool CountsForSlo(int code);

@@ -14,7 +14,7 @@ struct WorkerLimits {
   std::size_t plans = 128;             // the least recently used goes
   std::size_t preparations = 256;      // waiting for the preparation thread; RESOURCE_EXHAUSTED beyond
   std::size_t loading_models = 64;     // swaps under way; RESOURCE_EXHAUSTED beyond
-  std::size_t tensors = 1024;          // inputs or outputs of one run
+  std::size_t tensors = 1024;          // inputs or outputs of one run, or parts of one input
   std::size_t pinned_ranges = 16384;   // of one model that another GPU copies; the host has it, too
   std::size_t known_arenas = 256;      // whose mapping is remembered
   std::size_t handshakes = 4;          // connections that have not said hello yet

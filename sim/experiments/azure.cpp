@@ -1,7 +1,8 @@
 // A day of the Azure Functions traces (2019, 1,350 functions) on V100s: the functions have the models of
 // Torpor's Table 4 in turn. Which share of them meets its SLO, and how many GPU seconds it takes, at 1, 10
 // and 50 times the rate; and the fewest GPUs, of the numbers that are tried, with which 99 % of them do: a preset that has
-// enough is not run with more. A whole day is hours of wall time for each run: --minutes takes its first minutes.
+// enough is not run with more. Under `troupe` and `fast` functions may own parts of GPUs. A whole day is hours of wall time for
+// each run: --minutes takes its first minutes.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -46,10 +47,17 @@ MinuteCounts Times(MinuteCounts counts, std::uint32_t rate) {
   return counts;
 }
 
+// As many as all nodes can have alike.
+std::uint32_t GpusOfEachNode(std::uint32_t gpus) {
+  std::uint32_t each = std::min(gpus, kGpusOfANode);
+  while (gpus % each != 0) --each;
+  return each;
+}
+
 ClusterSpec GpusOf(const std::vector<ModelSpec>& models, std::uint32_t gpus) {
   ClusterSpec cluster = TorporNode(models);
-  cluster.nodes = std::max<std::uint32_t>(1, gpus / kGpusOfANode);
-  cluster.gpus = std::min(gpus, kGpusOfANode);
+  cluster.gpus = GpusOfEachNode(gpus);
+  cluster.nodes = gpus / cluster.gpus;
   if (cluster.gpus < kGpusOfANode) cluster.topology = {};  // no links between the GPUs, no shared switch
   cluster.host_memory = Bytes(1'000'000'000'000);          // every function has its host copy
   return cluster;
@@ -63,6 +71,13 @@ Summary DaySummary(const SimulationSetup& setup, const Outcome& outcome) {
   summary["paid_gpu_s"] = (outcome.computing + outcome.loading) * seconds;
   summary["mean_ms"] = ToMillis(outcome.MeanLatency());
   return summary;
+}
+
+absl::StatusOr<SimulationSetup> DayRun(const ClusterSpec& cluster, const MinuteCounts& counts,
+                                       const std::string& preset, std::uint64_t seed) {
+  TROUPE_ASSIGN_OR_RETURN(auto setup, TorporRun(cluster, counts, Spread::kUniform, preset, seed));
+  setup.may_own = preset == "fast" || preset.starts_with("troupe");
+  return setup;
 }
 
 constexpr double kEnough = 0.99;  // of the functions have to be within their SLO
@@ -91,7 +106,7 @@ Sweep SweepOf(const Search& search, std::uint32_t gpus) {
     sweep.cases.push_back({.key = key + preset,
                            .baseline = based && preset != kBaseline ? absl::StrCat(key, kBaseline) : "",
                            .setup = [cluster, &counts = search.counts, preset](std::uint64_t seed) {
-                             return TorporRun(cluster, counts, Spread::kUniform, preset, seed);
+                             return DayRun(cluster, counts, preset, seed);
                            }});
   return sweep;
 }
@@ -137,18 +152,19 @@ absl::StatusOr<std::vector<Figure>> AzureDay(const ExperimentOptions& options) {
   TROUPE_ASSIGN_OR_RETURN(const auto day, ReadAzureDay(options));
   const auto rates = options.rates.empty() ? std::vector<std::uint32_t>{1, 10, 50} : options.rates;
   auto sizes =
-      options.gpus.empty() ? std::vector<std::uint32_t>{1, 2, 3, 4, 8, 12, 16, 24, 32} : options.gpus;
+      options.gpus.empty() ? std::vector<std::uint32_t>{1, 2, 3, 4, 6, 8, 12, 16, 24, 32} : options.gpus;
   for (const std::uint32_t gpus : sizes)
-    if (gpus > kGpusOfANode && gpus % kGpusOfANode != 0)
-      return absl::InvalidArgumentError(absl::StrCat("--gpus: found ", gpus, ", expected at most ",
-                                                     kGpusOfANode,
-                                                     " or a multiple of that: nodes have so many"));
+    if (gpus > 1 && GpusOfEachNode(gpus) == 1)
+      return absl::InvalidArgumentError(absl::StrCat("--gpus: found ", gpus,
+                                                     ", expected a number that nodes of two to ",
+                                                     kGpusOfANode, " GPUs add up to"));
   std::ranges::sort(sizes);
   std::vector<Figure> figures;
   for (const std::uint32_t rate : rates) {
     const auto counts = Times(day, rate);
     Search search{.options = options, .models = inputs.models, .counts = counts, .rate = rate};
-    search.left = PresetsOf(options, {kBaseline, "lalb-o3", "infless-ka", "torpor", "troupe"});
+    search.left =
+        PresetsOf(options, {kBaseline, "lalb-o3", "infless-ka", "torpor", "fast", "troupe-late", "troupe"});
     TROUPE_ASSIGN_OR_RETURN(const auto of_rate, SearchAtRate(std::move(search), sizes));
     figures.insert(figures.end(), of_rate.begin(), of_rate.end());
   }

@@ -125,15 +125,19 @@ TEST_F(Arrivals, HowRequestsEndedIsToldOnce) {
     arrivals_.Ended({.reply = reply, .took = took, .deadline = milliseconds(100)});
   };
   end(0, milliseconds(50), milliseconds(20));
-  end(0, milliseconds(150), milliseconds(100));
+  end(0, milliseconds(150), milliseconds(100));  // late for its swap
+  end(0, milliseconds(250), milliseconds(100));  // late anyway
+  end(0, milliseconds(150), {});
+  end(static_cast<int>(absl::StatusCode::kDeadlineExceeded), milliseconds(120),
+      milliseconds(60));  // for its swap
   end(static_cast<int>(absl::StatusCode::kDeadlineExceeded), milliseconds(90), {});
   end(static_cast<int>(absl::StatusCode::kCancelled), milliseconds(500), {});
   auto told = arrivals_.Take(table_);
   ASSERT_THAT(told, SizeIs(1)) << "though none came meanwhile";
   EXPECT_EQ(told[0].arrived(), 0u);
-  EXPECT_EQ(told[0].ended(), 3u) << "a request that its client gave up counts for no SLO";
-  EXPECT_EQ(told[0].late(), 2u);
-  EXPECT_EQ(told[0].swap_ns(), Duration(milliseconds(120)).count());
+  EXPECT_EQ(told[0].ended(), 6u) << "a request that its client gave up counts for no SLO";
+  EXPECT_EQ(told[0].late(), 2u) << "which would have been in time with their model on the GPU";
+  EXPECT_EQ(told[0].swap_ns(), Duration(milliseconds(280)).count());
   EXPECT_THAT(arrivals_.Take(table_), IsEmpty());
 }
 

@@ -46,8 +46,8 @@ TEST_F(Choice, AFunctionThatIsInTimeWithoutSwapsStaysLate) {
   EXPECT_NEAR(choice_.costs().owning, 0.8, 1e-9) << "0.5 at 70 % are 0.71, in parts of a tenth";
 }
 
-TEST_F(Choice, LateRequestsMakeItOwn) {
-  EXPECT_EQ(SecondsUntil(true, 600, 0.5, 0.5), 600) << "1 % late costs half of its runs: 0.75 beside 0.8";
+TEST_F(Choice, RequestsThatAreLateForSwapsMakeItOwn) {
+  EXPECT_EQ(SecondsUntil(true, 600, 0.5, 0.5), 600) << "1 % late for swaps costs half of its runs: 0.75 beside 0.8";
   // 4 % of 50 are late: that costs twice its runs, 1.5 beside 0.8.
   EXPECT_LT(SecondsUntil(true, 600, 0.5, 2), 10);
 }
