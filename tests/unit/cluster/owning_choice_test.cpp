@@ -47,7 +47,8 @@ TEST_F(Choice, AFunctionThatIsInTimeWithoutSwapsStaysLate) {
 }
 
 TEST_F(Choice, RequestsThatAreLateForSwapsMakeItOwn) {
-  EXPECT_EQ(SecondsUntil(true, 600, 0.5, 0.5), 600) << "1 % late for swaps costs half of its runs: 0.75 beside 0.8";
+  EXPECT_EQ(SecondsUntil(true, 600, 0.5, 0.5), 600)
+      << "1 % late for swaps costs half of its runs: 0.75 beside 0.8";
   // 4 % of 50 are late: that costs twice its runs, 1.5 beside 0.8.
   EXPECT_LT(SecondsUntil(true, 600, 0.5, 2), 10);
 }
