@@ -1,18 +1,10 @@
 #include "cluster/cluster_view.hpp"
 
-#include <algorithm>
 #include <utility>
 
+#include "cluster/membership_table.hpp"
+
 namespace troupe::cluster {
-
-namespace {
-
-bool TakesInputParts(const proto::MemberRecord& member) {
-  if (member.kind() != proto::MEMBER_NODE || member.state() == proto::MEMBER_LEFT) return true;
-  return std::ranges::all_of(member.gpus(), [](const proto::GpuRecord& gpu) { return gpu.input_parts(); });
-}
-
-}  // namespace
 
 ViewChange ClusterView::Apply(const proto::ClusterUpdate& update) {
   ViewChange change;

@@ -44,6 +44,11 @@ absl::Status ValidateJoin(const proto::MemberRecord& record) {
 
 }  // namespace
 
+bool TakesInputParts(const proto::MemberRecord& member) {
+  if (member.kind() != proto::MEMBER_NODE || !TakesPart(member.state())) return true;
+  return std::ranges::all_of(member.gpus(), [](const proto::GpuRecord& gpu) { return gpu.input_parts(); });
+}
+
 void MembershipTable::SetEpochFloor(std::uint64_t epoch) {
   last_epoch_ = std::max(last_epoch_, epoch);
 }

@@ -40,6 +40,8 @@ struct Member {
   std::string daemon{};          // as it joined
 };
 
+// Each GPU of the node takes an input in parts (proto::Tensor.continues). True of a member that has no GPU, is dead or has left.
+[[nodiscard]] bool TakesInputParts(const proto::MemberRecord& member);
 // A model can come to it: it has no fault that a new worker does not mend.
 [[nodiscard]] inline bool IsFit(const proto::GpuRecord& gpu) {
   return gpu.state() != "unfit";

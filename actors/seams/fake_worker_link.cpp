@@ -109,7 +109,7 @@ proto::WorkerDescription DescribeWorker(const FakeWorkerShared& shared) {
   out.set_isolation_key(control.life.runtime);
   out.set_runs(control.runs);
   out.set_swaps(control.swaps);
-  out.set_input_parts(true);
+  out.set_input_parts(control.input_parts);
   out.set_peer_copies(control.peer_pins != nullptr);
   out.set_broadcasts(control.peer_sends != nullptr);
   out.set_broadcast_socket("fake");

@@ -121,6 +121,7 @@ class FakeWorkerControl {
   bool never_releases = false;  // a mistake on purpose: tensors that are released stay
   bool spoils_copies = false;   // a mistake on purpose: what comes from other GPUs is not what lay there
   bool swaps_parts = false;     // a mistake on purpose: an input in parts is put together in the wrong order
+  bool input_parts = true;      // it takes inputs in parts
   bool unfit = false;           // exits at once, with the code of a broken device
   std::string problem;          // what is told to be wrong with its device
   std::uint64_t pinned = 0;     // pins that were made, in all lives

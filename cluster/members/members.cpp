@@ -128,6 +128,7 @@ void Members::On(const HeartbeatHeard& event) {
   const auto* before = table_.Find(heartbeat.name());
   // What is told twice, or was overtaken, counts once.
   const bool news = before != nullptr && heartbeat.sequence() > before->last_sequence;
+  const bool took_parts = before != nullptr && TakesInputParts(before->record);
   reply.set_known(table_.Hear(heartbeat, parts_.out.now()).ok());
   if (reply.known() && news) {
     for (const auto& model : heartbeat.demand()) parts_.copies.Asked(model);
@@ -137,6 +138,8 @@ void Members::On(const HeartbeatHeard& event) {
     parts_.state_moves.Heard(heartbeat.name());
     // Only nodes have GPUs and host regions that functions use.
     if (HasNode(heartbeat.name())) reply.set_usage_stored(parts_.usage.Hear(heartbeat));
+    // A worker of another release has come: gateways are not to wait for the next change of the members.
+    if (TakesInputParts(table_.Find(heartbeat.name())->record) != took_parts) Changed();
   }
   for (auto& told : table_.TakeEvents(heartbeat)) {
     // One clock for the whole cluster.

@@ -113,6 +113,7 @@ Bytes Runtimes::BytesOf(const ModelNumber& copy, const proto::ResidentModel& res
 void Runtimes::WorkerUp(const proto::ExecutorReport& report) {
   const auto gpu = report.gpu();
   const auto& worker = report.worker();
+  runtimes_[gpu].takes_input_parts = worker.input_parts();
   WorkerReady ready{gpu, Bytes(worker.memory_bytes()), Bytes(worker.free_bytes()), {}, worker.peer_copies()};
   const auto serves = ParseRuntimeName(worker.isolation_key(), parts_.settings.scheduler.isolated);
   if (!serves.ok()) {
@@ -195,11 +196,11 @@ proto::ExecutorReport::State Runtimes::StateOf(std::uint32_t device) const {
   return state;
 }
 
-// A worker of an earlier release, which this daemon has taken over, may not know such inputs.
+// A worker that this daemon takes over may be of an earlier release, and not know such inputs.
 bool Runtimes::TakesInputParts(std::uint32_t device) const {
   const auto each = parts_.settings.isolation.runtimes;
   for (auto gpu = device * each; gpu < (device + 1) * each; ++gpu)
-    if (Up(gpu) && !Last(gpu).worker().input_parts()) return false;
+    if (!runtimes_[gpu].takes_input_parts && Last(gpu).state() != proto::ExecutorReport::UNFIT) return false;
   return true;
 }
 

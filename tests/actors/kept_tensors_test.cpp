@@ -156,6 +156,22 @@ TEST_F(KeptTensors, SlicesArePartsAndComeTogetherWhereTheyAreRead) {
   EXPECT_EQ(Exported(), 0u);
 }
 
+// As workers do that a new daemon has taken over from an earlier release.
+TEST_F(KeptTensors, WhereAWorkerDoesNotKnowPartsTheGatewayPutsThemTogether) {
+  const auto old = world_.node("node-1").workers.front();
+  old->input_parts = false;
+  old->kill();
+  world_.Run(seconds(10));
+  const auto run = Ask("fan");
+  std::size_t most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    world_.Run(milliseconds(1));
+    most = std::max(most, Kept());
+  }
+  ExpectRight(run);
+  EXPECT_EQ(most, 1u) << "what the first step left";
+}
+
 TEST_F(KeptTensors, ManyRunsLeaveNothing) {
   std::vector<std::size_t> runs;
   for (int i = 0; i < 20; ++i) runs.push_back(Ask(i % 2 == 0 ? "chain" : "fan"));

@@ -65,6 +65,47 @@ TEST_F(Runs, TheFunctionsShareAndTheBatchCount) {
   EXPECT_EQ(view_.RunOf(FunctionOf("f"), 8).shortest, Duration()) << "no such batch was measured";
 }
 
+TEST_F(Runs, InputsInPartsAreForAClusterWhoseEveryGpuTakesThem) {
+  proto::ClusterUpdate update;
+  update.set_snapshot(true);
+  update.set_revision(1);
+  EXPECT_FALSE(view_.take_input_parts()) << "nothing is known yet";
+  for (int node = 0; node < 2; ++node) {
+    auto& member = *update.add_members();
+    member.set_name(absl::StrCat("n", node));
+    member.set_kind(proto::MEMBER_NODE);
+    for (int gpu = 0; gpu < 2; ++gpu) member.add_gpus()->set_input_parts(true);
+  }
+  update.add_members()->set_kind(proto::MEMBER_GATEWAY);
+  ASSERT_TRUE(view_.Apply(update).applied);
+  EXPECT_TRUE(view_.take_input_parts());
+  update.set_revision(2);
+  update.mutable_members(1)->mutable_gpus(1)->set_input_parts(false);
+  ASSERT_TRUE(view_.Apply(update).applied);
+  EXPECT_FALSE(view_.take_input_parts());
+  update.set_revision(3);
+  update.mutable_members(1)->set_state(proto::MEMBER_LEFT);
+  ASSERT_TRUE(view_.Apply(update).applied);
+  EXPECT_TRUE(view_.take_input_parts()) << "the node that has left counts no more";
+}
+
+TEST_F(Runs, ABatchIsAllPartsOfItsInput) {
+  google::protobuf::RepeatedPtrField<proto::Tensor> inputs;
+  for (const std::int64_t rows : {3, 5}) {
+    auto& spec = *inputs.Add()->mutable_spec();
+    spec.set_name("x");
+    spec.add_shape(rows);
+    spec.add_shape(4);
+    inputs.rbegin()->set_continues(inputs.size() > 1);
+  }
+  proto::FunctionRecord function;
+  auto& declared = *function.add_inputs();
+  declared.set_name("x");
+  declared.add_shape(-1);
+  declared.add_shape(4);
+  EXPECT_EQ(BatchOf(function, inputs), 8u);
+}
+
 TEST_F(Runs, OfSeveralKindsTheFastestCountsWhenEachHasAProfile) {
   Tell({ProfileOf("slow", 2), ProfileOf("fast")}, {"slow", "fast"});
   EXPECT_EQ(view_.RunOf(OnHalf(), 1).shortest, milliseconds(40));

@@ -69,7 +69,7 @@ class NodeTest : public testing::Test {
         resident.set_digest(digest);
         resident.set_bytes(bytes.count());
       }
-      report.mutable_worker()->set_input_parts(true);
+      report.mutable_worker()->set_input_parts(input_parts_);
       report.mutable_worker()->set_peer_copies(peer_copies_);
       if (takes_over_) report.mutable_worker()->mutable_kept()->set_models(has.size());
     }
@@ -172,6 +172,7 @@ class NodeTest : public testing::Test {
   proto::TakenOverStates taken_over_{};  // the newest answer to the wish to take over states
   std::vector<std::string> told_{};      // the events that were logged, by kind
   bool takes_over_ = false;              // what workers have when they come up is what those before them left
+  bool input_parts_ = true;              // workers that come up take inputs in parts
   bool peer_copies_ = false;             // workers can copy from other GPUs
 
  private:

@@ -68,6 +68,36 @@ TEST_F(ViewedBusy, AHeartbeatTellsHowBusyTheGpusAreInTheMean) {
   EXPECT_EQ(Told(), 0) << "the workers were last asked too long ago";
 }
 
+class ViewedAfterAnUpgrade : public NodeTest {
+ protected:
+  ViewedAfterAnUpgrade() : NodeTest(Settings(2)) {}
+  [[nodiscard]] std::vector<bool> TakeParts() {
+    On(ReportAsked{.ask = 9, .wish = {}});
+    std::vector<bool> take;
+    for (const auto& gpu : report_.gpus()) take.push_back(gpu.input_parts());
+    return take;
+  }
+};
+TEST_F(ViewedAfterAnUpgrade, AGpuThatIsUnfitHoldsNoOtherBack) {
+  Up(0);
+  Report(1, proto::ExecutorReport::UNFIT);
+  EXPECT_THAT(TakeParts(), testing::ElementsAre(true, true));
+}
+TEST_F(ViewedAfterAnUpgrade, AWorkerThatIsTakenOverMayNotKnowInputsInParts) {
+  using testing::ElementsAre;
+  EXPECT_THAT(TakeParts(), ElementsAre(false, false)) << "which workers there are is not known yet";
+  input_parts_ = false;
+  Up(0);
+  input_parts_ = true;
+  Up(1);
+  EXPECT_THAT(TakeParts(), ElementsAre(false, true));
+  Report(0, proto::ExecutorReport::DOWN);
+  Up(0);
+  EXPECT_THAT(TakeParts(), ElementsAre(true, true)) << "the next one is of this release";
+  Report(0, proto::ExecutorReport::DOWN);
+  EXPECT_THAT(TakeParts(), ElementsAre(true, true)) << "and so is the one after it";
+}
+
 class ViewedByDeadline : public Viewed {
  protected:
   ViewedByDeadline() : Viewed("edf") {}
