@@ -21,25 +21,25 @@ struct RunValue {
   // Where a node keeps it, and what has it released there when the last value that refers to it is gone.
   std::optional<proto::KeptTensor> kept{};
   std::shared_ptr<const void> holder{};
-  std::optional<proto::StoredTensor> stored{};  // of what is kept: where the log has its bytes too
+  std::optional<proto::StoredTensor> stored{};  // where the log has the bytes of a kept value, too
   // Instead of bytes and kept: several, which follow each other along the first dimension. Nodes keep at least one of them,
   // and none has parts itself.
   std::vector<RunValue> parts{};
 
   [[nodiscard]] bool IsKept() const { return kept || !parts.empty(); }
   [[nodiscard]] bool OnlyInLog() const { return bytes == nullptr && !IsKept(); }
-  // Wherever they are; 0 when only the log has it.
+  // The value's bytes, wherever they are; 0 when only the log has it.
   [[nodiscard]] std::uint64_t Size() const;
-  // By nodes.
+  // The bytes of it that nodes keep.
   [[nodiscard]] std::uint64_t KeptBytes() const;
-  // What nodes keep of it they keep no longer, as far as this value goes.
+  // Gives up what nodes keep of it: a node releases that when no other value refers to it.
   void Release();
 };
 
-// Of this value as the log says where it is kept: its first part that a node keeps.
+// What the log records of a value that nodes keep: where its first kept part is, and how many parts there are.
 [[nodiscard]] proto::StoredTensor KeptPlaceOf(const RunValue& value);
 
-// The row of this index of the first dimension, which takes `bytes` bytes: a part of what has it, under `spec`.
+// Row `row` of the value's first dimension, as a value of its own with `spec`. Every row takes `bytes` bytes.
 [[nodiscard]] RunValue RowOf(const RunValue& value, std::uint64_t row, std::uint64_t bytes,
                              proto::TensorSpec spec);
 

@@ -20,7 +20,7 @@ class FunctionLoads {
     std::uint64_t arrived = 0, served = 0;
     Duration gpu_time{};        // by its runs' part of the SMs
     std::uint64_t ended = 0;    // requests that count for the SLO
-    std::uint64_t late = 0;     // of these, for a swap
+    std::uint64_t late = 0;     // of these, late for a swap
     Duration swapping{};        // that they waited for swaps
     std::uint64_t waiting = 0;  // now, at all gateways
   };

@@ -76,7 +76,7 @@ class RunCopies {
     std::vector<ArenaPins::Lease> pinned;
   };
   static std::vector<OutputBytes> OutputsOf(const Run& run);
-  // What one request gives by a tensor that is not kept.
+  // Where the bytes of a request's tensor lie, which no worker keeps, and where in the run's memory they go.
   static InputBytes BytesOf(const Run& run, std::size_t request, int tensor, const DeviceRange& to);
   static Lying ArenaOf(const Run& run, const transport::TensorData& input);
   // To be kept until a copy from or to these bytes has ended.

@@ -12,7 +12,7 @@
 
 namespace troupe::gpu {
 
-// Tensors of the order's inputs, from `first` up to `last`; none when both are the same.
+// The tensors of one input, by their index among the order's: from `first` on, up to and without `last`.
 struct InputParts {
   int first = 0;
   int last = 0;
@@ -25,7 +25,7 @@ struct InputParts {
 // the tensor.
 [[nodiscard]] absl::Status CheckParts(const proto::RunOrder& order);
 
-// Of the order's first request, as its plan sees them. The order was checked.
+// The inputs of the order's first request, each as a whole, as the run's plan needs them. CheckParts has accepted the order.
 [[nodiscard]] std::vector<proto::TensorSpec> WholeInputs(const proto::RunOrder& order);
 [[nodiscard]] Bytes WholeBytes(const proto::RunOrder& order, const InputParts& parts);
 

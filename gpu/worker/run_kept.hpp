@@ -23,8 +23,8 @@ void PlaceKept(Run& run);
 // The run is answered well (`kept`): what it left is there for others. Else its room goes back.
 void SettleKept(TensorStore& store, Run& run, bool kept);
 
-// The kept tensor that is this one of the order's inputs, or will be this output; null: it is none. Of inputs in one part,
-// whether it is read where it is.
+// The kept tensor behind tensor number `tensor` of the order's inputs, or the one that this output will become; null: there is
+// none. IsReadInPlace: the input is one kept tensor, which the run reads where it lies.
 [[nodiscard]] const Run::KeptInput* FindKeptInput(const Run& run, int tensor);
 [[nodiscard]] bool IsReadInPlace(const Run& run, const std::string& input);
 [[nodiscard]] const Run::KeptOutput* FindKeptOutput(const Run& run, std::size_t output);

@@ -23,7 +23,7 @@ struct HeldRequest {
   bool awaits_inputs =
       false;                // they come from another host or GPU; the scheduler does not know the request yet
   std::size_t exports = 0;  // of its inputs, that are under way
-  // By place among its inputs: what its router named, and is exported or copied for it.
+  // Kept tensors that are exported or copied for the request, as its router named them, by their index among its inputs.
   std::map<int, proto::KeptTensor> kept_elsewhere{};
   bool elsewhere = false;     // some lie on another host, and are brought behind those
   bool brought = false;       // they came from there, and lie in this daemon's arena

@@ -62,7 +62,7 @@ class Runtimes {
   struct Runtime {
     proto::ExecutorReport last{};
     std::optional<std::string> coming{};  // what its worker was ordered to serve, until it is ready or lost
-    bool takes_input_parts = false;  // its worker, or the one before that was lost; none has been ready: no
+    bool takes_input_parts = false;       // as its latest worker said; before the first one: no
   };
   [[nodiscard]] proto::ExecutorReport::State StateOf(std::uint32_t device) const;
   [[nodiscard]] bool TakesInputParts(std::uint32_t device) const;

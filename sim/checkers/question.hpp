@@ -16,7 +16,7 @@ inline constexpr std::size_t kRowBytes = 16;
   return row + second;
 }
 
-// Of the question that these rows, or this one of them, belong to.
+// The first row of the question that `rows` belong to, which may be the second row alone.
 [[nodiscard]] inline std::string FirstRow(const std::string& rows) {
   std::string first = rows.substr(0, kRowBytes);
   if (!first.empty())
