@@ -20,6 +20,7 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
   system_ms/SYSTEM              the workflow of `communication` with 8 MiB on two GPUs of 1 GiB, by the preset SYSTEM (docs/dataplane.md)
   system_over/NAME              `streambox` as a ratio of the preset NAME, of the same round
 """
+import itertools
 import json
 import statistics
 import subprocess
@@ -151,28 +152,34 @@ def deploy_chain(site, mib):
 ROW = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1024], "data": [0.5] * 1024}]}).encode()
 
 
-def communication(report, arguments):
+def compare_policies(report, arguments, figure, timed_runs, measure):
+    """FIGURE_ms by size, GPUs and policy: what `measure(site, mib, gpus, policy)` gives, less `timed_runs(gpus)` runs; and its ratios."""
     found = {}
     for _ in range(arguments.rounds):
-        for mib in MIB:
-            for gpus in GPUS:
-                for policy in POLICIES:
-                    with timed(arguments, "--gpus", str(gpus), "--gpu-memory", "512MiB", "--set",
-                               f"intermediates={policy}") as site:
-                        deploy_chain(site, mib)
-                        site.ask("chain", ROW)
-                        before = site.copied()
-                        site.ask("chain", ROW)
-                        copied = (site.copied() - before) / 2**20
-                        took = site.p50_ms("chain", ROW, arguments.seconds)
-                    found.setdefault((mib, gpus, policy), []).append((took - 3 * RUN_MS, copied))
-    for mib in MIB:
-        for gpus in GPUS:
-            for policy in POLICIES:
-                report.add(f"communication_ms/{mib}/{gpus}/{policy}", [one[0] for one in found[mib, gpus, policy]], "ms")
-                report.add(f"copied_mib/{mib}/{gpus}/{policy}", [one[1] for one in found[mib, gpus, policy]], "MiB")
-            report.add(f"communication_over_host_only/{mib}/{gpus}",
-                       [ours[0] / theirs[0] for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
+        for mib, gpus, policy in itertools.product(MIB, GPUS, POLICIES):
+            with timed(arguments, "--gpus", str(gpus), "--gpu-memory", "512MiB", "--set", f"intermediates={policy}") as site:
+                took = measure(site, mib, gpus, policy)
+            found.setdefault((mib, gpus, policy), []).append(took - timed_runs(gpus) * RUN_MS)
+    for mib, gpus in itertools.product(MIB, GPUS):
+        for policy in POLICIES:
+            report.add(f"{figure}_ms/{mib}/{gpus}/{policy}", found[mib, gpus, policy], "ms")
+        report.add(f"{figure}_over_host_only/{mib}/{gpus}",
+                   [ours / theirs for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
+
+
+def communication(report, arguments):
+    copied = {}
+
+    def measure(site, *case):
+        deploy_chain(site, case[0])
+        site.ask("chain", ROW)
+        before = site.copied()
+        site.ask("chain", ROW)
+        copied.setdefault(case, []).append((site.copied() - before) / 2**20)
+        return site.p50_ms("chain", ROW, arguments.seconds)
+    compare_policies(report, arguments, "communication", lambda gpus: 3, measure)
+    for (mib, gpus, policy), values in copied.items():
+        report.add(f"copied_mib/{mib}/{gpus}/{policy}", values, "MiB")
 
 
 CALLS = 8
@@ -198,22 +205,11 @@ def deploy_gather(site, mib):
 
 def gather(report, arguments):
     rows = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [CALLS, 1024], "data": [0.5] * CALLS * 1024}]}).encode()
-    found = {}
-    for _ in range(arguments.rounds):
-        for mib in MIB:
-            for gpus in GPUS:
-                for policy in POLICIES:
-                    with timed(arguments, "--gpus", str(gpus), "--gpu-memory", "512MiB", "--set",
-                               f"intermediates={policy}") as site:
-                        deploy_gather(site, mib)
-                        took = site.p50_ms("gather", rows, arguments.seconds)
-                    found.setdefault((mib, gpus, policy), []).append(took - (CALLS // gpus + 1) * RUN_MS)
-    for mib in MIB:
-        for gpus in GPUS:
-            for policy in POLICIES:
-                report.add(f"gather_ms/{mib}/{gpus}/{policy}", found[mib, gpus, policy], "ms")
-            report.add(f"gather_over_host_only/{mib}/{gpus}",
-                       [ours / theirs for ours, theirs in zip(found[mib, gpus, "elastic"], found[mib, gpus, "host-only"])], "")
+
+    def measure(site, mib, *_):
+        deploy_gather(site, mib)
+        return site.p50_ms("gather", rows, arguments.seconds)
+    compare_policies(report, arguments, "gather", lambda gpus: CALLS // gpus + 1, measure)
 
 
 def filler(mib):

@@ -39,7 +39,7 @@ struct RunValue {
 // What the log records of a value that nodes keep: where its first kept part is, and how many parts there are.
 [[nodiscard]] proto::StoredTensor KeptPlaceOf(const RunValue& value);
 
-// Row `row` of the value's first dimension, as a value of its own with `spec`. Every row takes `bytes` bytes.
+// A value with one row of the first dimension, number `row`, and the description `spec`. Each row takes `bytes` bytes.
 [[nodiscard]] RunValue RowOf(const RunValue& value, std::uint64_t row, std::uint64_t bytes,
                              proto::TensorSpec spec);
 

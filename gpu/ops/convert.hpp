@@ -25,7 +25,7 @@ void ConvertElements(proto::DataType from_type, const std::byte* from, proto::Da
 [[nodiscard, gnu::always_inline]] inline float BfloatToFloat(std::uint16_t value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
-// To the nearest, and of two to the even one; what is no number stays so.
+// Rounds to the nearest value of BF16, and half-way between two to the even one. NaN stays NaN.
 [[nodiscard, gnu::always_inline]] inline std::uint16_t FloatToBfloat(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16) & 1U);

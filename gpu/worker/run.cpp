@@ -193,7 +193,8 @@ RunLayout::RunLayout(const DevicePlan& plan, const Run* run) {
   };
   for (std::size_t i = 0; i < plan.inputs().size(); ++i) {
     const std::string& name = plan.inputs()[i].name();
-    const bool elsewhere = run != nullptr && (IsStateInput(*run, name) || IsReadInPlace(*run, name));
+    const bool elsewhere =
+        run != nullptr && (IsStateInput(*run, name) || FindReadInPlace(*run, name) != nullptr);
     inputs_.push_back(place(InputBytes(plan, run, i), elsewhere));
   }
   for (std::size_t i = 0; i < plan.outputs().size(); ++i) {

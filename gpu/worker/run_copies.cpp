@@ -107,7 +107,7 @@ void RunCopies::CopyIn(RunId id, Run& run) {
   std::vector<std::pair<DeviceRange, DeviceRange>> within;  // to, from
   for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
     const std::string& name = run.plan->inputs()[i].name();
-    if (IsStateInput(run, name) || IsReadInPlace(run, name)) continue;
+    if (IsStateInput(run, name) || FindReadInPlace(run, name) != nullptr) continue;
     const InputParts parts = PartsOf(order, name);
     if (run.batch.joined()) {
       for (std::size_t request = 0; request < run.batch.size(); ++request) {

@@ -17,15 +17,6 @@ TensorStore::Part PartOf(const proto::KeptTensor& tensor) {
   return {.number = tensor.number(), .offset = Bytes(tensor.offset()), .length = Bytes(tensor.length())};
 }
 
-// An input that is one kept tensor on this device, or a part of one, at which kernels can read.
-const Run::KeptInput* ReadInPlace(const Run& run, const std::string& input) {
-  const InputParts parts = PartsOf(run.request.order, input);
-  const Run::KeptInput* const kept = parts.size() == 1 ? FindKeptInput(run, parts.first) : nullptr;
-  if (kept == nullptr || !kept->input.on_device) return nullptr;
-  const auto address = reinterpret_cast<std::uintptr_t>(kept->input.on_device->address);
-  return address % kInPlaceAlignment == 0 ? kept : nullptr;
-}
-
 }  // namespace
 
 absl::Status UseKept(TensorStore& store, Run& run) {
@@ -60,7 +51,7 @@ void ReserveKept(TensorStore& store, Run& run, Bytes inlined) {
 void PlaceKept(Run& run) {
   for (std::size_t i = 0; i < run.plan->inputs().size(); ++i) {
     const std::string& name = run.plan->inputs()[i].name();
-    if (const auto* const kept = ReadInPlace(run, name)) run.arguments.inputs[i] = *kept->input.on_device;
+    if (const auto* const kept = FindReadInPlace(run, name)) run.arguments.inputs[i] = *kept->input.on_device;
   }
   for (const Run::KeptOutput& output : run.kept_outputs) run.arguments.outputs[output.output] = output.range;
 }
@@ -82,8 +73,13 @@ const Run::KeptInput* FindKeptInput(const Run& run, int tensor) {
   return found == run.kept_inputs.end() ? nullptr : &*found;
 }
 
-bool IsReadInPlace(const Run& run, const std::string& input) {
-  return ReadInPlace(run, input) != nullptr;
+const Run::KeptInput* FindReadInPlace(const Run& run, const std::string& input) {
+  if (run.kept_inputs.empty()) return nullptr;
+  const InputParts parts = PartsOf(run.request.order, input);
+  const Run::KeptInput* const kept = parts.size() == 1 ? FindKeptInput(run, parts.first) : nullptr;
+  if (kept == nullptr || !kept->input.on_device) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(kept->input.on_device->address);
+  return address % kInPlaceAlignment == 0 ? kept : nullptr;
 }
 
 const Run::KeptOutput* FindKeptOutput(const Run& run, std::size_t output) {

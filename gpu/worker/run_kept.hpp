@@ -23,10 +23,11 @@ void PlaceKept(Run& run);
 // The run is answered well (`kept`): what it left is there for others. Else its room goes back.
 void SettleKept(TensorStore& store, Run& run, bool kept);
 
-// The kept tensor behind tensor number `tensor` of the order's inputs, or the one that this output will become; null: there is
-// none. IsReadInPlace: the input is one kept tensor, which the run reads where it lies.
+// The kept tensor from which the run reads tensor number `tensor` of its order's inputs; null: no worker keeps that.
 [[nodiscard]] const Run::KeptInput* FindKeptInput(const Run& run, int tensor);
-[[nodiscard]] bool IsReadInPlace(const Run& run, const std::string& input);
+// The kept tensor that the run reads where it lies, as its input of this name; null: the input is copied.
+[[nodiscard]] const Run::KeptInput* FindReadInPlace(const Run& run, const std::string& input);
+// The kept tensor that this output becomes; null: it leaves the device, or is state.
 [[nodiscard]] const Run::KeptOutput* FindKeptOutput(const Run& run, std::size_t output);
 // The output is state, or is kept: it does not leave the device with the run.
 [[nodiscard]] bool StaysOnDevice(const Run& run, std::size_t output);

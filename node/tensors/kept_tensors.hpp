@@ -67,8 +67,8 @@ class KeptTensors {
   // Has those inputs brought that are not on `device` (nothing: all of them): how many. Each becomes a copy on the device, if
   // a link leads there, else an input in the arena of its worker (Requests::InputExported).
   std::size_t BringInputs(const RequestId& id, const Tensors& inputs, std::optional<std::uint32_t> device);
-  // The names of those that the request has lost: they are not kept any more, wherever it read them; or they were exported,
-  // and its worker could not read its inputs (`unread`).
+  // The names of the request's inputs that are lost. An input is lost when this node does not keep it any more, or when it was
+  // exported and the request's worker could not read it (`unread`).
   [[nodiscard]] std::set<std::string> LostInputs(const HeldRequest& held, bool unread) const;
   // To the arena of its worker, for this reader.
   void Export(const proto::KeptTensor& tensor, const TensorExported& reader);

@@ -107,6 +107,15 @@ class KeptTensors : public ::testing::Test {
       for (const auto& worker : world_.node(name).workers) kept += worker->life.tensors.size();
     return kept;
   }
+  // The most at any millisecond of a time that passes.
+  std::size_t MostKeptWithin(Duration time) {
+    std::size_t most = 0;
+    for (const auto end = world_.Now() + time; world_.Now() < end;) {
+      world_.Run(milliseconds(1));
+      most = std::max(most, Kept());
+    }
+    return most;
+  }
   // Bytes of kept tensors that others were to read.
   std::uint64_t Exported() {
     std::uint64_t bytes = 0;
@@ -132,11 +141,7 @@ class KeptTensors : public ::testing::Test {
 
 TEST_F(KeptTensors, TheStepsOfARunReadThemWhereTheyAre) {
   const auto run = Ask("chain");
-  std::size_t most = 0;
-  for (int i = 0; i < 1000; ++i) {
-    world_.Run(milliseconds(1));
-    most = std::max(most, Kept());
-  }
+  const auto most = MostKeptWithin(seconds(1));
   ExpectRight(run);
   EXPECT_GT(most, 0u);
   EXPECT_EQ(Kept(), 0u);
@@ -145,11 +150,7 @@ TEST_F(KeptTensors, TheStepsOfARunReadThemWhereTheyAre) {
 
 TEST_F(KeptTensors, SlicesArePartsAndComeTogetherWhereTheyAreRead) {
   const auto run = Ask("fan");
-  std::size_t most = 0;
-  for (int i = 0; i < 5000; ++i) {
-    world_.Run(milliseconds(1));
-    most = std::max(most, Kept());
-  }
+  const auto most = MostKeptWithin(seconds(5));
   ExpectRight(run);
   EXPECT_EQ(most, 1u + 3u) << "what the first step left, and what each call of the second one did";
   EXPECT_EQ(Kept(), 0u);
@@ -163,11 +164,7 @@ TEST_F(KeptTensors, WhereAWorkerDoesNotKnowPartsTheGatewayPutsThemTogether) {
   old->kill();
   world_.Run(seconds(10));
   const auto run = Ask("fan");
-  std::size_t most = 0;
-  for (int i = 0; i < 5000; ++i) {
-    world_.Run(milliseconds(1));
-    most = std::max(most, Kept());
-  }
+  const auto most = MostKeptWithin(seconds(5));
   ExpectRight(run);
   EXPECT_EQ(most, 1u) << "what the first step left";
 }
