@@ -19,6 +19,9 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
   pressure_over/NAME            `elastic` as a ratio of the policy NAME, of the same round
   system_ms/SYSTEM              the workflow of `communication` with 8 MiB on two GPUs of 1 GiB, by the preset SYSTEM (docs/dataplane.md)
   system_over/NAME              `streambox` as a ratio of the preset NAME, of the same round
+  stages_ms/CASE                p50 of requests, one after the other, to a model of 48 MiB: `whole` on one GPU of 96 MiB, in two stages on
+                                two GPUs of 36 MiB (`pipeline`), and on one of 36 MiB (`turns`), whose weights come anew each time
+  stages_per_second/CASE        requests with four connections; stages_rate_over/CASE: as a ratio of `whole`, of the same round
 """
 import itertools
 import json
@@ -103,9 +106,9 @@ class One(Site):
             times.append(1000 * (time.monotonic() - began))
         return statistics.median(times)
 
-    def load(self, name, connections, seconds):
+    def load(self, name, connections, seconds, content=BODY):
         body = self.home / "body"
-        body.write_text(BODY)
+        body.write_text(content)
         done = subprocess.run([str(self.build / "bin" / "http_load"), f"{self.url}/v2/models/{name}/infer", "--body", str(body),
                                "--connections", str(connections), "--seconds", str(seconds)], capture_output=True, text=True)
         found = json.loads(done.stdout)
@@ -263,7 +266,34 @@ def systems(report, arguments):
             report.add(f"system_over/{system}", [ours / theirs for ours, theirs in zip(found["streambox"], found[system])], "")
 
 
-PARTS = {"noop": noop, "communication": communication, "gather": gather, "pressure": pressure, "systems": systems}
+LAYERS = 12  # of 4 MiB each
+
+
+def layered():
+    names = ["x", *(f"t{i}" for i in range(1, LAYERS)), "y"]
+    weights = [np.roll(np.eye(1024, dtype=np.float32), i + 1, axis=1) for i in range(LAYERS)]
+    return serialize([helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(LAYERS)], [1, 1024], [1, 1024],
+                     [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)])
+
+
+def stages(report, arguments):
+    cases = {"whole": ("1", "96MiB"), "pipeline": ("2", "36MiB"), "turns": ("1", "36MiB")}
+    took, rates = {case: [] for case in cases}, {case: [] for case in cases}
+    for _ in range(arguments.rounds):
+        for case, (gpus, memory) in cases.items():
+            with One(arguments.build, "--gpus", gpus, "--gpu-memory", memory) as site:
+                site.deploy("big", layered())
+                took[case].append(site.p50_ms("big", ROW, arguments.seconds))
+                rates[case].append(site.load("big", 4, arguments.seconds, ROW.decode())["requests_per_second"])
+    for case in cases:
+        report.add(f"stages_ms/{case}", took[case], "ms")
+        report.add(f"stages_per_second/{case}", rates[case], "requests/s")
+        if case != "whole":
+            report.add(f"stages_rate_over/{case}", [ours / theirs for ours, theirs in zip(rates[case], rates["whole"])], "")
+
+
+PARTS = {"noop": noop, "communication": communication, "gather": gather, "pressure": pressure, "systems": systems,
+         "stages": stages}
 
 
 def main():

@@ -11,6 +11,7 @@
 #include "cluster/events.hpp"
 #include "cluster/object_references.hpp"
 #include "cluster/records/changes.hpp"
+#include "proto/stage_wish.hpp"
 
 namespace troupe::cluster {
 
@@ -134,6 +135,7 @@ struct ImportModel {
   std::string onnx_digest{};
   std::string client{};
   proto::Precision precision{};  // in which its weights may be packed
+  proto::StageWish stages{};     // when it is divided, and which stage is imported
 };
 struct MakeKey {
   Ask ask = 0;

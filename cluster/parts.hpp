@@ -11,6 +11,7 @@
 #include "cluster/admin/key_changes.hpp"
 #include "cluster/admin/node_orders.hpp"
 #include "cluster/admin/sharing_changes.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/admin/version_changes.hpp"
 #include "cluster/admin/workflow_changes.hpp"
 #include "cluster/copies/copies.hpp"
@@ -81,6 +82,7 @@ struct Parts {
   Audit audit{*this};
   Admin admin{*this};
   Deployments deployments{*this};
+  StagedModels staged{*this};
   VersionChanges versions{*this};
   SharingChanges sharing{*this};
   WorkflowChanges workflows{*this};

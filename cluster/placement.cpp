@@ -139,10 +139,10 @@ absl::Status CheckFits(const PlacementModel& model, const std::vector<PlacementN
     region = std::max(region, node.region);
   }
   if (model.device_bytes > memory) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("function '", model.function, "' needs ", FormatBytes(model.device_bytes),
-                     " of GPU memory for its weights, and the largest GPU has ", FormatBytes(memory),
-                     "; use a smaller model or a larger GPU"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "function '", model.function, "' needs ", FormatBytes(model.device_bytes),
+        " of GPU memory for its weights, and the largest GPU has ", FormatBytes(memory),
+        "; removed and deployed again it is divided into stages that fit, and --stage-memory says how large"));
   }
   if (model.host_bytes > region) {
     return absl::FailedPreconditionError(

@@ -31,6 +31,12 @@ absl::StatusOr<proto::WorkflowRecord> WorkflowRegistry::ValidateSubmit(const pro
         absl::StrCat("the cluster has ", size(), " workflows, its limit; remove some first"));
   }
   const auto it = workflows_.find(spec.name());
+  if (it != workflows_.end() && (it->second.rbegin()->second.spec().stages() > 0) != (spec.stages() > 0)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("of the versions of '", spec.name(), "' that are there, ",
+                     spec.stages() > 0 ? "none is a model in stages" : "each is a model in stages",
+                     "; choose another name"));
+  }
   const std::uint64_t newest = it == workflows_.end() ? 0 : it->second.rbegin()->first;
   TROUPE_ASSIGN_OR_RETURN(*spec.mutable_version(), ChooseVersion(spec.version(), newest));
   if (it != workflows_.end() && it->second.contains(VersionNumber(spec.version()))) {

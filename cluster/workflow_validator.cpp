@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/nearest.hpp"
+#include "cluster/staged_calls.hpp"
 #include "cluster/workflows/condition.hpp"
 #include "cluster/workflows/step_circles.hpp"
 #include "cluster/workflows/step_ends.hpp"
@@ -385,8 +386,9 @@ absl::StatusOr<proto::WorkflowRecord> ValidateWorkflow(const proto::WorkflowSpec
 absl::StatusOr<proto::WorkflowRecord> CheckWorkflow(std::string_view text, const FunctionTable& functions,
                                                     const FindWorkflow& workflows) {
   Mistakes mistakes;
-  const auto file = ReadWorkflowText(text, mistakes);
+  auto file = ReadWorkflowText(text, mistakes);
   if (!file.readable) return mistakes.ToStatus(file.spec.name());
+  CallStagedModels(functions, workflows, file.spec);
   return Check(file, functions, workflows, mistakes);
 }
 

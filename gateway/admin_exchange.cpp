@@ -18,6 +18,7 @@
 #include "gateway/upload_exchange.hpp"
 #include "proto/gpu_sharing.hpp"
 #include "proto/precision.hpp"
+#include "proto/stage_wish.hpp"
 
 namespace troupe::gateway {
 
@@ -127,6 +128,13 @@ absl::StatusOr<std::uint32_t> ReadReplicas(std::string_view text) {
           "'; it is a number from 0 to 3, of nodes that have copies of the function's state"));
 }
 
+absl::StatusOr<Bytes> ReadStageMemory(std::string_view text) {
+  if (const auto bytes = ParseQuantity(text, proto::kStageMemory)) return Bytes(*bytes);
+  return absl::InvalidArgumentError(Cat("query parameter 'stage_memory' is '",
+                                        std::string(text.substr(0, 80)), "'; it is ",
+                                        ExpectedOf(proto::kStageMemory)));
+}
+
 absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& query) {
   Deployment deployment;
   deployment.name = name;
@@ -156,12 +164,16 @@ absl::StatusOr<Deployment> ReadDeployment(const std::string& name, const Query& 
       TROUPE_ASSIGN_OR_RETURN(deployment.state, ReadState(value));
     } else if (key == "state_replicas") {
       TROUPE_ASSIGN_OR_RETURN(deployment.state_replicas, ReadReplicas(value));
+    } else if (key == "stage_memory") {
+      TROUPE_ASSIGN_OR_RETURN(deployment.stage_memory, ReadStageMemory(value));
     } else {
       TROUPE_ASSIGN_OR_RETURN(const bool is_setting, ReadSetting(key, value, deployment.sharing));
       if (!is_setting)
-        return absl::InvalidArgumentError(Cat(
-            "unknown query parameter '", key, "'; there are version, digest, tenant, isolation, precision, ",
-            proto::SharingFieldNames(), ", run_limit_ms, deadline_ms, percentile, state, state_replicas"));
+        return absl::InvalidArgumentError(
+            Cat("unknown query parameter '", key,
+                "'; there are version, digest, tenant, isolation, precision, ", proto::SharingFieldNames(),
+                ", run_limit_ms, deadline_ms, percentile, state, state_replicas, "
+                "stage_memory"));
     }
   }
   if (const auto fault = proto::FaultIn(deployment.sharing)) return absl::InvalidArgumentError(fault->why);

@@ -1,6 +1,6 @@
 // The management paths, /v2/troupe/...:
 //   POST functions/NAME[?version=V&tenant=T&isolation=tenant&precision=fp16&sm_partition=24&quota_limit=80
-//          &run_limit_ms=5000&deadline_ms=50&percentile=98&state_replicas=1]   body: the ONNX file
+//          &run_limit_ms=5000&deadline_ms=50&percentile=98&state_replicas=1&stage_memory=8GiB]   body: the ONNX file
 //   GET    functions | functions/NAME          DELETE functions/NAME[?version=V]
 //   POST   functions/NAME/canary?version=V&weight=P | functions/NAME/promote[?version=V] | functions/NAME/rollback
 //   POST   functions/NAME/sharing?[version=V&]sm_partition=24&quota_request=30&quota_limit=80&gpu_mem=2GiB

@@ -31,6 +31,7 @@ struct Deployment {
   double percentile = 0;                  // zero: the cluster's default
   std::vector<proto::StateTensor> state;  // what stays on the device from run to run
   std::uint32_t state_replicas = 0;       // other nodes that are to have copies of it
+  Bytes stage_memory;                     // weights of one stage at most; zero: as GPUs need it
   std::string client;                     // whose turn its import is (ClientOf)
   proto::Caller caller;                   // for the audit
   std::string onnx;                       // the file's bytes

@@ -41,6 +41,8 @@ namespace troupe::shell {
 [[nodiscard]] std::string WeightsOf(const proto::FunctionRecord& record);
 // One line after a deployment.
 [[nodiscard]] std::string FunctionLine(const proto::FunctionStatus& function);
+// How clients call a model in stages.
+[[nodiscard]] std::string StagesLine(const proto::WorkflowRecord& workflow);
 [[nodiscard]] Table FunctionTable(const proto::AdminReply& reply);
 // `gpus`: on which its share of the SMs is rounded; may have none.
 [[nodiscard]] std::string FunctionDetails(const proto::FunctionStatus& function,

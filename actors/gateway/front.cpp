@@ -129,11 +129,12 @@ class Front : public FrontSelf::base {
       return done(Failed(absl::UnimplementedError(
           absl::StrCat("a sequence was named ('", message.sequence().id(), "'), and '", key.name(),
                        "' is a workflow, which keeps nothing from one run to the next: leave it out"))));
-    if (!manager_)
-      return done(Unavailable("the cluster manager is away: workflow runs wait for it; try again"));
-    const auto call = message.call();
     WorkflowRunOptions options;
     options.keyed = !message.run_key().empty();
+    options.logged = options.keyed || workflow->spec().stages() == 0;
+    if (!manager_ && options.logged)
+      return done(Unavailable("the cluster manager is away: workflow runs wait for it; try again"));
+    const auto call = message.call();
     options.run = options.keyed ? message.run_key()
                                 : absl::StrCat(kOwnRun, options_.gateway, "-",
                                                absl::Hex(options_.incarnation), "-", next_run_++);

@@ -38,6 +38,27 @@ proto::UploadChunk ChunkOf(const std::string& digest, const std::string& client,
 
 }  // namespace
 
+namespace {
+
+// What was deployed, as clients call it: a model in stages by the name of the workflow that calls these.
+proto::FunctionStatus DeployedOf(const proto::AdminReply& reply) {
+  auto status = reply.functions(0);
+  if (reply.workflows().empty()) return status;
+  const auto& workflow = reply.workflows(0);
+  auto& record = *status.mutable_record();
+  record.mutable_key()->set_name(workflow.spec().name());
+  record.mutable_slo()->set_deadline_ns(record.stage().deadline_ns());
+  record.clear_inputs();
+  for (const auto& input : workflow.spec().inputs()) *record.add_inputs() = input.spec();
+  *record.mutable_outputs() = workflow.outputs();
+  std::uint64_t weights = 0;
+  for (const auto& stage : reply.functions()) weights += stage.record().weights_bytes();
+  record.set_weights_bytes(weights);
+  return status;
+}
+
+}  // namespace
+
 gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
                                           gateway::AdminDone<proto::FunctionStatus> done) {
   auto source = std::make_shared<const StringSource>(std::move(deployment.onnx));
@@ -64,12 +85,13 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
   if (deployment.percentile > 0) deploy.mutable_slo()->set_percentile(deployment.percentile);
   for (auto& tensor : deployment.state) *deploy.add_state() = std::move(tensor);
   deploy.set_state_replicas(deployment.state_replicas);
+  deploy.set_stage_memory(deployment.stage_memory.count());
   const auto ask = [this, done, request](const absl::StatusOr<std::string>& digest) mutable {
     if (!digest.ok()) return done(digest.status());
     request.mutable_deploy()->set_onnx_digest(*digest);
     manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
       if (!reply.ok()) return done(reply.status());
-      done(reply->functions(0));
+      done(DeployedOf(*reply));
     });
   };
   if (!deployment.digest.empty()) {

@@ -7,6 +7,7 @@
 namespace troupe::actors {
 
 void RunSession::Up(ClusterManagerActor manager) {
+  if (!limits_.logged) return;
   manager_ = std::move(manager);
   registration_.done = false;
   registration_.under_way = false;
@@ -15,6 +16,7 @@ void RunSession::Up(ClusterManagerActor manager) {
 }
 
 void RunSession::Lost() {
+  if (!limits_.logged) return;
   manager_ = ClusterManagerActor();
   Unregistered();
 }
@@ -36,6 +38,12 @@ void RunSession::Drop() {
 
 void RunSession::Start() {
   if (!registration_.then || registration_.done || registration_.under_way) return;
+  if (!limits_.logged) {
+    proto::RunReply begun;
+    *begun.mutable_run()->mutable_start() = registration_.start;
+    begun.mutable_run()->set_state(proto::RUN_RUNNING);
+    return Started(begun, registration_.life);
+  }
   if (!manager_) return Arm();
   registration_.under_way = true;
   registration_.start.set_resumes(registration_.before);

@@ -109,6 +109,7 @@ void RunTensors::Store(const Values& values, Done<Stored> done) {
       *stored = KeptPlaceOf(values[i]);
       continue;
     }
+    if (!limits_.logged) continue;
     if (values[i].bytes->size() <= limits_.inline_bytes) {
       stored->set_inlined(*values[i].bytes);
       continue;

@@ -22,8 +22,9 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
     : RunSelf::base(config),
       options_(std::move(options)),
       progress_(spec),
-      tensors_(this, calls_, router, manager, channel, {options_.commit_timeout, options_.inline_bytes}),
-      session_(this, calls_, kTie, {options_.commit_timeout}),
+      tensors_(this, calls_, router, manager, channel,
+               {options_.commit_timeout, options_.inline_bytes, options_.logged}),
+      session_(this, calls_, kTie, {options_.commit_timeout, options_.logged}),
       step_calls_(
           this, calls_, tensors_, channel,
           {.router = router,
@@ -111,7 +112,7 @@ caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::I
     tensors_.Fetch(input, [this, open, spec = input.spec()](absl::StatusOr<RunValue> value) {
       if (end_.over) return;
       if (!value.ok()) return Answer(value.status());
-      results_.values.Set(spec.name(), std::move(*value));
+      results_.values.Set(cluster::ValueOf("", spec.name()), std::move(*value));
       if (--*open == 0) Submit();
     });
   }
@@ -121,7 +122,7 @@ caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::I
 void WorkflowRun::Submit() {
   Values inputs;
   for (const auto& input : progress_.spec().inputs())
-    inputs.push_back(*results_.values.Find(input.spec().name()));
+    inputs.push_back(*results_.values.Find(cluster::ValueOf("", input.spec().name())));
   tensors_.Store(inputs, [this](absl::StatusOr<RunTensors::Stored> stored) {
     if (!stored.ok()) return Answer(stored.status());
     start_.set_run(options_.run);
@@ -134,7 +135,7 @@ void WorkflowRun::Submit() {
     *start_.mutable_inputs() = *std::move(stored);
     Register();
     // No other request can name a run without a key, so the log has no run of its name: its first steps need not wait.
-    if (options_.keyed || options_.depth > 0 || !manager_) return;
+    if (options_.keyed || !options_.logged || options_.depth > 0 || !manager_) return;
     ownership_.started = true;
     Advance();
   });
@@ -206,8 +207,7 @@ void WorkflowRun::Restore(const proto::RunRecord& run) {
 void WorkflowRun::RestorePart(const std::string& step, const RunTensors::Stored& stored,
                               const std::shared_ptr<Restored>& restored) {
   std::vector<std::string> names;
-  for (const auto& tensor : stored)
-    names.push_back(step.empty() ? tensor.spec().name() : absl::StrCat(step, ".", tensor.spec().name()));
+  for (const auto& tensor : stored) names.push_back(cluster::ValueOf(step, tensor.spec().name()));
   Load(stored, [this, step, names, restored, life = ownership_.life](const absl::StatusOr<Values>& values) {
     if (life != ownership_.life) return;
     for (std::size_t i = 0; values.ok() && i < names.size(); ++i) results_.values.Set(names[i], (*values)[i]);

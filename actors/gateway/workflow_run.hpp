@@ -23,6 +23,9 @@ struct WorkflowRunOptions {
   std::string gateway;  // this member's name
   // The client chose the key and may ask again with it: when it goes away, the run goes on.
   bool keyed = false;
+  // The manager's run log has the run, so that it outlives this gateway. A model in stages is asked as a function is: without a
+  // log, without a manager, and again by its client when the gateway dies.
+  bool logged = true;
   // A run that this gateway was told to go on with: no client asks for it, and its inputs are in the log.
   std::optional<proto::RunRecord> record;
   Duration default_timeout = std::chrono::seconds(60);

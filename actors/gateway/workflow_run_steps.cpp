@@ -146,7 +146,8 @@ void WorkflowRun::StepEnded(const proto::WorkflowStep& step,
   if (!outcome.ok()) return StepFailed(step.name(), outcome.status());
   std::uint64_t kept = 0;
   for (const auto& output : outcome->outputs) kept += output.KeptBytes();
-  if (kept > 0 && cluster::WritesKept(step.durable(), outcome->took, kept)) return Write(step, *outcome);
+  if (kept > 0 && options_.logged && cluster::WritesKept(step.durable(), outcome->took, kept))
+    return Write(step, *outcome);
   CommitStep(step, outcome->outputs, outcome->outputs, GoesOnUnwritten(step, outcome->took));
 }
 

@@ -265,7 +265,7 @@ class ClusterManager : public ManagerSelf::base {
   }
 
   void Do(cluster::ImportModel& import) {
-    objects_.Import(this, {import.onnx_digest, import.precision}, import.client,
+    objects_.Import(this, {import.onnx_digest, import.precision, import.stages}, import.client,
                     [this, ask = import.ask](auto imported) {
                       On(cluster::ModelImported{ask, std::move(imported)});
                     });

@@ -9,6 +9,19 @@
 
 namespace troupe::actors {
 
+namespace {
+
+std::string NameOf(const std::string& model_digest, std::uint32_t number, std::uint32_t count) {
+  return absl::StrCat(model_digest, " ", number, " of ", count);
+}
+
+}  // namespace
+
+std::string FakeModelRepository::StageDigest(const std::string& model_digest, std::uint32_t number,
+                                             std::uint32_t count) {
+  return Sha256Hex("model " + NameOf(model_digest, number, count));
+}
+
 void FakeModelRepository::AddModel(const std::string& onnx_digest, proto::FunctionRecord record) {
   // Objects of the sizes that the record promises are not needed: their names are what the actors follow.
   objects_.try_emplace(record.model_digest(), "model");
@@ -78,16 +91,16 @@ void FakeModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadRep
 // What it answers is the same in each precision.
 void FakeModelRepository::Import(const ModelFile& file, const std::string& client,
                                  Done<proto::FunctionRecord> done) {
-  if (!hold_imports_) return Answer(file.onnx_digest, done);
-  held_imports_.push_back({file.onnx_digest, client, std::move(done)});
+  if (!hold_imports_) return Answer(file, done);
+  held_imports_.push_back({file, client, std::move(done)});
 }
 
 std::vector<proto::ImportStatus> FakeModelRepository::Imports(const std::string& onnx_digest) const {
   std::vector<proto::ImportStatus> found;
   for (std::size_t i = 0; i < held_imports_.size(); ++i) {
-    if (!onnx_digest.empty() && held_imports_[i].onnx_digest != onnx_digest) continue;
+    if (!onnx_digest.empty() && held_imports_[i].file.onnx_digest != onnx_digest) continue;
     auto& status = found.emplace_back();
-    status.set_onnx_digest(held_imports_[i].onnx_digest);
+    status.set_onnx_digest(held_imports_[i].file.onnx_digest);
     status.set_stage("waiting");
     status.set_ahead(static_cast<std::uint32_t>(i));
   }
@@ -102,14 +115,44 @@ std::vector<std::string> FakeModelRepository::HeldClients() const {
 
 void FakeModelRepository::FinishImports() {
   hold_imports_ = false;
-  for (auto& held : std::exchange(held_imports_, {})) Answer(held.onnx_digest, held.done);
+  for (auto& held : std::exchange(held_imports_, {})) Answer(held.file, held.done);
 }
 
-void FakeModelRepository::Answer(const std::string& onnx_digest, const Done<proto::FunctionRecord>& done) {
-  const auto it = models_.find(onnx_digest);
+void FakeModelRepository::Answer(const ModelFile& file, const Done<proto::FunctionRecord>& done) {
+  const auto it = models_.find(file.onnx_digest);
   if (it == models_.end()) return done(absl::NotFoundError("this ONNX file was not received"));
-  recent_.insert({it->second.model_digest(), it->second.weights_digest(), onnx_digest});
-  done(it->second);
+  const bool divided = file.stages.above > Bytes() && Bytes(it->second.weights_bytes()) > file.stages.above;
+  const auto record = divided ? StageOf(it->second, file.stages) : it->second;
+  recent_.insert({record.model_digest(), record.weights_digest(), file.onnx_digest});
+  done(record);
+}
+
+proto::FunctionRecord FakeModelRepository::StageOf(const proto::FunctionRecord& whole,
+                                                   const proto::StageWish& wish) {
+  const auto most = wish.most.count();
+  const auto count = static_cast<std::uint32_t>((whole.weights_bytes() + most - 1) / most);
+  auto record = whole;
+  auto& stage = *record.mutable_stage();
+  stage.set_number(wish.number);
+  stage.set_count(count);
+  // As fake workers answer: each input comes back as an output, "out_" and its name.
+  const auto after = [](std::uint32_t stages, const std::string& input) {
+    std::string name = input;
+    for (std::uint32_t i = 0; i < stages; ++i) name.insert(0, "out_");
+    return name;
+  };
+  for (int i = 0; i < whole.inputs_size(); ++i) {
+    const auto& input = whole.inputs(i).name();
+    record.mutable_inputs(i)->set_name(after(wish.number - 1, input));
+    record.mutable_outputs(i)->set_name(after(wish.number, input));
+    stage.add_model_outputs(after(count, input));
+  }
+  const auto name = NameOf(whole.model_digest(), wish.number, count);
+  for (const char* part : {"model ", "weights "}) Put(part + name);
+  record.set_model_digest(StageDigest(whole.model_digest(), wish.number, count));
+  record.set_weights_digest(Sha256Hex("weights " + name));
+  record.set_weights_bytes(whole.weights_bytes() / count);
+  return record;
 }
 
 void FakeModelRepository::Keep(const proto::TensorRef& ref, Done<std::string> done) {

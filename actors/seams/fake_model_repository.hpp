@@ -27,7 +27,10 @@ struct FakeRanges {
 
 class FakeModelRepository final : public ModelRepository {
  public:
-  // What Import answers for an ONNX digest.
+  // The digest of a stage's model.
+  [[nodiscard]] static std::string StageDigest(const std::string& model_digest, std::uint32_t number,
+                                               std::uint32_t count);
+  // What Import answers for an ONNX digest. Models are divided as an importer divides them, by their size alone.
   void AddModel(const std::string& onnx_digest, proto::FunctionRecord record);
   // An object, under the digest of its bytes.
   void Put(const std::string& bytes);
@@ -75,11 +78,13 @@ class FakeModelRepository final : public ModelRepository {
 
  private:
   struct HeldImport {
-    std::string onnx_digest;
+    ModelFile file;
     std::string client;
     Done<proto::FunctionRecord> done;
   };
-  void Answer(const std::string& onnx_digest, const Done<proto::FunctionRecord>& done);
+  void Answer(const ModelFile& file, const Done<proto::FunctionRecord>& done);
+  // What the import of this stage comes to.
+  proto::FunctionRecord StageOf(const proto::FunctionRecord& whole, const proto::StageWish& wish);
 
   bool hold_imports_ = false;
   std::vector<HeldImport> held_imports_;

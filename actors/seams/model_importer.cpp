@@ -83,6 +83,7 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const ModelFile&
   fs::create_directory(output, error);
   gpu::ImportLimits limits = options_.limits;
   limits.precision = file.precision;
+  limits.stage = file.stages;
   const auto imported = gpu::RunImport(options_.program, onnx, output, limits, on_progress);
   // A file beyond the limits stays so: to try again later, as this code would tell clients, is of no use.
   if (absl::IsResourceExhausted(imported.status()) && !IsDiskFull(imported.status()))
@@ -92,6 +93,13 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const ModelFile&
   proto::FunctionRecord record;
   record.set_onnx_digest(file.onnx_digest);
   record.mutable_likely_sizes()->Assign(report.likely_sizes.begin(), report.likely_sizes.end());
+  record.mutable_likely_rows()->Assign(report.likely_rows.begin(), report.likely_rows.end());
+  if (report.stages > 1) {
+    record.mutable_stage()->set_number(file.stages.number);
+    record.mutable_stage()->set_count(report.stages);
+    record.mutable_stage()->mutable_model_outputs()->Assign(report.model_outputs.begin(),
+                                                            report.model_outputs.end());
+  }
   for (const auto& spec : report.inputs) *record.add_inputs() = spec;
   for (const auto& spec : report.outputs) *record.add_outputs() = spec;
   TROUPE_RETURN_IF_ERROR(StoreModels(output, report, record));

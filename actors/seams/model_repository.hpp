@@ -16,14 +16,17 @@
 #include "proto/admin.pb.h"
 #include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
+#include "proto/stage_wish.hpp"
 #include "proto/worker.pb.h"
 
 namespace troupe::actors {
 
-// An ONNX file, and in what its weights may be packed (proto::PackedIn): each pair is one canonical model.
+// An ONNX file, in what its weights may be packed (proto::PackedIn), and which of its stages is meant, should it be divided: each
+// of these is one canonical model.
 struct ModelFile {
   std::string onnx_digest;
   proto::Precision precision = proto::PRECISION_FP32;
+  proto::StageWish stages{};
   auto operator<=>(const ModelFile&) const = default;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/copies/state_replicas.hpp"
 #include "cluster/function_sharing.hpp"
 #include "cluster/ownership/ownership.hpp"
@@ -166,6 +167,9 @@ proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const Manag
     functions.ForEach(add);
   } else if (const auto* versions = functions.VersionsOf(key.name())) {
     for (const auto& [number, record] : *versions) add(record);
+  } else {
+    for (const auto& stage : StagesOf(state.catalogue.workflows(), key))
+      if (const auto* record = functions.Find(stage)) AddFunction(*record, state, reply);
   }
   if (reply.functions().empty() && !key.name().empty())
     return Error(absl::NotFoundError(absl::StrCat("there is no ", Describe(key))));

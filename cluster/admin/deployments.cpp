@@ -32,7 +32,8 @@ void Deployments::Deploy(Ask ask, const proto::DeployRequest& wish) {
   if (const auto fault = proto::FaultIn(wish.sharing()))
     return Fail(ask, absl::InvalidArgumentError(fault->why));
   importing_.emplace(ask, wish);
-  parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client(), proto::PackedIn(wish.precision())});
+  parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client(), proto::PackedIn(wish.precision()),
+                             parts_.staged.WishOf(wish)});
 }
 
 proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
@@ -51,15 +52,19 @@ proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
     record.mutable_slo()->set_deadline_ns(default_slo.deadline_ns());
   *record.mutable_state() = wish.state();
   record.set_state_replicas(wish.state_replicas());
+  if (wish.stage_memory() > 0) record.mutable_stage()->set_memory(wish.stage_memory());
   record.set_loaded(true);
   record.set_deployed_unix_ns(parts_.out.unix_now());
   return record;
 }
 
 void Deployments::On(ModelImported& event) {
+  if (parts_.staged.Imported(event)) return;
   const auto importing = importing_.extract(event.ask);
   if (importing.empty()) return;
   if (!event.function.ok()) return Fail(event.ask, event.function.status());
+  if (event.function->stage().count() > 1)
+    return parts_.staged.Begin(event.ask, importing.mapped(), *std::move(event.function));
   Deploying change{.ask = event.ask};
   *change.command.mutable_record() = Complete(*std::move(event.function), importing.mapped());
   parts_.mutations.Add(std::move(change));
@@ -69,6 +74,7 @@ absl::Status Deployments::Validate(Deploying& change) const {
   const auto& catalogue = parts_.catalogue;
   if (catalogue.workflows().HasName(change.command.record().key().name()))
     return absl::AlreadyExistsError("a workflow has this name; choose another");
+  TROUPE_RETURN_IF_ERROR(CheckNoStage(change.command.record().key().name()));
   TROUPE_RETURN_IF_ERROR(PlacementTable::CheckFits(change.command.record(), parts_.members.table()));
   TROUPE_ASSIGN_OR_RETURN(change.command, catalogue.functions().ValidateDeploy(change.command));
   parts_.sharing.FillIn(*change.command.mutable_record());
@@ -82,10 +88,15 @@ void Deployments::Answer(Deploying& change, const absl::Status& status) {
   parts_.copies.AwaitAdoption({change.ask, std::move(record)});
 }
 
+bool Deployments::IsPassing(const absl::Status& status) {
+  return status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsResourceExhausted(status);
+}
+
 void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) {
   const auto& record = deployed.record;
-  if (status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-      absl::IsResourceExhausted(status)) {
+  if (record.stage().count() > 1) return parts_.staged.Adopted(deployed, status);
+  if (IsPassing(status)) {
     proto::AdminReply reply;
     AddFunction(record, parts_.State(), reply);
     // The text says what is still to come; the code stays OK.
@@ -113,7 +124,23 @@ void Deployments::Answer(const TakingBack& change, const absl::Status&) {
   Fail(change.ask, change.why);
 }
 
+// Of the versions of a name either all are stages of models, or none is.
+absl::Status Deployments::CheckNoStage(const std::string& name) const {
+  const auto* versions = parts_.catalogue.functions().table().VersionsOf(name);
+  if (versions == nullptr || versions->begin()->second.stage().count() == 0) return absl::OkStatus();
+  const auto& stage = versions->begin()->second.stage();
+  return absl::FailedPreconditionError(absl::StrCat("function '", name, "' is stage ", stage.number(),
+                                                    " of '", stage.workflow(), "'; name '", stage.workflow(),
+                                                    "' instead"));
+}
+
 void Deployments::Remove(Ask ask, const proto::RemoveRequest& wish) {
+  if (!StagesOf(parts_.catalogue.workflows(), wish.key()).empty()) {
+    proto::RemoveWorkflow all;
+    all.set_name(wish.key().name());
+    all.set_version(wish.key().version());
+    return parts_.workflows.Remove(ask, all);
+  }
   Removing change{.ask = ask};
   *change.command.mutable_key() = wish.key();
   change.command.set_unix_ns(parts_.out.unix_now());
@@ -124,6 +151,7 @@ absl::Status Deployments::Validate(Removing& change) const {
   const auto& functions = parts_.catalogue.functions();
   TROUPE_ASSIGN_OR_RETURN(change.command, functions.ValidateRemove(change.command));
   const auto& key = change.command.key();
+  TROUPE_RETURN_IF_ERROR(CheckNoStage(key.name()));
   *change.reply.add_functions()->mutable_record() = *functions.table().Find(key);
   for (const auto& [number, record] : *functions.table().VersionsOf(key.name()))
     if (record.key().version() != key.version()) *change.reply.add_functions()->mutable_record() = record;
@@ -147,6 +175,11 @@ absl::Status Deployments::Validate(Loading& change) const {
   one.set_loaded(change.wish.load());
   one.set_unix_ns(parts_.out.unix_now());
   const auto& functions = parts_.catalogue.functions();
+  for (auto& stage : StagesOf(parts_.catalogue.workflows(), key)) {
+    *one.mutable_key() = std::move(stage);
+    TROUPE_ASSIGN_OR_RETURN(change.commands.emplace_back(), functions.ValidateLoaded(one));
+  }
+  if (!change.commands.empty()) return absl::OkStatus();
   TROUPE_ASSIGN_OR_RETURN(one, functions.ValidateLoaded(one));
   if (!key.version().empty()) {
     change.commands.push_back(std::move(one));

@@ -29,6 +29,11 @@ class Deployments {
   void On(ModelImported& event);
   // A node has adopted the model of this deployment, or could not (copies/copies.hpp).
   void Adopted(const Deployed& deployed, const absl::Status& status);
+  // What adopting a model came to does not keep it from being served later.
+  [[nodiscard]] static bool IsPassing(const absl::Status& status);
+  // The record of what was imported, with what the developer said of it.
+  [[nodiscard]] proto::FunctionRecord Complete(proto::FunctionRecord imported,
+                                               const proto::DeployRequest& wish) const;
 
   // --- mutations (records/mutations.hpp) ---
   absl::Status Validate(Deploying& change) const;
@@ -45,9 +50,9 @@ class Deployments {
   void On(const Started& event);
 
  private:
-  [[nodiscard]] proto::FunctionRecord Complete(proto::FunctionRecord imported,
-                                               const proto::DeployRequest& wish) const;
   void Fail(Ask ask, const absl::Status& status);
+  // FailedPrecondition for the name of a model's stage.
+  [[nodiscard]] absl::Status CheckNoStage(const std::string& name) const;
 
   Parts& parts_;
   std::map<Ask, proto::DeployRequest> importing_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/function_sharing.hpp"
 #include "cluster/parts.hpp"
@@ -15,17 +16,33 @@ void SharingChanges::Update(Ask ask, const proto::UpdateFunction& wish) {
 }
 
 absl::Status SharingChanges::Validate(Updating& change) const {
-  TROUPE_ASSIGN_OR_RETURN(auto command, parts_.catalogue.functions().ValidateSharing(change.wish));
+  const auto stages = StagesOf(parts_.catalogue.workflows(), change.wish.key());
+  if (stages.empty()) {
+    TROUPE_ASSIGN_OR_RETURN(change.key, AddUpdate(change.wish, change.commands));
+    return absl::OkStatus();
+  }
+  change.key = change.wish.key();
+  for (const auto& stage : stages) {
+    auto wish = change.wish;
+    *wish.mutable_key() = stage;
+    TROUPE_RETURN_IF_ERROR(AddUpdate(wish, change.commands).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::FunctionKey> SharingChanges::AddUpdate(
+    const proto::UpdateFunction& wish, std::vector<proto::SetFunctionSharing>& commands) const {
+  TROUPE_ASSIGN_OR_RETURN(auto command, parts_.catalogue.functions().ValidateSharing(wish));
   command.set_unix_ns(parts_.out.unix_now());
-  change.key = command.key();
-  const auto& record = *parts_.catalogue.functions().table().Find(command.key());
+  const auto key = command.key();
+  const auto& record = *parts_.catalogue.functions().table().Find(key);
   auto changed = record;
   *changed.mutable_sharing() = command.sharing();
   FillIn(changed);
   *command.mutable_sharing() = changed.sharing();
   if (!google::protobuf::util::MessageDifferencer::Equals(record.sharing(), command.sharing()))
-    change.commands.push_back(std::move(command));
-  return absl::OkStatus();
+    commands.push_back(std::move(command));
+  return key;
 }
 
 void SharingChanges::Answer(const Updating& change, const absl::Status& status) {

@@ -47,6 +47,9 @@ class SharingChanges {
     GpuKinds kinds{};
     bool operator==(const Source&) const = default;
   };
+  // The version that is meant. Of a wish that changes nothing there is no command.
+  absl::StatusOr<proto::FunctionKey> AddUpdate(const proto::UpdateFunction& wish,
+                                               std::vector<proto::SetFunctionSharing>& commands) const;
   void Tell(const proto::SetFunctionSharing& command);
 
   Parts& parts_;

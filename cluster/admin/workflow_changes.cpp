@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 
@@ -28,24 +29,28 @@ void WorkflowChanges::Answer(const SubmittingWorkflow& change, const absl::Statu
 }
 
 void WorkflowChanges::Remove(Ask ask, const proto::RemoveWorkflow& wish) {
-  parts_.mutations.Add(RemovingWorkflow{.ask = ask, .command = wish});
+  parts_.mutations.Add(RemovingWorkflow{.ask = ask, .wish = wish});
 }
 
 absl::Status WorkflowChanges::Validate(RemovingWorkflow& change) const {
-  auto& command = change.command;
+  const auto& name = change.wish.name();
   const auto& workflows = parts_.catalogue.workflows();
-  TROUPE_RETURN_IF_ERROR(workflows.ValidateRemoval(command.name(), command.version()));
-  const auto* known = workflows.Find(command.name(), command.version());
-  command.set_version(known->spec().version());
+  const auto* known = workflows.Find(name, change.wish.version());
+  // Unless it was removed meanwhile, or deployed anew.
+  if (!change.why.ok() && (known == nullptr || known->submitted_unix_ns() != change.submitted_unix_ns))
+    return absl::NotFoundError("it is not there any more");
+  TROUPE_RETURN_IF_ERROR(workflows.ValidateRemoval(name, change.wish.version()));
+  change.commands = RemovalOf(*known, parts_.catalogue, parts_.out.unix_now());
   *change.reply.add_workflows() = *known;
-  for (const auto& [number, record] : workflows.workflows().at(command.name()))
-    if (record.spec().version() != command.version()) *change.reply.add_workflows() = record;
+  for (const auto& [number, record] : workflows.workflows().at(name))
+    if (record.spec().version() != known->spec().version()) *change.reply.add_workflows() = record;
   return absl::OkStatus();
 }
 
 void WorkflowChanges::Answer(RemovingWorkflow& change, const absl::Status& status) {
+  if (!change.why.ok()) return parts_.admin.Reply(change.ask, Failure<proto::AdminReply>(change.why));
   if (!status.ok()) return parts_.admin.Reply(change.ask, Failure<proto::AdminReply>(status));
-  parts_.out.Tell("manager", "workflow-removed", change.command.name());
+  parts_.out.Tell("manager", "workflow-removed", change.wish.name());
   parts_.admin.Reply(change.ask, std::move(change.reply));
 }
 

@@ -228,4 +228,10 @@ absl::Status PlacementTable::CheckFits(const proto::FunctionRecord& function,
   return nodes.empty() ? absl::OkStatus() : cluster::CheckFits(ModelOf(function), nodes);
 }
 
+Bytes PlacementTable::LargestGpu(const MembershipTable& members) {
+  Bytes largest;
+  for (const auto& node : NodesOf(members)) largest = std::max(largest, node.gpu_memory);
+  return largest;
+}
+
 }  // namespace troupe::cluster

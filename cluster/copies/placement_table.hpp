@@ -105,6 +105,8 @@ class PlacementTable {
   // OK when at least one node could hold and run the model, and when the cluster has no node yet.
   [[nodiscard]] static absl::Status CheckFits(const proto::FunctionRecord& function,
                                               const MembershipTable& members);
+  // The memory of the largest GPU that is fit; zero: there is none.
+  [[nodiscard]] static Bytes LargestGpu(const MembershipTable& members);
 
  private:
   using Models = std::vector<PlacementModel>;

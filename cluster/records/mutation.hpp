@@ -11,6 +11,10 @@
 
 namespace troupe::cluster {
 
+// Changes that are made in one commit, in this order.
+using CatalogueCommand = std::variant<proto::DeployFunction, proto::RemoveFunction, proto::SetFunctionLoaded,
+                                      proto::WorkflowRecord, proto::RemoveWorkflow>;
+
 // --- functions (admin/deployments.hpp) ---
 struct Deploying {
   Ask ask = 0;
@@ -31,6 +35,17 @@ struct Loading {  // or unloading
   Ask ask = 0;
   proto::LoadRequest wish{};
   std::vector<proto::SetFunctionLoaded> commands{};
+};
+// --- models in stages (admin/staged_models.hpp) ---
+struct DeployingStages {
+  Ask ask = 0;
+  std::string name{};
+  std::string version{};
+  std::vector<proto::FunctionRecord> stages{};
+  proto::WorkflowRecord workflow{};
+  std::vector<CatalogueCommand> commands{};
+  std::size_t open = 0;    // stages for which a node is awaited, once it is stored
+  absl::Status remarks{};  // what is still to come when it is answered
 };
 struct Splitting {  // the requests among the versions
   Ask ask = 0;
@@ -59,10 +74,14 @@ struct SubmittingWorkflow {
   std::string yaml{};
   proto::WorkflowRecord command{};
 };
-struct RemovingWorkflow {
+struct RemovingWorkflow {  // with the functions that are its stages
   Ask ask = 0;
-  proto::RemoveWorkflow command{};
+  proto::RemoveWorkflow wish{};
+  std::vector<CatalogueCommand> commands{};
   proto::AdminReply reply{};
+  // Of a deployment in stages that no node can serve, which is taken back:
+  absl::Status why{};
+  std::int64_t submitted_unix_ns = 0;
 };
 
 // --- keys (admin/key_changes.hpp) ---
@@ -89,7 +108,7 @@ struct DroppingProfiles {
   std::vector<proto::DropProfile> commands{};
 };
 
-using Mutation = std::variant<Deploying, TakingBack, Removing, Loading, Splitting, Updating,
+using Mutation = std::variant<Deploying, DeployingStages, TakingBack, Removing, Loading, Splitting, Updating,
                               FollowingProfiles, Placing, SubmittingWorkflow, RemovingWorkflow, CreatingKey,
                               RevokingKey, KeepingProfile, DroppingProfiles>;
 

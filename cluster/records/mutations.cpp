@@ -15,6 +15,7 @@ struct Owner {
   Parts& parts;
 
   Deployments& operator()(const Deploying&) const { return parts.deployments; }
+  StagedModels& operator()(const DeployingStages&) const { return parts.staged; }
   Deployments& operator()(const TakingBack&) const { return parts.deployments; }
   Deployments& operator()(const Removing&) const { return parts.deployments; }
   Deployments& operator()(const Loading&) const { return parts.deployments; }
@@ -30,6 +31,15 @@ struct Owner {
   ProfileRemovals& operator()(const DroppingProfiles&) const { return parts.profile_removals; }
 };
 
+template <class Command, class Use>
+void UseCommand(const Command& command, const Use& use) {
+  use(command);
+}
+template <class Use>
+void UseCommand(const CatalogueCommand& command, const Use& use) {
+  std::visit(use, command);
+}
+
 // `use` is called with each command of a change.
 template <class OneMutation, class Use>
 void ForEachCommand(const OneMutation& mutation, const Use& use) {
@@ -40,7 +50,7 @@ requires requires(const OneMutation& mutation) {
   mutation.commands;
 }
 void ForEachCommand(const OneMutation& mutation, const Use& use) {
-  for (const auto& command : mutation.commands) use(command);
+  for (const auto& command : mutation.commands) UseCommand(command, use);
 }
 
 // The parts of the requests that the function's versions have.

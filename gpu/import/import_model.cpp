@@ -6,6 +6,7 @@
 #include "base/status.hpp"
 #include "gpu/import/model_check.hpp"
 #include "gpu/import/passes.hpp"
+#include "gpu/import/stages.hpp"
 #include "gpu/import/subgraphs.hpp"
 #include "gpu/import/weight_layout.hpp"
 
@@ -32,7 +33,11 @@ absl::StatusOr<ImportedModel> ImportWithin(FoldBudget& budget, std::span<const s
   FuseSwish(graph, values);
   FuseActivations(graph, values);
   EliminateDeadSteps(graph);
+  TROUPE_ASSIGN_OR_RETURN(KeptStage stage, KeepStage(graph, options.stage));
   TROUPE_ASSIGN_OR_RETURN(ImportedModel imported, LayOut(std::move(graph), options));
+  imported.stages = stage.count;
+  imported.model_outputs = std::move(stage.model_outputs);
+  imported.likely_inputs = std::move(stage.likely_inputs);
   if (const absl::Status sound = CheckModel(imported.model, imported.model.weights_bytes()); !sound.ok())
     return absl::InternalError(absl::StrCat("the importer made an unsound model: ", sound.message()));
   return imported;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "proto/stage_wish.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -45,10 +46,15 @@ absl::Status CheckLikelySizes(const ImportReport& report) {
   if (!sizes.empty() && sizes.size() != open)
     return absl::InternalError(absl::StrCat("the importer's report has ", sizes.size(), " likely sizes for ",
                                             open, " open dimensions"));
-  for (const std::uint32_t size : sizes)
-    if (size == 0 || size > kMostLikelySize)
-      return absl::InternalError(absl::StrCat("the importer's report has the likely size ", size,
-                                              ", which is not 1 to ", kMostLikelySize));
+  const std::uint32_t most = report.stages > 1 ? kMostLikelySizeOfStage : kMostLikelySize;
+  for (const auto* list : {&sizes, &report.likely_rows})
+    for (const std::uint32_t size : *list)
+      if (size == 0 || size > most)
+        return absl::InternalError(
+            absl::StrCat("the importer's report has the likely size ", size, ", which is not 1 to ", most));
+  if (!report.likely_rows.empty() && report.likely_rows.size() != report.inputs.size())
+    return absl::InternalError(absl::StrCat("the importer's report has ", report.likely_rows.size(),
+                                            " first dimensions for ", report.inputs.size(), " inputs"));
   return absl::OkStatus();
 }
 
@@ -132,10 +138,15 @@ std::string ToJson(const ImportReport& report) {
                       {"inputs", SpecsToJson(report.inputs)},
                       {"outputs", SpecsToJson(report.outputs)},
                       {"weights_bytes", report.weights.count()},
-                      {"steps", report.steps}};
+                      {"steps", report.steps},
+                      {"stages", report.stages}};
   if (!report.packed_digest.empty()) object["packed_digest"] = report.packed_digest;
   if (!report.likely_sizes.empty())
     object["likely_sizes"] = json::array(report.likely_sizes.begin(), report.likely_sizes.end());
+  if (!report.likely_rows.empty())
+    object["likely_rows"] = json::array(report.likely_rows.begin(), report.likely_rows.end());
+  if (!report.model_outputs.empty())
+    object["model_outputs"] = json::array(report.model_outputs.begin(), report.model_outputs.end());
   if (!report.operators.empty()) {
     json::object& operators = object["operators"].emplace_object();
     for (const auto& [name, count] : report.operators) operators[name] = count;
@@ -155,13 +166,21 @@ absl::StatusOr<ImportReport> ParseReport(const std::string& line) {
     report.outputs = SpecsOf(value.at("outputs"));
     report.weights = Bytes(value.at("weights_bytes").to_number<std::uint64_t>());
     report.steps = value.at("steps").to_number<std::uint64_t>();
+    report.stages = value.at("stages").to_number<std::uint32_t>();
+    if (const json::value* outputs = value.as_object().if_contains("model_outputs"))
+      for (const json::value& output : outputs->as_array())
+        report.model_outputs.emplace_back(output.as_string());
     if (const json::value* packed = value.as_object().if_contains("packed_digest"))
       report.packed_digest = std::string(packed->as_string());
-    if (const json::value* sizes = value.as_object().if_contains("likely_sizes"))
-      for (const json::value& size : sizes->as_array())
-        report.likely_sizes.push_back(size.to_number<std::uint32_t>());
+    for (const auto& [key, list] :
+         {std::pair("likely_sizes", &report.likely_sizes), std::pair("likely_rows", &report.likely_rows)})
+      if (const json::value* sizes = value.as_object().if_contains(key))
+        for (const json::value& size : sizes->as_array()) list->push_back(size.to_number<std::uint32_t>());
     if (!IsSha256Hex(report.digest) || !(report.packed_digest.empty() || IsSha256Hex(report.packed_digest)))
       return absl::InternalError("the importer's report has no digest");
+    if (report.stages < 1 || report.stages > proto::kMostStages)
+      return absl::InternalError(
+          absl::StrCat("the importer's report tells of ", report.stages, " stages of one model"));
     TROUPE_RETURN_IF_ERROR(CheckLikelySizes(report));
     return report;
   } catch (const std::exception&) {

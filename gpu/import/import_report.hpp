@@ -23,6 +23,8 @@ inline constexpr char kPackedFolder[] = "packed";
 
 // The importer tries none that is larger (OpenDimensions::Trials).
 inline constexpr std::uint32_t kMostLikelySize = 512;
+// What a stage is given follows from such sizes, and may be larger.
+inline constexpr std::uint32_t kMostLikelySizeOfStage = 1u << 30;
 
 struct ImportReport {
   std::string digest;  // of model.pb: the model's name; empty when nothing was written
@@ -31,10 +33,14 @@ struct ImportReport {
   std::vector<proto::TensorSpec> outputs;
   Bytes weights;
   std::uint64_t steps = 0;
-  std::string packed_digest;  // of the packed model beside it; empty without --pack
+  std::uint32_t stages = 1;                // into which the file's model is divided; this is one of them
+  std::vector<std::string> model_outputs;  // of the file's model, by name; empty when it is not divided
+  std::string packed_digest;               // of the packed model beside it; empty without --pack
   // What it was packed for: the sizes of the inputs' open dimensions, in order, but of each input's first, which was 1; empty
   // without --pack.
   std::vector<std::uint32_t> likely_sizes;
+  // Of a stage: the sizes of the inputs' first dimensions, in order, where one that is open was not 1.
+  std::vector<std::uint32_t> likely_rows;
   // Of a file that was only judged:
   std::map<std::string, std::uint64_t> operators;  // how many steps have each
   std::vector<std::string> cuda_refused;           // what a CUDA GPU would refuse, a line for each reason

@@ -104,6 +104,10 @@ std::vector<std::string> Arguments(const std::filesystem::path& program, const s
   if (limits.pack) arguments.push_back("--pack");
   if (limits.precision != proto::PRECISION_FP32)
     arguments.insert(arguments.end(), {"--precision", std::string(proto::Name(limits.precision))});
+  if (limits.stage.above != Bytes())
+    arguments.insert(arguments.end(),
+                     {"--stage-above", absl::StrCat(limits.stage.above.count()), "--stage-most",
+                      absl::StrCat(limits.stage.most.count()), "--stage", absl::StrCat(limits.stage.number)});
   return arguments;
 }
 

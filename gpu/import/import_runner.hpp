@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
 #include "gpu/import/import_report.hpp"
+#include "proto/stage_wish.hpp"
 
 namespace troupe::gpu {
 
@@ -20,6 +21,7 @@ struct ImportLimits {
   std::uint64_t nodes = 100'000;
   bool pack = false;                                   // also write a packed model
   proto::Precision precision = proto::PRECISION_FP32;  // of the model (Model.precision)
+  proto::StageWish stage;                              // what is imported of a model that is divided
   ImportSandbox sandbox = ImportSandbox::kRequired;
 };
 

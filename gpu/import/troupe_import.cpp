@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -48,6 +49,7 @@ struct Options {
   bool pack = false;
   bool check = false;  // write nothing
   proto::Precision precision = proto::PRECISION_FP32;
+  proto::StageWish stage;
 };
 
 // Everything that an import reads and writes, opened before the jail.
@@ -96,6 +98,13 @@ absl::StatusOr<Files> OpenFiles(const Options& options) {
   return files;
 }
 
+// Of all that was sent.
+Bytes SizeOf(const Files& files) {
+  Bytes size(files.onnx.size());
+  for (const auto& [path, bytes] : files.beside) size += Bytes(bytes.size());
+  return size;
+}
+
 void Tell(ImportProgress::Stage stage, std::uint64_t steps, std::uint64_t total) {
   std::printf("%s\n", ToLine({stage, steps, total}).c_str());
   std::fflush(stdout);
@@ -117,6 +126,10 @@ std::vector<proto::TensorSpec> InputsOf(const ImportedModel& imported, const Ope
   return inputs;
 }
 
+std::uint32_t AtLeastOne(std::int64_t size) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(size, 1, kMostLikelySizeOfStage));
+}
+
 // The sizes of the open dimensions but each input's first, in order.
 std::vector<std::uint32_t> LikelySizes(const ImportedModel& imported,
                                        const std::vector<proto::TensorSpec>& inputs) {
@@ -124,9 +137,21 @@ std::vector<std::uint32_t> LikelySizes(const ImportedModel& imported,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const proto::TensorSpec& input = imported.model.inputs(static_cast<int>(i));
     for (int j = 1; j < input.shape_size(); ++j)
-      if (input.shape(j) < 0) sizes.push_back(static_cast<std::uint32_t>(inputs[i].shape(j)));
+      if (input.shape(j) < 0) sizes.push_back(AtLeastOne(inputs[i].shape(j)));
   }
   return sizes;
+}
+
+// Of a stage, the inputs' first dimensions, if that of an open one is not 1.
+std::vector<std::uint32_t> LikelyRows(const ImportedModel& imported) {
+  std::vector<std::uint32_t> rows;
+  bool more = false;
+  for (std::size_t i = 0; i < imported.likely_inputs.size(); ++i) {
+    const proto::TensorSpec& likely = imported.likely_inputs[i];
+    rows.push_back(likely.shape().empty() ? 1 : AtLeastOne(likely.shape(0)));
+    more = more || (proto::LeadingIsOpen(imported.model.inputs(static_cast<int>(i))) && rows.back() != 1);
+  }
+  return more ? rows : std::vector<std::uint32_t>();
 }
 
 // From here on what is packed goes to the file weight by weight, and is not held.
@@ -149,6 +174,7 @@ absl::StatusOr<std::string> PackFor(const ImportedModel& imported,
 // Does something for inputs that the model is likely to work with; `work` gets them.
 template <class Work>
 absl::Status ForLikelyInputs(const ImportedModel& imported, Work work) {
+  if (!imported.likely_inputs.empty()) return work(imported.likely_inputs);
   absl::Status first;
   for (const auto& trial : imported.open.Trials()) {
     const absl::Status status = work(InputsOf(imported, imported.open.SizesOf(trial)));
@@ -163,6 +189,7 @@ absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& fil
   return ForLikelyInputs(imported, [&](const std::vector<proto::TensorSpec>& inputs) -> absl::Status {
     TROUPE_ASSIGN_OR_RETURN(report.packed_digest, PackFor(imported, inputs, files));
     report.likely_sizes = LikelySizes(imported, inputs);
+    report.likely_rows = LikelyRows(imported);
     return absl::OkStatus();
   });
 }
@@ -188,7 +215,9 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   import.weights = &output;
   if (options.check) import.weights = &small;
   import.max_nodes = options.limit_nodes;
+  import.max_weights = std::max(import.max_weights, SizeOf(files));
   import.precision = options.precision;
+  import.stage = options.stage;
   import.on_folding = TellFolding;
   Tell(ImportProgress::Stage::kChecking, 0, 0);
   TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(archive.onnx, import));
@@ -207,6 +236,8 @@ absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) 
   report.outputs = {imported.model.outputs().begin(), imported.model.outputs().end()};
   report.weights = Bytes(imported.model.weights_bytes());
   report.steps = static_cast<std::uint64_t>(imported.model.steps_size());
+  report.stages = imported.stages;
+  report.model_outputs = imported.model_outputs;
   return report;
 }
 
@@ -270,10 +301,8 @@ int Run(const Options& options) {
   signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead
   const auto files = OpenFiles(options);
   if (!files.ok()) return Fail(files.status());
-  Bytes mapped(files->onnx.size());
-  for (const auto& [path, bytes] : files->beside) mapped += Bytes(bytes.size());
   // What is read, and as much again for the weights as they are written, and as they are packed.
-  limits.mapped = mapped * 3;
+  limits.mapped = SizeOf(*files) * 3;
   if (const absl::Status jailed = EnterJail(limits, options); !jailed.ok()) return Fail(jailed);
   try {
     const auto report = Import(options, *files);
@@ -318,6 +347,14 @@ int main(int argc, char** argv) {
          "bf16: pack the weights of products and convolutions in BF16 where this machine computes with them")
       ->check(CLI::IsMember(NameList(proto::kPrecisions)))
       ->default_str(std::string(proto::Name(options.precision)));
+  const auto add_size = [&](const char* name, Bytes& size, const char* help) {
+    app.add_option_function<std::uint64_t>(
+        name, [&size](std::uint64_t bytes) { size = Bytes(bytes); }, help);
+  };
+  add_size("--stage-above", options.stage.above,
+           "bytes of weights above which a model is divided into stages; 0: it is not");
+  add_size("--stage-most", options.stage.most, "bytes of weights that a stage has at most");
+  app.add_option("--stage", options.stage.number, "which stage to import, from 1")->capture_default_str();
   app.add_flag_callback(
       "--pack-target",
       [] {

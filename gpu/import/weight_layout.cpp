@@ -18,8 +18,6 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr Bytes kAlignment = Bytes(64);
-
 // Where each distinct content lies. Two weights with equal bytes share them, whatever their names and shapes.
 class Layout {
  public:
@@ -38,7 +36,7 @@ class Layout {
         std::ranges::find_if(alike, [&](std::size_t piece) { return *pieces_[piece].data == bytes; });
     weight.set_offset(same == alike.end() ? size_.count() : pieces_[*same].offset);
     if (same != alike.end()) return absl::OkStatus();
-    const Bytes end = size_ + AlignUp(Bytes(constant.data->size()), kAlignment);
+    const Bytes end = size_ + AlignUp(Bytes(constant.data->size()), kWeightAlignment);
     if (end > limit_)
       return absl::ResourceExhaustedError(absl::StrCat("the model's weights exceed the limit of ",
                                                        FormatBytes(limit_), " at tensor '", name, "'"));
@@ -50,12 +48,12 @@ class Layout {
 
   // Lets go of each tensor when it is written.
   absl::Status Write(const std::function<absl::Status(std::span<const std::byte>)>& append) {
-    constexpr std::array<std::byte, kAlignment.count()> kZeros{};
+    constexpr std::array<std::byte, kWeightAlignment.count()> kZeros{};
     for (Piece& piece : pieces_) {
       const std::size_t size = piece.data->size();
       TROUPE_RETURN_IF_ERROR(append(std::as_bytes(std::span(*piece.data))));
       TROUPE_RETURN_IF_ERROR(
-          append(std::span(kZeros).first(AlignUp(Bytes(size), kAlignment).count() - size)));
+          append(std::span(kZeros).first(AlignUp(Bytes(size), kWeightAlignment).count() - size)));
       piece.data.reset();
     }
     return absl::OkStatus();

@@ -7,6 +7,9 @@
 
 namespace troupe::gpu {
 
+// Where each weight begins in the blob, in multiples of this.
+inline constexpr Bytes kWeightAlignment = Bytes(64);
+
 // Takes the graph apart while it writes, so that weights are not held twice for longer than one tensor.
 [[nodiscard]] absl::StatusOr<ImportedModel> LayOut(Graph graph, const ImportOptions& options);
 

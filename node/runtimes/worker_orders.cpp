@@ -128,6 +128,11 @@ std::uint32_t LikelySize(const proto::FunctionRecord& function, int index) {
   return std::max<std::uint32_t>(function.likely_size(), 1);
 }
 
+// Of an input's first dimension, for one row.
+std::uint32_t LikelyRows(const proto::FunctionRecord& function, int input) {
+  return input < function.likely_rows_size() ? std::max<std::uint32_t>(function.likely_rows(input), 1) : 1;
+}
+
 }  // namespace
 
 proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const proto::HostCopy& copy,
@@ -138,8 +143,9 @@ proto::WorkerOrder PrepareOrderFor(const proto::FunctionRecord& function, const 
   prepare.set_precision(function.precision());
   *prepare.mutable_inputs() = function.inputs();
   int open = 0;
-  for (auto& input : *prepare.mutable_inputs()) {
-    if (proto::LeadingIsOpen(input)) input.set_shape(0, rows);
+  for (int i = 0; i < prepare.inputs_size(); ++i) {
+    auto& input = *prepare.mutable_inputs(i);
+    if (proto::LeadingIsOpen(input)) input.set_shape(0, std::int64_t{rows} * LikelyRows(function, i));
     for (auto& size : *input.mutable_shape())
       if (size < 0) size = LikelySize(function, open++);
   }

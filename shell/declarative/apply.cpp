@@ -1,4 +1,5 @@
 #include "shell/declarative/apply.hpp"
+#include "shell/declarative/whole_models.hpp"
 
 #include <utility>
 
@@ -48,6 +49,7 @@ absl::Status AskPresent(Session& session, const Manifests& manifests, Present& p
   TROUPE_ASSIGN_OR_RETURN(present.functions, session.Ask(request));
   request.mutable_list_workflows();
   TROUPE_ASSIGN_OR_RETURN(present.workflows, session.Ask(request));
+  const auto in_stages = JoinStages(present.functions, present.workflows);
   for (const auto& workflow : manifests.workflows) {
     request.mutable_read_workflow()->set_yaml(workflow.yaml);
     const auto reply = session.Ask(request, "checking");
@@ -57,6 +59,7 @@ absl::Status AskPresent(Session& session, const Manifests& manifests, Present& p
     if (reply->workflows().empty())
       return absl::InternalError("the cluster manager did not read the workflow");
     present.read_workflows.push_back(reply->workflows(0).spec());
+    CallAsFunctions(in_stages, present.read_workflows.back());
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "proto/gpu_sharing.hpp"
 #include "proto/isolation.hpp"
 #include "proto/precision.hpp"
+#include "proto/stage_wish.hpp"
 #include "shell/text/cat.hpp"
 
 namespace troupe::shell {
@@ -99,6 +100,15 @@ absl::Status ReadReplicasSetting(const YamlMap& map, proto::DeployRequest& deplo
   return absl::OkStatus();
 }
 
+absl::Status ReadStageSetting(const YamlMap& map, proto::DeployRequest& deploy) {
+  if (!map.Has("stage_memory")) return absl::OkStatus();
+  TROUPE_ASSIGN_OR_RETURN(const auto text, map.Text("stage_memory"));
+  const auto bytes = ParseQuantity(text, proto::kStageMemory);
+  if (!bytes) return map.Wrong("stage_memory", Cat(ExpectedOf(proto::kStageMemory), " is expected"));
+  deploy.set_stage_memory(*bytes);
+  return absl::OkStatus();
+}
+
 std::string ShortestNumber(double number) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
@@ -118,6 +128,8 @@ std::map<std::string, std::string> SettingsOf(const proto::FunctionRecord& recor
   for (const auto& field : proto::kSharingFields)
     if (const auto value = proto::Declared(record.sharing(), field); value > 0)
       settings[std::string(field.name)] = FormatQuantity(value, QuantityOf(field));
+  if (record.stage().memory() > 0)
+    settings["stage_memory"] = FormatQuantity(record.stage().memory(), proto::kStageMemory);
   if (record.run_limit_ns() > 0) settings["run_limit"] = ExactTime(record.run_limit_ns());
   if (!record.state().empty())
     settings["state"] =
@@ -138,7 +150,7 @@ const std::vector<std::string>& SettingKeys() {
   static const std::vector<std::string> kKeys = [] {
     std::vector<std::string> keys = {"deadline", "percentile", "tenant", "isolation", "precision"};
     for (const auto& field : proto::kSharingFields) keys.emplace_back(field.name);
-    keys.insert(keys.end(), {"run_limit", "state", "state_replicas"});
+    keys.insert(keys.end(), {"stage_memory", "run_limit", "state", "state_replicas"});
     return keys;
   }();
   return kKeys;
@@ -148,6 +160,7 @@ absl::Status ReadSettings(const YamlMap& map, proto::DeployRequest& deploy) {
   TROUPE_RETURN_IF_ERROR(ReadObjective(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadComputeSettings(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadSharingSettings(map, deploy));
+  TROUPE_RETURN_IF_ERROR(ReadStageSetting(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadIsolationSettings(map, deploy));
   TROUPE_RETURN_IF_ERROR(ReadStateSetting(map, deploy));
   return ReadReplicasSetting(map, deploy);
@@ -165,6 +178,7 @@ proto::FunctionRecord RecordOf(const proto::DeployRequest& wish) {
   record.set_isolation(wish.isolation());
   record.set_precision(wish.precision());
   if (wish.has_sharing()) *record.mutable_sharing() = wish.sharing();
+  if (wish.stage_memory() > 0) record.mutable_stage()->set_memory(wish.stage_memory());
   record.set_run_limit_ns(wish.run_limit_ns());
   *record.mutable_state() = wish.state();
   record.set_state_replicas(wish.state_replicas());

@@ -5,6 +5,7 @@
 #include "base/status.hpp"
 #include "shell/declarative/apply.hpp"
 #include "shell/declarative/export.hpp"
+#include "shell/declarative/whole_models.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
@@ -77,9 +78,10 @@ absl::Status Diff(Session& session, const Arguments& arguments) {
 absl::Status Export(Session& session, const Arguments& arguments) {
   proto::AdminRequest request;
   request.mutable_list_functions();
-  TROUPE_ASSIGN_OR_RETURN(const auto functions, session.Ask(request));
+  TROUPE_ASSIGN_OR_RETURN(auto functions, session.Ask(request));
   request.mutable_list_workflows();
-  TROUPE_ASSIGN_OR_RETURN(const auto workflows, session.Ask(request));
+  TROUPE_ASSIGN_OR_RETURN(auto workflows, session.Ask(request));
+  JoinStages(functions, workflows);
   TROUPE_ASSIGN_OR_RETURN(const auto yaml, ExportYaml(functions, workflows, arguments.All("NAME")));
   session.out() << yaml;
   return absl::OkStatus();

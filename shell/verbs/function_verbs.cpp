@@ -8,6 +8,7 @@
 #include "proto/gpu_sharing.hpp"
 #include "proto/isolation.hpp"
 #include "proto/precision.hpp"
+#include "proto/stage_wish.hpp"
 #include "shell/exit_code.hpp"
 #include "shell/inputs/external_weights.hpp"
 #include "shell/inputs/files.hpp"
@@ -74,6 +75,16 @@ absl::Status ReadReplicas(const Arguments& arguments, proto::DeployRequest& depl
   return absl::OkStatus();
 }
 
+absl::Status ReadStageMemory(const Arguments& arguments, proto::DeployRequest& deploy) {
+  if (!arguments.Has("--stage-memory")) return absl::OkStatus();
+  const auto bytes = ParseQuantity(arguments.Text("--stage-memory"), proto::kStageMemory);
+  if (!bytes)
+    return UsageError(Cat("--stage-memory is '", arguments.Text("--stage-memory"), "'; it is ",
+                          ExpectedOf(proto::kStageMemory)));
+  deploy.set_stage_memory(*bytes);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
   proto::DeployRequest deploy;
   deploy.set_name(arguments.Text("NAME"));
@@ -112,6 +123,7 @@ absl::StatusOr<proto::DeployRequest> DeploymentOf(const Arguments& arguments) {
     tensor.set_output(pair.substr(at + 1));
   }
   TROUPE_RETURN_IF_ERROR(ReadReplicas(arguments, deploy));
+  TROUPE_RETURN_IF_ERROR(ReadStageMemory(arguments, deploy));
   return deploy;
 }
 
@@ -145,6 +157,7 @@ absl::Status FunctionDeploy(Session& session, const Arguments& arguments) {
   if (!reply.ok()) return AsUnfinished(reply.status());
   if (session.json()) return session.PrintJson(*reply), absl::OkStatus();
   for (const auto& function : reply->functions()) session.out() << FunctionLine(function) << '\n';
+  for (const auto& workflow : reply->workflows()) session.out() << StagesLine(workflow) << '\n';
   if (!reply->message().empty()) session.out() << Printable(reply->message()) << '\n';
   return absl::OkStatus();
 }
@@ -224,6 +237,7 @@ absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
   if (session.json()) return session.PrintJson(reply), absl::OkStatus();
   // The manager says which one it removed, and which ones stay.
   if (!reply.functions().empty()) key = reply.functions(0).record().key();
+  if (!reply.workflows().empty()) key.set_version(reply.workflows(0).spec().version());  // a model in stages
   const auto before = Versions::Of(reply);
   const auto after = before.Without(key.version());
   const bool last = !before.Newest().empty() && after.Newest().empty();
@@ -292,6 +306,11 @@ std::vector<Argument> DeployArguments() {
       {.name = "--precision",
        .kind = Kind::kText,
        .help = "of its products and convolutions on a real GPU: fp32 (the default), tf32, bf16, fp16"},
+      {.name = "--stage-memory",
+       .kind = Kind::kText,
+       .help =
+           "weights of one stage at most, like 8GiB: a model with more is divided; auto (the default): if no GPU "
+           "holds it"},
       {.name = "--run-limit",
        .kind = Kind::kDuration,
        .help = "longest time that one run may have a GPU, like 5s; learned from its runs when absent"}};

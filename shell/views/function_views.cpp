@@ -126,6 +126,16 @@ std::string FunctionLine(const proto::FunctionStatus& function) {
              function.adopted_by().empty() ? "no node yet" : Printable(Join(function.adopted_by())));
 }
 
+std::string StagesLine(const proto::WorkflowRecord& workflow) {
+  const auto& spec = workflow.spec();
+  std::vector<std::string> inputs;
+  for (const auto& input : spec.inputs())
+    inputs.push_back(Cat(Printable(input.spec().name()), " ", Describe(input.spec())));
+  return Cat(Printable(spec.name()), " version ", Printable(spec.version()),
+             ": is called as a function and runs in ", spec.stages(), " stages, takes ",
+             absl::StrJoin(inputs, ", "), ", gives ", DescribeSpecs(workflow.outputs()));
+}
+
 Table FunctionTable(const proto::AdminReply& reply) {
   Table table(
       {"FUNCTION", ">VERSION", "STATE", "OBJECTIVE", "TENANT", ">WEIGHTS", "ADOPTED BY", "RESIDENT ON"});
@@ -153,6 +163,9 @@ std::string FunctionDetails(const proto::FunctionStatus& function, const proto::
   if (!record.problem().empty()) Append(&out, "problem    ", Printable(record.problem()), "\n");
   Append(&out, SpecLines("inputs     ", proto::CallerInputs(record)),
          SpecLines("outputs    ", proto::CallerOutputs(record)));
+  if (record.stage().count() > 0)
+    Append(&out, "stage      ", record.stage().number(), " of ", record.stage().count(), " of ",
+           Printable(record.stage().workflow()), "\n");
   for (const auto& state : record.state()) Append(&out, "state      ", StateLine(record, state), "\n");
   if (!record.state().empty()) Append(&out, "sequences  ", function.sequences(), "\n", HomeLines(function));
   Append(&out, "objective  ", Objective(record.slo()), "\ntenant     ",

@@ -6,6 +6,7 @@
 #include <future>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "actors/seams/fake_model_repository.hpp"
@@ -55,7 +56,7 @@ class Fake final : public Repository {
     record.set_model_digest(Sha256Hex("imported"));
     record.set_weights_digest(Sha256Hex("imported weights"));
     record.set_model_bytes(1);
-    record.set_weights_bytes(1);
+    record.set_weights_bytes(4000);
     record.add_inputs()->set_name("image");
     record.add_outputs()->set_name("probabilities");
     repository_.AddModel(onnx_digest, record);
@@ -345,6 +346,41 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
   EXPECT_FALSE(
       Wait<proto::FunctionRecord>([&](auto done) { repository().Import({digest}, "client", done); }).ok())
       << "a lost object is reported as present";
+}
+
+// What each stage reads is an input of the model, or an output of a stage before it.
+TEST_P(ModelRepositoryContract, AFileIsImportedStageByStage) {
+  std::ifstream file("examples/digits/digits.onnx", std::ios::binary);
+  const std::string onnx{std::istreambuf_iterator<char>(file), {}};
+  const auto digest = Sha256Hex(onnx);
+  ASSERT_TRUE(Receive(0, onnx, true, digest).ok());
+  made_->ExpectImport(digest);
+  const auto import = [&](const proto::StageWish& stages) {
+    return Wait<proto::FunctionRecord>([&](auto done) {
+      repository().Import({digest, proto::PRECISION_FP32, stages}, "client", done);
+    });
+  };
+  const auto whole = import({});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->stage().count(), 0);
+  std::set<std::string> values = {whole->inputs(0).name()};
+  proto::StageWish wish{Bytes(whole->weights_bytes() - 1), Bytes(whole->weights_bytes() * 3 / 4)};
+  std::uint32_t count = 2;
+  proto::FunctionRecord last;
+  for (; wish.number <= count; ++wish.number) {
+    const auto stage = import(wish);
+    ASSERT_TRUE(stage.ok()) << stage.status();
+    EXPECT_EQ(stage->stage().number(), wish.number);
+    count = stage->stage().count();
+    EXPECT_LE(Bytes(stage->weights_bytes()), wish.most);
+    for (const auto& input : stage->inputs()) EXPECT_TRUE(values.contains(input.name())) << input.name();
+    for (const auto& output : stage->outputs()) values.insert(output.name());
+    for (const auto& object : repository().ObjectsOf(*stage)) EXPECT_TRUE(repository().Has(object));
+    last = *stage;
+  }
+  EXPECT_GE(count, 2);
+  ASSERT_EQ(last.stage().model_outputs_size(), 1);
+  EXPECT_EQ(last.stage().model_outputs(0), last.outputs(0).name());
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, ModelRepositoryContract, ::testing::Bool(),

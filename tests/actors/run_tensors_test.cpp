@@ -88,7 +88,8 @@ class Owner : public RunSelf::base {
  public:
   Owner(caf::actor_config& config, ClusterManagerActor manager, FakeTensorChannel* channel)
       : RunSelf::base(config),
-        tensors_(this, calls_, RouterActor(), std::move(manager), *channel, {seconds(5), kInline, kPart}) {}
+        tensors_(this, calls_, RouterActor(), std::move(manager), *channel,
+                 {seconds(5), kInline, true, kPart}) {}
   behavior_type make_behavior() override {
     return {[](const proto::InferRequest&) { return proto::InferReply(); },
             [this](const proto::CancelInfer&) { todo(tensors_); },

@@ -35,6 +35,20 @@ def archived(name):
     return found
 
 
+def check(case, http, name, inputs, expected):
+    """Asks for the inputs and compares the answers."""
+    given = infer_binary(http, name, inputs)
+    for output, array in expected.items():
+        shape, data = given[output]
+        case.assertEqual(shape, list(array.shape), output)
+        if array.dtype == object:
+            case.assertEqual(texts_of(data), array.ravel().tolist(), f"{name}: {output}")
+            continue
+        half = array.dtype == np.float16
+        np.testing.assert_allclose(np.frombuffer(data, array.dtype).reshape(shape), array, rtol=8e-3 if half else 1e-4,
+                                   atol=1e-3 if half else 1e-5, err_msg=f"{name}: {output}")
+
+
 class ServedModels(E2eTest):
     def setUp(self):
         super().setUp()
@@ -42,13 +56,4 @@ class ServedModels(E2eTest):
         self.http = self.daemon.http
 
     def check(self, name, inputs, expected):
-        given = infer_binary(self.http, name, inputs)
-        for output, array in expected.items():
-            shape, data = given[output]
-            self.assertEqual(shape, list(array.shape), output)
-            if array.dtype == object:
-                self.assertEqual(texts_of(data), array.ravel().tolist(), f"{name}: {output}")
-                continue
-            half = array.dtype == np.float16
-            np.testing.assert_allclose(np.frombuffer(data, array.dtype).reshape(shape), array, rtol=8e-3 if half else 1e-4,
-                                       atol=1e-3 if half else 1e-5, err_msg=f"{name}: {output}")
+        check(self, self.http, name, inputs, expected)

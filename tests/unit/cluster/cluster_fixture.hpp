@@ -99,6 +99,13 @@ class ClusterTest : public testing::Test {
                                adoption_->function.key().name(), std::move(status)});
   }
 
+  // The adoptions that AllAdopted would answer.
+  [[nodiscard]] const std::vector<AskAdoption>& adoptions() const { return adoptions_; }
+  Lines Answered(const AskAdoption& ask, absl::Status status = {}) {
+    return On(
+        AdoptionAnswered{ask.digest, ask.node, ask.epoch, ask.function.key().name(), std::move(status)});
+  }
+
   // The node answers the last question to give up, or to take over, states.
   Lines GivenUp(const std::vector<std::string>& images, const std::vector<std::string>& copied = {}) {
     proto::GivenUpStates reply;
@@ -282,7 +289,8 @@ class ClusterTest : public testing::Test {
     return absl::StrCat("go on with ", go_on.message.run().start().run(), " at ", go_on.gateway);
   }
   static std::string Line(const ImportModel& import) {
-    return absl::StrCat("import ", import.onnx_digest, " in ", std::string(proto::Name(import.precision)));
+    return absl::StrCat("import ", import.onnx_digest, " in ", std::string(proto::Name(import.precision)),
+                        import.stages.number == 1 ? "" : absl::StrCat(", stage ", import.stages.number));
   }
   static std::string Line(const MakeKey& make) { return absl::StrCat("make key ", make.key.name()); }
   static std::string Line(const OrderMachine& order) { return Describe(order.action); }

@@ -211,7 +211,7 @@ TEST_F(ManagementHttp, Functions) {
       "POST",
       "/v2/troupe/functions/digits?version=2&tenant=a%20b&isolation=tenant&deadline_ms=12.5&percentile=99"
       "&precision=bf16&sm_partition=24&quota_request=30&quota_limit=80%25&gpu_mem=2GiB&max_instances=4&max_batch=8&run_limit_ms=2500&state=past%3Dpresent,a%3Db"
-      "&state_replicas=2",
+      "&state_replicas=2&stage_memory=8GiB",
       "ONNX bytes");
   EXPECT_EQ(deployed.code, 200) << deployed.body;
   EXPECT_EQ(boost::json::parse(deployed.body).at("record").at("key").at("name").as_string(), "digits");
@@ -231,6 +231,7 @@ TEST_F(ManagementHttp, Functions) {
   EXPECT_EQ(last.percentile, 99);
   EXPECT_EQ(last.onnx, "ONNX bytes");
   EXPECT_EQ(last.state_replicas, 2U);
+  EXPECT_EQ(last.stage_memory, GiB(8));
   ASSERT_EQ(last.state.size(), 2U);
   EXPECT_EQ(last.state[0].input(), "past");
   EXPECT_EQ(last.state[1].output(), "b");
@@ -264,6 +265,8 @@ TEST_F(ManagementHttp, Functions) {
                                        "?run_limit_ms=5s",
                                        "?state_replicas=1",
                                        "?state=x%3Dy&state_replicas=4",
+                                       "?stage_memory=0",
+                                       "?stage_memory=8",
                                        "?state=x",
                                        "?state=%3Dx",
                                        "?state=x%3D"}) {

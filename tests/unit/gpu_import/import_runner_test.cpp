@@ -107,6 +107,38 @@ TEST_F(ImportRunnerTest, ThePrecisionIsPartOfTheModel) {
   EXPECT_EQ(half_packed.packed_for(), full_packed.packed_for() + "+bf16");
 }
 
+// Two layers of 64 KiB each, and a model that takes one of them at a time.
+TEST_F(ImportRunnerTest, ImportsOneStageOfAModelThatIsDivided) {
+  OnnxBuilder b;
+  b.Input("x", {-1, 128});
+  for (const char* layer : {"1", "2"})
+    b.Weight(std::string("w") + layer, {128, 128}, std::vector<float>(128 * 128, 0.5F));
+  b.graph().mutable_initializer(1)->mutable_raw_data()->front() ^= 1;
+  b.Node("MatMul", {"x", "w1"}, {"h"});
+  b.Node("MatMul", {"h", "w2"}, {"y"});
+  b.Output("y", {-1, 128});
+  ImportLimits limits;
+  limits.pack = true;
+  limits.stage = {KiB(100), KiB(100)};
+  for (limits.stage.number = 1; limits.stage.number <= 2; ++limits.stage.number) {
+    const auto report = Import(b.File(), limits);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->stages, 2);
+    EXPECT_EQ(report->weights, KiB(64));
+    EXPECT_THAT(report->model_outputs, ElementsAre("y"));
+    EXPECT_EQ(report->inputs[0].name(), limits.stage.number == 1 ? "x" : "h");
+    EXPECT_TRUE(ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest).ok());
+    fs::remove_all(folder_ / "out");
+    fs::create_directory(folder_ / "out");
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(Import(b.File(), limits).status())) << "there is no third";
+  limits.stage = {KiB(200), KiB(100)};
+  const auto whole = Import(b.File(), limits);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->stages, 1);
+  EXPECT_THAT(whole->model_outputs, IsEmpty());
+}
+
 constexpr std::uint64_t kTableBytes = MiB(300).count();
 
 // An archive of a model and its table, which is a hole: y = table[x] w, or with the table transposed before, which is
@@ -350,6 +382,8 @@ TEST(ImportReport, JsonThereAndBack) {
   spec.add_shape(-1);
   report.weights = Bytes(12);
   report.steps = 3;
+  report.stages = 2;
+  report.model_outputs = {"a \"name\"", "b"};
   const std::string line = ToJson(report);
   EXPECT_THAT(line, Not(HasSubstr("\n")));
   const auto back = ParseReport(line);
@@ -357,6 +391,17 @@ TEST(ImportReport, JsonThereAndBack) {
   EXPECT_EQ(ToJson(*back), line);
   EXPECT_FALSE(ParseReport(line.substr(0, 40)).ok());
   EXPECT_FALSE(ParseReport("[]").ok());
+  report.likely_rows = {4};
+  EXPECT_EQ(ParseReport(ToJson(report))->likely_rows, report.likely_rows);
+  for (const std::vector<std::uint32_t>& wrong : {std::vector<std::uint32_t>{0}, {4, 4}}) {
+    report.likely_rows = wrong;
+    EXPECT_FALSE(ParseReport(ToJson(report)).ok());
+  }
+  report.likely_rows.clear();
+  for (const std::uint32_t stages : {0U, proto::kMostStages + 1}) {
+    report.stages = stages;
+    EXPECT_FALSE(ParseReport(ToJson(report)).ok()) << stages;
+  }
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ TEST(Orders, APlanAheadIsForRowsOfTheLikelySize) {
   function.add_likely_sizes(16);
   function.add_likely_sizes(32);
   EXPECT_EQ(shape(4), (std::vector<std::int64_t>{4, 3, 16, 32}));
+  function.add_likely_rows(9);  // a stage's input has nine for one row of the model
+  EXPECT_EQ(shape(4), (std::vector<std::int64_t>{36, 3, 16, 32}));
 }
 
 TEST(Orders, ASwapInNamesTheGpuThatItCopiesFrom) {

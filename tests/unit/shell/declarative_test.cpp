@@ -135,6 +135,7 @@ TEST_F(Declarative, EachMistakeIsToldWithItsLine) {
       {"name: f\n", "it.yaml:1: a document lacks 'kind': write 'kind: function' or 'kind: workflow'"},
       {"kind: function\nmodel: a.onnx\n", "it.yaml:1: a document lacks 'name'"},
       {"kind: function\nname: f\n", "it.yaml:1: a function needs 'model'"},
+      {"kind: function\nname: f\nmodel: a.onnx\nstage_memory: 0\n", "it.yaml:4: 'stage_memory'"},
       {"kind: function\nname: f\nmodel: none.onnx\n", "it.yaml:3: 'none.onnx' cannot be read"},
       {"kind: function\nname: f\nmodel: empty.onnx\n", "it.yaml:3: 'empty.onnx' is empty"},
       {"kind: function\nname: f\nmodel: sha256:12\n", "it.yaml:3: 'model' of a function is 'sha256:12'"},
@@ -278,7 +279,7 @@ TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
       Cat(kDigits,
           "tenant: t\nisolation: tenant\nprecision: bf16\nsm_partition: 40 %\n"
           "quota_request: 30%\nquota_limit: 80%\ngpu_mem: 1.5 GB\nmax_instances: 2\nmax_batch: 8\n"
-          "run_limit: 1500us\nstate: {past: present}\nstate_replicas: 2\n");
+          "stage_memory: 8GiB\nrun_limit: 1500us\nstate: {past: present}\nstate_replicas: 2\n");
   EXPECT_THAT(Apply(Cat(yaml)), ElementsAre("deploy digits 1"));
   EXPECT_EQ(troupe.cluster.uploaded, "model a");
   const auto& deploy = LastDeployment();
@@ -294,12 +295,54 @@ TEST_F(Declarative, ANewFunctionIsDeployedAsTheFileSays) {
   EXPECT_EQ(deploy.sharing().max_instances(), 2U);
   EXPECT_EQ(deploy.sharing().max_batch(), 8U);
   EXPECT_EQ(deploy.run_limit_ns(), 1'500'000);
+  EXPECT_EQ(deploy.stage_memory(), GiB(8).count());
   EXPECT_EQ(deploy.state_replicas(), 2U);
   ASSERT_EQ(deploy.state().size(), 1);
   EXPECT_EQ(deploy.state(0).output(), "present");
   EXPECT_THAT(troupe.out(), HasSubstr("+ function digits version 1\n    model: sha256:"));
   EXPECT_THAT(troupe.out(), HasSubstr("    run_limit: 1500us\n"));
   EXPECT_THAT(troupe.out(), HasSubstr("function digits version 1 is created\n"));
+}
+
+// A model in three stages, and the workflow that calls them; beside it, a workflow that calls the model.
+TEST_F(Declarative, AModelInStagesIsOneFunction) {
+  for (std::uint32_t number = 1; number <= 3; ++number) {
+    auto& record = Has(Cat("big.", number), "1", "a");
+    record.mutable_slo()->set_deadline_ns(10'000'000);
+    record.mutable_stage()->set_workflow("big");
+    record.mutable_stage()->set_number(number);
+    record.mutable_stage()->set_count(3);
+    record.mutable_stage()->set_deadline_ns(50'000'000);
+  }
+  proto::WorkflowSpec big;
+  big.set_name("big");
+  big.set_stages(3);
+  HasWorkflow(big);
+  proto::WorkflowSpec flow;
+  flow.set_name("flow");
+  auto& step = *flow.add_steps();
+  step.set_name("all");
+  step.set_workflow("big");
+  HasWorkflow(flow);
+  step.clear_workflow();
+  step.set_function("big");
+  read = {flow};
+  const std::string model = "kind: function\nname: big\nmodel: a.onnx\ndeadline: 50ms\npercentile: 98\n";
+  const std::string both = Cat(model, "---\nkind: workflow\nname: flow\n");
+  EXPECT_THAT(Apply(both), IsEmpty()) << troupe.out();
+  EXPECT_EQ(troupe.out(), "0 changes, 2 unchanged\n");
+  EXPECT_THAT(Apply(both, "--prune --yes"), IsEmpty());
+  EXPECT_THAT(Apply(Cat(model, "stage_memory: 2GiB\n---\nkind: workflow\nname: flow\n")),
+              ElementsAre("deploy big 2"));
+  EXPECT_EQ(LastDeployment().stage_memory(), GiB(2).count());
+  Answer();
+  EXPECT_EQ(troupe.Run("export"), ExitCode::kOk);
+  EXPECT_THAT(troupe.out(), HasSubstr("kind: function\nname: big\n"));
+  EXPECT_THAT(troupe.out(), HasSubstr("function: big\n"));
+  EXPECT_THAT(troupe.out(), Not(HasSubstr("big.1")));
+  read.clear();
+  EXPECT_THAT(Apply("kind: function\nname: other\nmodel: b.onnx\n", "--prune --yes"),
+              ElementsAre("deploy other 1", "remove workflow flow", "remove big 1"));
 }
 
 TEST_F(Declarative, AChangeIsANewVersionAndIsShownFirst) {
@@ -492,6 +535,7 @@ TEST_F(Declarative, AnExportIsWhatApplyFindsUnchanged) {
   first.mutable_sharing()->set_gpu_mem(1'234'567'890'123);
   first.mutable_sharing()->set_max_instances(8);
   first.mutable_sharing()->set_max_batch(128);
+  first.mutable_stage()->set_memory(GiB(3).count());
   first.set_run_limit_ns(1'234'567'890);
   first.mutable_slo()->set_percentile(99.9);
   first.add_state()->set_input("past");

@@ -1,0 +1,28 @@
+// STAGES: a model that no GPU can hold is divided into stages. A stage is a part of its steps that is a model of its own: what it
+// reads of earlier stages are inputs of it, and what later ones read are outputs. One stage after the other computes what the
+// model does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/import/graph.hpp"
+#include "proto/stage_wish.hpp"
+
+namespace troupe::gpu {
+
+struct KeptStage {
+  std::uint32_t count = 1;                 // of all stages; 1: the graph stays whole
+  std::vector<std::string> model_outputs;  // of the graph as it was, by name; empty when it stays whole
+  // The stage's inputs for one row of the model, of sizes that the model is likely to work with: for a stage no such sizes can be
+  // guessed. Empty when the graph stays whole, or none were found.
+  std::vector<proto::TensorSpec> likely_inputs;
+};
+
+// Leaves that stage of a graph, as a model. The same graph and bounds give the same stages. Stages end where least has to be handed on, and take about the same memory. InvalidArgument: the
+// graph cannot be divided so, or has no such stage.
+[[nodiscard]] absl::StatusOr<KeptStage> KeepStage(Graph& graph, const proto::StageWish& wish);
+
+}  // namespace troupe::gpu

@@ -1,0 +1,25 @@
+// When an import divides a model into stages, and which of them is asked for (gpu/import/stages.hpp).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "base/quantity.hpp"
+#include "base/units.hpp"
+
+namespace troupe::proto {
+
+// Each of them costs an import, and a call of its own in each request.
+inline constexpr std::uint32_t kMostStages = 64;
+
+// DeployRequest.stage_memory, as people write it.
+inline constexpr Quantity kStageMemory = {.unit = "B", .most = std::uint64_t{1} << 50, .none = "auto"};
+
+struct StageWish {
+  Bytes above{};             // a model is divided if its weights take more; zero: none is
+  Bytes most{};              // that the weights of one stage take
+  std::uint32_t number = 1;  // from 1
+  auto operator<=>(const StageWish&) const = default;
+};
+
+}  // namespace troupe::proto
