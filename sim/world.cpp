@@ -248,6 +248,12 @@ std::string World::WorkerDigest(const std::string& function) {
   return absl::StrCat("packed-", ModelDigest(function));
 }
 
+std::string World::WorkerDigestOfStage(const std::string& function, std::uint32_t number,
+                                       std::uint32_t count) {
+  return absl::StrCat("packed-",
+                      actors::FakeModelRepository::StageDigest(ModelDigest(function), number, count));
+}
+
 absl::Status World::Deploy(const std::string& name, Bytes weights, Duration deadline,
                            const std::vector<std::string>& inputs,
                            const std::vector<proto::StateTensor>& state, const DeployWish& wish) {

@@ -119,6 +119,9 @@ class World : public VirtualSystem {
   [[nodiscard]] static std::string ModelDigest(const std::string& function);
   // The key under which the workers know that function's model.
   [[nodiscard]] static std::string WorkerDigest(const std::string& function);
+  // Of one of so many stages of that model.
+  [[nodiscard]] static std::string WorkerDigestOfStage(const std::string& function, std::uint32_t number,
+                                                       std::uint32_t count);
 
   // Asks the manager and runs until it has answered, for at most `limit`.
   template <class Reply = proto::AdminReply, class Request>

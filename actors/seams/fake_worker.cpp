@@ -191,7 +191,7 @@ class Worker : public caf::event_based_actor {
     InTime(begin + shared_->profile.prepare, [this, order, begin] {
       proto::WorkerOutcome outcome;
       const auto& model = order.prepare().model();
-      device_.room.Planned(model.digest());
+      device_.room.Planned(model.digest(), Now(this));
       outcome.mutable_prepared()->set_weights_bytes(model.weights().length());
       outcome.mutable_prepared()->set_activation_bytes(shared_->profile.RunOf(model.digest()).count());
       Answer(order.sequence(), absl::OkStatus(), std::move(outcome), begin);
@@ -305,8 +305,8 @@ class Worker : public caf::event_based_actor {
     const auto& digest = order.run().digest();
     shared_->control->Touch(digest);
     shared_->control->run_as.emplace(digest, order.run().precision(), order.run().sharing().sm_partition());
-    const bool passes = order.run().by_layer();
-    if (!shared_->control->Whole(digest) && !passes && !shared_->control->life.loading.contains(digest))
+    device_.room.Asked(order.sequence(), digest, Now(this));
+    if (!shared_->control->Whole(digest) && !order.run().by_layer() && !control.life.loading.contains(digest))
       return AnswerNow(order, absl::NotFoundError("the model is not resident"));
     Turns().Ask(order, Now(this));
   }
@@ -318,7 +318,7 @@ class Worker : public caf::event_based_actor {
 
   void Compute(const proto::WorkerOrder& order) {
     const auto& digest = order.run().digest();
-    const auto run = device_.room.Begin(digest, shared_->profile.RunOf(digest), Free());
+    const auto run = device_.room.Begin(order.sequence(), shared_->profile.RunOf(digest), Free());
     if (!run) {
       pause_ = Turns().Ended(order, Now(this), Now(this));
       return AnswerNoFit(order);

@@ -59,7 +59,7 @@ World::NodePlan ChaosNodes::PlanOf(const std::string& name) {
   if (shape_.by_eviction) plan.options.state_write_back = node::StateWriteBack::kEvict;
   plan.options.copies.region = plan.host_region;
   plan.options.policies = shape_.Policies();
-  plan.worker.memory = GiB(1);
+  plan.worker.memory = kGpuMemory;
   plan.worker.prepare = milliseconds(5);
   // Longer than a run, so that a run of another function of the model may end while a state is written back.
   plan.worker.write_back = milliseconds(15);

@@ -17,6 +17,8 @@ namespace troupe::sim {
 
 class ChaosNodes {
  public:
+  static constexpr Bytes kGpuMemory = GiB(1);
+
   // The world outlives the nodes.
   ChaosNodes(World& world, const ClusterShape& shape);
   ~ChaosNodes();

@@ -37,16 +37,26 @@ void OperatorLinks::Admin(std::size_t of, proto::AdminRequest request, Duration 
     self->request(manager, timeout, request)
         .then(
             [this, done, list = request.has_list_functions()](proto::AdminReply& reply) {
-              if (list && hides_ && reply.functions_size() > 0) {
-                hides_ = false;
-                reply.mutable_functions()->RemoveLast();
-              }
+              if (list) Hide(reply);
               done({true, std::move(reply)});
             },
             [done](const caf::error&) {
               done({true, std::nullopt});
             });
   });
+}
+
+void OperatorLinks::Hide(proto::AdminReply& reply) {
+  auto& functions = *reply.mutable_functions();
+  if (hides_ && !functions.empty()) {
+    hides_ = false;
+    functions.RemoveLast();
+  }
+  for (int i = functions.size(); hides_stage_ && i-- > 0;) {
+    if (functions[i].record().stage().count() == 0) continue;
+    hides_stage_ = false;
+    functions.DeleteSubrange(i, 1);
+  }
 }
 
 }  // namespace troupe::sim

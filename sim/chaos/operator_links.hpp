@@ -31,6 +31,8 @@ class OperatorLinks {
              std::function<void(AdminResult)> done);
   // A planted error: from the next list of functions.
   void HideAFunction() { hides_ = true; }
+  // And this: from the next list that has stages of models, the last of these.
+  void HideAStage() { hides_stage_ = true; }
 
  private:
   struct Link {
@@ -41,7 +43,9 @@ class OperatorLinks {
   World& world_;
   Agenda& agenda_;
   std::vector<std::shared_ptr<Link>> links_;
-  bool hides_ = false;
+  void Hide(proto::AdminReply& reply);
+
+  bool hides_ = false, hides_stage_ = false;
 };
 
 }  // namespace troupe::sim

@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 31>& AllPlanted() {
-  static constexpr std::array<PlantedName, 31> kAll = {{
+const std::array<PlantedName, 32>& AllPlanted() {
+  static constexpr std::array<PlantedName, 32> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -41,6 +41,7 @@ const std::array<PlantedName, 31>& AllPlanted() {
       {Planted::kPinnedVersion, "pinned-version", "versions"},
       {Planted::kUnevenVersions, "uneven-versions", "versions"},
       {Planted::kKeptState, "kept-state", "states"},
+      {Planted::kTornStages, "torn-stages", "registry"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

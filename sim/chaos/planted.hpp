@@ -41,6 +41,7 @@ enum class Planted {
   kPinnedVersion,    // requests that name no version all go to the first one
   kUnevenVersions,   // now and then one of them does, whatever its turn is
   kKeptState,        // nodes take a function that is deployed again for the deployment before
+  kTornStages,       // a list lacks a stage of a model
   kUnmended,         // a fault stays
 };
 struct PlantedName {
@@ -48,7 +49,7 @@ struct PlantedName {
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 31>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 32>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

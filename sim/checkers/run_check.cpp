@@ -17,10 +17,12 @@ std::string WrongWith(const proto::RunRecord& run, const RunRules& rules) {
       return absl::StrCat("run ", name, " has step '", step.step(), "' twice");
   if (rules.cancelled.contains(name) && run.state() != proto::RUN_CANCELLED)
     return absl::StrCat("run ", name, " was cancelled, and is ", proto::RunState_Name(run.state()));
-  if (run.state() == proto::RUN_SUCCEEDED && steps.size() != rules.steps)
+  const bool asked = run.start().workflow() == rules.workflow;
+  if (asked && run.state() == proto::RUN_SUCCEEDED && steps.size() != rules.steps)
     return absl::StrCat("run ", name, " has succeeded with ", steps.size(), " of its ", rules.steps,
                         " steps");
   for (const auto& step : run.steps()) {
+    if (!asked) break;
     const bool skipped = step.end() == proto::STEP_SKIPPED;
     const bool expected = step.step() == rules.conditional && !rules.goes(QuestionOf(run));
     if (skipped != expected)
@@ -48,7 +50,8 @@ std::vector<std::string> CheckRuns(const RequestLedger& ledger, const std::vecto
   std::set<std::string> names;
   for (const auto& run : log) {
     names.insert(run.start().run());
-    if (!run.start().inputs().empty()) begun[QuestionOf(run)].push_back(run.state());
+    if (run.start().workflow() == rules.workflow && !run.start().inputs().empty())
+      begun[QuestionOf(run)].push_back(run.state());
     if (auto wrong = WrongWith(run, rules); !wrong.empty()) broken.push_back(std::move(wrong));
     if (run.state() == proto::RUN_SUCCEEDED && run.outputs_size() == 1) ++succeeded[run.outputs(0).inlined()];
   }

@@ -14,6 +14,7 @@
 
 namespace troupe::sim {
 
+// Runs of other workflows, which models in stages have, must end as well, and that is all that is said of them.
 struct RunRules {
   std::string workflow{};
   std::size_t steps = 0;      // of each run that succeeded, those that were skipped among them

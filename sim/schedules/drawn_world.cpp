@@ -69,7 +69,7 @@ WorkloadPlan DrawPlan(Random& random, std::uint64_t seed) {
   auto plan = WithConditions(DrawWorkload(random), seed);
   plan = WithLongRuns(WithSiblings(plan, seed), seed);
   plan = WithSequences(WithUpdates(WithQuota(plan, seed), seed), seed);
-  return WithRedeployments(WithCanaries(plan, seed), seed);
+  return WithStages(WithRedeployments(WithCanaries(plan, seed), seed), seed);
 }
 
 }  // namespace troupe::sim

@@ -131,7 +131,7 @@ class ScheduleRun {
     std::set<std::string> there = {ClientLoad::kWorkflow};
     clients_.operators().List([&there, this](const AdminResult& result) {
       if (!result.reply) return Break("quiescence", "the manager did not list its functions");
-      for (const auto& function : result.reply->functions()) there.insert(function.record().key().name());
+      for (const auto& function : result.reply->functions()) there.insert(CalledBy(function.record()));
       BreakAll("sharing", clients_.updates().Check(*result.reply));
     });
     cluster_.agenda().RunUntil([this] { return clients_.Idle(); }, kLongestEnd);

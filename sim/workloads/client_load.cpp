@@ -61,12 +61,17 @@ WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed) {
   return plan;
 }
 
+WorkloadPlan WithStages(WorkloadPlan plan, std::uint64_t seed) {
+  plan.stages = plan.churn && Random(seed ^ 0x57a6e5ULL).Below(3) == 0;
+  return plan;
+}
+
 std::string ToString(const WorkloadPlan& plan) {
   return absl::StrCat(
       plan.functions, " functions, ", plan.stateful, " with state, ", plan.bursts ? "bursts" : "steady",
-      " at ", plan.rate, "/s", plan.churn ? ", churn" : "", plan.workflows ? ", workflows" : "",
-      plan.workflows && plan.conditions ? " with conditions" : "", plan.drains ? ", drains" : "",
-      plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
+      " at ", plan.rate, "/s", plan.churn ? ", churn" : "", plan.stages ? " in stages" : "",
+      plan.workflows ? ", workflows" : "", plan.workflows && plan.conditions ? " with conditions" : "",
+      plan.drains ? ", drains" : "", plan.keys ? ", keys" : "", plan.long_runs ? ", long runs" : "",
       plan.quota > 0 ? absl::StrCat(", a quota of ", plan.quota, " %") : "", plan.updates ? ", updates" : "",
       plan.sequences ? ", sequences" : "", plan.canaries > 0 ? ", canaries" : "",
       plan.redeployments == 0 ? ""

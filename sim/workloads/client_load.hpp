@@ -30,6 +30,8 @@ struct WorkloadPlan {
   std::uint64_t canaries = 0;
   // Not 0: there is a function with state that is removed and deployed again, and this seeds what happens to it.
   std::uint64_t redeployments = 0;
+  // One of the functions that come and go has a model of one and a half GPUs, so that it is deployed in stages.
+  bool stages = false;
   Duration length = std::chrono::seconds(6);
   // The function that is deployed again has the model of the other functions with state.
   [[nodiscard]] bool AnewShares() const { return redeployments % 2 == 1; }
@@ -52,6 +54,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithCanaries(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three; in half of them the function shares a model. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithRedeployments(WorkloadPlan plan, std::uint64_t seed);
+// In one world of three with functions that come and go. Drawn by itself too.
+[[nodiscard]] WorkloadPlan WithStages(WorkloadPlan plan, std::uint64_t seed);
 [[nodiscard]] std::string ToString(const WorkloadPlan& plan);
 
 // One for all clients of a cluster: they draw in turn from one source.
@@ -69,6 +73,7 @@ class ClientLoad {
   static constexpr char kAnew[] = "a0";           // keeps state, and is removed and deployed again
   static constexpr Duration kCommandTimeout = std::chrono::seconds(2);  // of an operator's command
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
+  static constexpr char kStaged[] = "c2";  // one of these
 
   ClientLoad(ChaosCluster& cluster, const WorkloadPlan& plan, const Random& random)
       : cluster_(cluster), plan_(plan), random_(random) {}

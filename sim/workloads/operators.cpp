@@ -67,14 +67,25 @@ Result ResultOf(Kind kind, const AdminResult& result) {
   return code == refusal ? Result::kRefused : Result::kUnknown;
 }
 
+// A model in stages is there when all of its stages are; with some of them alone it is what no operator has deployed.
 std::set<std::string> KeysIn(const proto::AdminReply& reply) {
   std::set<std::string> keys;
-  for (const auto& function : reply.functions())
-    keys.insert(absl::StrCat(function.record().key().name(), "/", function.record().key().version()));
+  std::map<std::string, std::uint32_t> stages;  // of each model, by key
+  for (const auto& function : reply.functions()) {
+    const auto& record = function.record();
+    const auto key = absl::StrCat(CalledBy(record), "/", record.key().version());
+    if (record.stage().count() == 0 || ++stages[key] == record.stage().count()) keys.insert(key);
+  }
+  for (const auto& [key, count] : stages)
+    if (!keys.contains(key)) keys.insert(absl::StrCat(key, " in part"));
   return keys;
 }
 
 }  // namespace
+
+const std::string& CalledBy(const proto::FunctionRecord& function) {
+  return function.stage().count() > 0 ? function.stage().workflow() : function.key().name();
+}
 
 void Operators::MakeModels() {
   const auto make = [this](const std::string& name) {
@@ -82,6 +93,9 @@ void Operators::MakeModels() {
   };
   for (std::uint32_t i = 0; i < load_.plan().functions; ++i) make(absl::StrCat("f", i));
   for (int i = 0; i < ClientLoad::kChurnNames; ++i) make(absl::StrCat("c", i));
+  if (load_.plan().stages)
+    onnx_[ClientLoad::kStaged] =
+        cluster().world().MakeModel(ClientLoad::kStaged, Bytes(ChaosNodes::kGpuMemory.count() / 2 * 3));
   const auto shared = cluster().world().MakeModel("s0", MiB(150), {"x"}, {CountTensor()});
   for (const auto& name : load_.StatefulNames()) onnx_[name] = shared;
   if (load_.plan().long_runs)
@@ -138,6 +152,10 @@ std::vector<ModelUser> Operators::ModelUsers() const {
     users.push_back({World::WorkerDigest(load_.SharesModel(name) ? "s0" : name), name});
   if (load_.plan().canaries > 0)
     users.push_back({World::WorkerDigest(ClientLoad::kSecondModel), ClientLoad::kCanaries});
+  const std::uint32_t stages = load_.plan().stages ? 2 * load_.cluster().shape().runtimes : 0;
+  for (std::uint32_t number = 1; number <= stages; ++number)
+    users.push_back({World::WorkerDigestOfStage(ClientLoad::kStaged, number, stages),
+                     absl::StrCat(ClientLoad::kStaged, ".", number)});
   return users;
 }
 
@@ -173,6 +191,9 @@ proto::AdminRequest Operators::DeploymentOf(const std::string& key) const {
   const auto other = other_models_.find(key);
   deploy.set_onnx_digest(other == other_models_.end() ? onnx_.at(deploy.name()) : other->second);
   deploy.mutable_slo()->set_deadline_ns(Duration(milliseconds(100)).count());
+  // A manager that has no node yet does not know how large GPUs are.
+  if (load_.plan().stages && deploy.name() == ClientLoad::kStaged)
+    deploy.set_stage_memory(ChaosNodes::kGpuMemory.count() / load_.cluster().shape().runtimes / 4 * 3);
   if (deploy.name() == ClientLoad::kQuota) deploy.mutable_sharing()->set_quota_limit(load_.plan().quota);
   if (deploy.name() == ClientLoad::kLong) deploy.set_run_limit_ns(ClientLoad::kRunLimit.count());
   if (load_.StatefulNames().contains(deploy.name()) || deploy.name() == ClientLoad::kAnew) {

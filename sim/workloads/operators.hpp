@@ -15,6 +15,9 @@
 
 namespace troupe::sim {
 
+// The name by which clients call a function: of a stage, that of its model.
+[[nodiscard]] const std::string& CalledBy(const proto::FunctionRecord& function);
+
 class Operators {
  public:
   using Listed = std::function<void(const AdminResult&)>;
