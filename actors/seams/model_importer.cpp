@@ -59,8 +59,7 @@ std::optional<proto::FunctionRecord> ModelImporter::Before(const ModelFile& file
   std::optional<proto::FunctionRecord> record;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = imported_.find(file);
-    if (it != imported_.end()) record = it->second;
+    record = Remembered(file);
   }
   if (!record) return record;
   bool there = objects_.Has(file.onnx_digest) && objects_.Has(record->model_digest()) &&
@@ -68,6 +67,21 @@ std::optional<proto::FunctionRecord> ModelImporter::Before(const ModelFile& file
   for (const auto& packed : record->packed())
     there = there && objects_.Has(packed.model_digest()) && objects_.Has(packed.weights_digest());
   return there ? record : std::nullopt;
+}
+
+// A model that was not divided is not divided either where it could be larger.
+std::optional<proto::FunctionRecord> ModelImporter::Remembered(const ModelFile& file) const {
+  const auto exact = imported_.find(file);
+  if (exact != imported_.end()) return exact->second;
+  const auto& above = file.stages.above;
+  if (file.stages.number != 1) return std::nullopt;
+  for (auto it = imported_.lower_bound({file.onnx_digest, file.precision, {}}); it != imported_.end(); ++it) {
+    const auto& [other, record] = *it;
+    if (other.onnx_digest != file.onnx_digest || other.precision != file.precision) break;
+    if (record.stage().count() > 0) continue;
+    if (above == Bytes() || Bytes(record.weights_bytes()) <= above) return record;
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const ModelFile& file,

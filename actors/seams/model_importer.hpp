@@ -37,6 +37,8 @@ class ModelImporter {
   [[nodiscard]] std::optional<proto::FunctionRecord> Before(const ModelFile& file) const;
 
  private:
+  // With the mutex held.
+  [[nodiscard]] std::optional<proto::FunctionRecord> Remembered(const ModelFile& file) const;
   absl::StatusOr<proto::FunctionRecord> ImportAnew(const ModelFile& file,
                                                    const gpu::OnImportProgress& on_progress);
   // Keeps what the import process wrote, and names it in `record`.

@@ -340,6 +340,13 @@ TEST_P(ModelRepositoryContract, AReceivedFileIsImportedAndCanBeAdopted) {
       Wait<proto::FunctionRecord>([&](auto done) { repository().Import({digest}, "client", done); });
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->SerializeAsString(), record->SerializeAsString());
+  // Nor does one where GPUs are larger than it has to be.
+  const proto::StageWish larger{Bytes(record->weights_bytes()), Bytes(record->weights_bytes())};
+  const auto fits = Wait<proto::FunctionRecord>([&](auto done) {
+    repository().Import({digest, proto::PRECISION_FP32, larger}, "client", done);
+  });
+  ASSERT_TRUE(fits.ok()) << fits.status();
+  EXPECT_EQ(fits->model_digest(), record->model_digest());
   if (!GetParam()) return;
   made_->LoseObject(record->weights_digest());
   ASSERT_FALSE(repository().Has(record->weights_digest()));
