@@ -14,6 +14,7 @@
 #include "actors/daemon/membership.hpp"
 #include "actors/daemon/process_faults.hpp"
 #include "actors/daemon/roles.hpp"
+#include "actors/daemon/slo_file.hpp"
 #include "actors/daemon/slo_gauges.hpp"
 #include "actors/daemon/vital.hpp"
 #include "actors/gateway/gateway_admin.hpp"
@@ -59,6 +60,7 @@ class GatewayRole final : public Role {
 
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
+    slo_file_.Load(ClockNow());
     MemberOptions member;
     TROUPE_RETURN_IF_ERROR(TieToCluster(common_, false, member));
     RouterOptions router;
@@ -148,6 +150,7 @@ class GatewayRole final : public Role {
     ShowBatches(totals.batches, gauges_);
     caf::scoped_actor self(*common_.system);
     ShowSlos(slos_->Describe({}, Now(self.ptr())), gauges_);
+    slo_file_.Save(Now(self.ptr()));
     self->request(router_, kAskTimeout, proto::DescribeMember())
         .receive(
             [&](const proto::MemberReport& report) {
@@ -161,12 +164,19 @@ class GatewayRole final : public Role {
 
   void Stop(Duration grace) override {
     server_->Stop(grace);
+    slo_file_.Save(ClockNow(), true);
     caf::scoped_actor self(*common_.system);
     self->send(member_, proto::LeaveRequest());
     self->wait_for(caf::actor_cast<caf::actor>(member_));
   }
 
  private:
+  // The actors' clock.
+  [[nodiscard]] Time ClockNow() const {
+    caf::scoped_actor self(*common_.system);
+    return Now(self.ptr());
+  }
+
   absl::Status Serve() {
     const auto& config = common_.config;
     gateway::GatewayOptions options;
@@ -248,6 +258,7 @@ class GatewayRole final : public Role {
   std::shared_ptr<ViewCell> view_ = std::make_shared<ViewCell>();
   std::shared_ptr<FunctionStatistics> statistics_ = std::make_shared<FunctionStatistics>();
   std::shared_ptr<SloRecorder> slos_ = std::make_shared<SloRecorder>(common_.config.member.name);
+  SloFile slo_file_{common_.config.member.data, slos_};
   RouterActor router_;
   std::shared_ptr<FrontClient> front_;
   std::unique_ptr<ManagerClient> manager_;

@@ -12,4 +12,14 @@ proto::GatewayDescription SloRecorder::Describe(const proto::DescribeGateway& as
   return tracker_.Describe(ask, now);
 }
 
+proto::KeptSlos SloRecorder::Keep(Time now, std::int64_t unix_ns) const {
+  const std::lock_guard lock(mutex_);
+  return tracker_.Keep(now, unix_ns);
+}
+
+void SloRecorder::Restore(const proto::KeptSlos& kept, Time now, std::int64_t unix_ns) {
+  const std::lock_guard lock(mutex_);
+  tracker_.Restore(kept, now, unix_ns);
+}
+
 }  // namespace troupe::actors

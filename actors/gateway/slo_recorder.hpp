@@ -16,6 +16,9 @@ class SloRecorder {
 
   void Observe(const cluster::EndedRequest& request, Time now);
   [[nodiscard]] proto::GatewayDescription Describe(const proto::DescribeGateway& ask, Time now) const;
+  // As the tracker does.
+  [[nodiscard]] proto::KeptSlos Keep(Time now, std::int64_t unix_ns) const;
+  void Restore(const proto::KeptSlos& kept, Time now, std::int64_t unix_ns);
 
  private:
   mutable std::mutex mutex_;

@@ -91,14 +91,17 @@ void SloTracker::Ended(const EndedRequest& request, Time now) {
   function.deadline = request.deadline;
   function.percentile = request.percentile > 0 ? request.percentile : kDefaultSloPercentile;
   Count(request, function.total);
-  const std::int64_t number = NumberOf(now, kSlotLength);
-  auto& slot = function.slots[static_cast<std::size_t>(number % kSlots)];
-  if (slot.number != number) slot = {number, {}};
-  Count(request, slot.counts);
+  Count(request, function.SlotOf(NumberOf(now, kSlotLength)).counts);
   KeepIfSlow(request, now);
   if (request.id.empty()) return;
   with_id_.push_back(TimelineOf(request));
   if (with_id_.size() > kWithId) with_id_.pop_front();
+}
+
+SloTracker::Slot& SloTracker::Function::SlotOf(std::int64_t number) {
+  auto& slot = slots[static_cast<std::size_t>((number % kSlots + kSlots) % kSlots)];
+  if (slot.number != number) slot = {number, {}};
+  return slot;
 }
 
 SloTracker::Function& SloTracker::FunctionOf(const proto::FunctionKey& key) {
@@ -156,6 +159,42 @@ proto::FunctionSlo SloTracker::SloOf(const Key& key, const Function& function, T
   for (const auto& slot : function.slots)
     if (slot.number >= oldest) proto::AddCounts(slot.counts, *slo.mutable_hour());
   return slo;
+}
+
+proto::KeptSlos SloTracker::Keep(Time now, std::int64_t unix_ns) const {
+  proto::KeptSlos kept;
+  kept.set_unix_ns(unix_ns);
+  const std::int64_t newest = NumberOf(now, kSlotLength);
+  for (const auto& [key, function] : functions_) {
+    auto& one = *kept.add_functions();
+    *one.mutable_slo() = SloOf(key, function, now);
+    one.mutable_slo()->clear_hour();
+    for (const auto& slot : function.slots) {
+      if (slot.number <= newest - kSlots) continue;
+      one.add_slots()->set_age_ns((now.time_since_epoch() - slot.number * kSlotLength).count());
+      *one.mutable_slots(one.slots_size() - 1)->mutable_counts() = slot.counts;
+    }
+  }
+  return kept;
+}
+
+void SloTracker::Restore(const proto::KeptSlos& kept, Time now, std::int64_t unix_ns) {
+  const std::int64_t newest = NumberOf(now, kSlotLength);
+  // A clock that was set back makes nothing younger.
+  const std::int64_t away = std::max<std::int64_t>(unix_ns - std::max<std::int64_t>(kept.unix_ns(), 0), 0);
+  for (const auto& one : kept.functions()) {
+    if (functions_.size() >= kMostFunctions) return;
+    auto& function = FunctionOf(one.slo().function());
+    function.deadline = Duration(one.slo().deadline_ns());
+    function.percentile = one.slo().percentile();
+    proto::AddCounts(one.slo().total(), function.total);
+    for (const auto& slot : one.slots()) {
+      // Halves, so that no sum is too large.
+      const std::int64_t slots_ago =
+          (std::max<std::int64_t>(slot.age_ns(), 0) / 2 + away / 2) / (kSlotLength.count() / 2);
+      if (slots_ago < kSlots) proto::AddCounts(slot.counts(), function.SlotOf(newest - slots_ago).counts);
+    }
+  }
 }
 
 proto::GatewayDescription SloTracker::Describe(const proto::DescribeGateway& ask, Time now) const {

@@ -1,5 +1,5 @@
 // SLO TRACKER: how the requests of one gateway ended, measured against their functions' SLOs: counts of each function since
-// the gateway began and of the last hour, why late ones were late, and timelines of the slowest and of the newest with an id.
+// its first request and of the last hour, which outlive the gateway on its disk, why late ones were late, and timelines of the slowest and of the newest with an id.
 // The gateway owns it; no locks. Every table is bounded: when there are too many functions, the tracker forgets the function
 // that was idle longest.
 #pragma once
@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -61,11 +62,16 @@ class SloTracker {
 
   [[nodiscard]] proto::GatewayDescription Describe(const proto::DescribeGateway& ask, Time now) const;
   [[nodiscard]] std::size_t functions() const { return functions_.size(); }
+  // The counts, and their return in another life: the clock began anew, and unix time tells how long the gateway was away.
+  // What was kept is not trusted: it fills no more functions and slots than there are.
+  [[nodiscard]] proto::KeptSlos Keep(Time now, std::int64_t unix_ns) const;
+  void Restore(const proto::KeptSlos& kept, Time now, std::int64_t unix_ns);
 
  private:
   static constexpr std::int64_t kSlots = 12;  // of five minutes each
+  static constexpr std::int64_t kNoSlot = std::numeric_limits<std::int64_t>::min();
   struct Slot {
-    std::int64_t number = -1;  // since the clock's zero
+    std::int64_t number = kNoSlot;  // since the clock's zero; below 0: of a life before
     proto::SloCounts counts;
   };
   struct Function {
@@ -74,6 +80,9 @@ class SloTracker {
     proto::SloCounts total;
     std::array<Slot, kSlots> slots;
     std::uint64_t last = 0;  // counts ends
+
+    // The slot of that number, empty if it was of another one.
+    Slot& SlotOf(std::int64_t number);
   };
   struct Minute {
     std::int64_t number = -1;

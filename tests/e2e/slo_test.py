@@ -11,7 +11,7 @@ import urllib.parse
 import numpy as np
 
 from harness import Client, E2eTest, eventually, main
-from harness.client import infer_body
+from harness.client import infer_binary, infer_body
 from harness.networks import scale
 from harness.shell import Shell
 
@@ -56,6 +56,18 @@ class Slo(E2eTest):
         self.assertIn("hopeless", self.shell.text("why"), "the slowest of the last minute")
         self.assertIn("0.00 %", self.shell.text("slo", "hopeless"))
         self.assertIn("slo", self.shell.json("function", "show", "easy")["functions"][0])
+
+    def test_counts_outlive_the_gateway(self):
+        front = self.start("one", "all").wait_serving()
+        front.http.deploy("easy", scale(3), "?deadline_ms=60000&percentile=98").good()
+        for expected in (3, 6):
+            for _ in range(3):
+                infer_binary(front.http, "easy", ONES)
+            shell = Shell(front.address("manager"), self.directory)
+            (slo,) = shell.json("slo")["slos"]
+            self.assertEqual((int(slo["total"]["in_time"]), int(slo["hour"]["in_time"])), (expected, expected))
+            self.assertEqual(front.terminate(), 0)
+            front = self.start("one", "all").wait_serving()
 
     def test_the_steps_of_a_run_are_explained(self):
         self.front.http.deploy("double", scale(2)).good()

@@ -63,6 +63,47 @@ TEST(SloTracker, ALateRequestCountsByItsLongestPart) {
   EXPECT_EQ(proto::EndedCount(counts), 5u);
 }
 
+// A gateway that counted for an hour and ten minutes, was away for `away`, and began anew on a machine that had just started.
+proto::FunctionSlo After(Duration away) {
+  constexpr std::int64_t kUnix = 1'000'000'000'000'000;
+  SloTracker before("gateway-a");
+  for (int minute = 0; minute < 70; ++minute)
+    before.Ended({.reply = Reply("f"), .deadline = milliseconds(100), .percentile = 99}, At(minutes(minute)));
+  const auto kept = before.Keep(At(minutes(69)), kUnix);
+  SloTracker after("gateway-a");
+  after.Restore(kept, At(minutes(1)), kUnix + away.count());
+  after.Ended({.reply = Reply("f"), .deadline = milliseconds(100), .percentile = 99}, At(minutes(2)));
+  return after.Describe({}, At(minutes(3))).functions(0);
+}
+
+TEST(SloTracker, CountsGoOnInAnotherLife) {
+  EXPECT_EQ(After(Duration()).total().in_time(), 71u);
+  EXPECT_EQ(After(Duration()).hour().in_time(), 61u);
+  EXPECT_EQ(After(Duration()).deadline_ns(), Duration(milliseconds(100)).count());
+  EXPECT_EQ(After(Duration()).percentile(), 99);
+  EXPECT_EQ(After(minutes(30)).hour().in_time(), 31u);
+  EXPECT_EQ(After(minutes(90)).hour().in_time(), 1u);
+  EXPECT_EQ(After(minutes(90)).total().in_time(), 71u);
+  EXPECT_EQ(After(-minutes(30)).hour().in_time(), 61u) << "the clock was set back";
+}
+
+TEST(SloTracker, WhatWasKeptIsNotTrusted) {
+  proto::KeptSlos kept;
+  kept.set_unix_ns(-1);
+  for (std::size_t i = 0; i < SloTracker::kMostFunctions + 10; ++i) {
+    auto& one = *kept.add_functions();
+    one.mutable_slo()->mutable_function()->set_name(absl::StrCat("f", i));
+    for (const std::int64_t age : {std::numeric_limits<std::int64_t>::max(), std::int64_t{-5}})
+      one.add_slots()->set_age_ns(age);
+    for (auto& slot : *one.mutable_slots()) slot.mutable_counts()->set_failed(1);
+  }
+  SloTracker tracker("gateway-a");
+  tracker.Restore(kept, At(minutes(1)), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(tracker.functions(), SloTracker::kMostFunctions);
+  tracker.Restore(kept, At(minutes(1)), 0);
+  EXPECT_EQ(tracker.functions(), SloTracker::kMostFunctions);
+}
+
 TEST(SloTracker, WhatTheClientMadeImpossibleDoesNotCount) {
   using Code = absl::StatusCode;
   SloTracker tracker("gateway-a");
