@@ -20,7 +20,8 @@ usage: workflow.py [--build DIR] [--rounds N] [--seconds S] [--only PART ...]
   system_ms/SYSTEM              the workflow of `communication` with 8 MiB on two GPUs of 1 GiB, by the preset SYSTEM (docs/dataplane.md)
   system_over/NAME              `streambox` as a ratio of the preset NAME, of the same round
   stages_ms/CASE                p50 of requests, one after the other, to a model of 48 MiB: `whole` on one GPU of 96 MiB, in two stages on
-                                two GPUs of 36 MiB (`pipeline`), and on one of 36 MiB (`turns`), whose weights come anew each time
+                                two GPUs of 36 MiB (`pipeline`), and on one of 36 MiB (`turns`), whose weights come anew each time; runs are
+                                timed: 10 ms for the whole model, 5 ms for a stage
   stages_per_second/CASE        requests with four connections; stages_rate_over/CASE: as a ratio of `whole`, of the same round
 """
 import itertools
@@ -137,11 +138,11 @@ def noop(report, arguments):
     report.add("runs_per_second", rates, "runs/s")
 
 
-def timed(arguments, *options):
-    """A cluster of one daemon whose runs take RUN_MS."""
+def timed(arguments, *options, run_ms=RUN_MS):
+    """A cluster of one daemon whose runs take so long."""
     site = One(arguments.build)
     profile = site.home / "profile"
-    profile.write_text(f"default {RUN_MS}ms\n")
+    profile.write_text(f"default {run_ms}ms\n")
     site.extra = ["--compute", "timed", "--profile", str(profile), "--set", "arena=512MiB", *options]
     return site
 
@@ -277,11 +278,11 @@ def layered():
 
 
 def stages(report, arguments):
-    cases = {"whole": ("1", "96MiB"), "pipeline": ("2", "36MiB"), "turns": ("1", "36MiB")}
+    cases = {"whole": ("1", "96MiB", RUN_MS), "pipeline": ("2", "36MiB", RUN_MS / 2), "turns": ("1", "36MiB", RUN_MS / 2)}
     took, rates = {case: [] for case in cases}, {case: [] for case in cases}
     for _ in range(arguments.rounds):
-        for case, (gpus, memory) in cases.items():
-            with One(arguments.build, "--gpus", gpus, "--gpu-memory", memory) as site:
+        for case, (gpus, memory, run_ms) in cases.items():
+            with timed(arguments, "--gpus", gpus, "--gpu-memory", memory, run_ms=run_ms) as site:
                 site.deploy("big", layered())
                 took[case].append(site.p50_ms("big", ROW, arguments.seconds))
                 rates[case].append(site.load("big", 4, arguments.seconds, ROW.decode())["requests_per_second"])
