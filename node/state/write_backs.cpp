@@ -1,5 +1,6 @@
 #include "node/state/write_backs.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -132,7 +133,8 @@ void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& sta
   // Its worker died meanwhile, and the run is planned again: on the state that it began with.
   auto* held = parts_.requests.Current(dispatch.request, purpose.start.serial);
   if (held == nullptr) {
-    Restore(images);
+    // When it has run again already, the file has the image of that run.
+    if (!AnotherRunSaves(dispatch.state)) Restore(images);
     return parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(*purpose.run, proto::InferReply()));
   }
   if (status.ok() && !images.empty()) {
@@ -142,6 +144,13 @@ void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& sta
   Restored(dispatch.state.text());
   parts_.dispatches.EndUnkept(dispatch, *held, std::move(*purpose.run),
                               status.ok() ? "nothing was written back" : std::string(status.message()));
+}
+
+bool WriteBacks::AnotherRunSaves(const StateNumber& state) const {
+  return std::ranges::any_of(batches_, [&](const auto& batch) {
+    const auto* run = std::get_if<RunWrittenBack>(&batch.second.purpose);
+    return run != nullptr && run->start.dispatch.state == state;
+  });
 }
 
 void WriteBacks::Restore(const std::vector<ImagePtr>& images) {

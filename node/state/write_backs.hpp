@@ -44,6 +44,8 @@ class WriteBacks {
   [[nodiscard]] bool Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const;
   void End(Batch batch);
   void Restored(const std::string& image);
+  // The image of another run of this state is being saved, or waits for other nodes.
+  [[nodiscard]] bool AnotherRunSaves(const StateNumber& state) const;
   void RunSaved(const RunWrittenBack& purpose, const absl::Status& status,
                 const std::vector<ImagePtr>& images);
 

@@ -158,6 +158,34 @@ TEST_F(StateReplicasTest, ARunIsAnsweredWhenItsImageIsOnTheOtherNode) {
   EXPECT_THAT(Copied(4), Contains("answer 5 OK"));
 }
 
+// The worker dies while the image of its run waits for its copy, and the run's image after that waits for its own. The copy of the
+// first one comes then: what it leaves must not go over the second one.
+TEST_F(StateReplicasTest, ARunThatWasMadeAgainKeepsItsImage) {
+  InStep();
+  Run(5, 4);
+  On(LostWorker(0));
+  Up(0);
+  proto::WorkerOutcome well;
+  well.set_end_ns(1);
+  Answered(0, "prepare");
+  Answered(0, "swap-in", well);
+  Answered(0, "run");
+  EXPECT_THAT(Answered(0, "write-back", Written(4)), Contains(HasSubstr("save image")));
+  EXPECT_THAT(On(ImageSaved{++batch_, Image(kState, 4)}), IsEmpty()) << "the copy before is under way";
+  EXPECT_THAT(Copied(4), ElementsAre("copy 5 f/1@5 at r"));
+  const auto lines = Copied(5);
+  EXPECT_THAT(lines, Not(Contains("restore image")));
+  EXPECT_THAT(lines, Contains("answer 5 OK"));
+}
+
+// The run has not been made again yet, and begins with what was kept.
+TEST_F(StateReplicasTest, ARunThatIsToBeMadeAgainFindsWhatItBeganWith) {
+  InStep();
+  Run(5, 4);
+  On(LostWorker(0));
+  EXPECT_THAT(Copied(4), Contains("restore image"));
+}
+
 TEST_F(StateReplicasTest, ANodeWhoseCopyFailedIsWaitedForUntilTheStoreHasItOutOfStep) {
   InStep();
   Run(5, 4);
