@@ -143,6 +143,8 @@ class WeightSum {
   Bytes bytes_;
 };
 
+constexpr int kAlike = 4;
+
 // What is known of every value, whatever the open dimensions are: -1 where two choices that work differ. Nothing when none works.
 ValueInfos ValuesOf(const Graph& graph) {
   std::optional<ValueInfos> general;
@@ -156,9 +158,13 @@ ValueInfos ValuesOf(const Graph& graph) {
       return false;
     });
   };
+  int alike =
+      0;  // choices that worked in which all dimensions have one size: some of these tell as much as all
   for (const auto& trial : graph.open.Trials()) {
+    if (trial.twice.empty() && alike >= kAlike) continue;
     auto values = InferValues(graph, graph.open.SizesOf(trial));
     if (!values.ok()) continue;
+    alike += trial.twice.empty() ? 1 : 0;
     if (general) {
       merge(*values);
     } else {
