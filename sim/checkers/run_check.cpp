@@ -50,9 +50,9 @@ std::vector<std::string> CheckRuns(const RequestLedger& ledger, const std::vecto
   std::set<std::string> names;
   for (const auto& run : log) {
     names.insert(run.start().run());
-    if (run.start().workflow() == rules.workflow && !run.start().inputs().empty())
-      begun[QuestionOf(run)].push_back(run.state());
     if (auto wrong = WrongWith(run, rules); !wrong.empty()) broken.push_back(std::move(wrong));
+    if (run.start().workflow() != rules.workflow) continue;
+    if (!run.start().inputs().empty()) begun[QuestionOf(run)].push_back(run.state());
     if (run.state() == proto::RUN_SUCCEEDED && run.outputs_size() == 1) ++succeeded[run.outputs(0).inlined()];
   }
   for (const auto& name : rules.cancelled)

@@ -244,9 +244,10 @@ TEST(Cluster, AFunctionRemovedWhileRequestsWaitAnswersThemNotFound) {
   EXPECT_GT(gone, 20u);
 }
 
-TEST(Cluster, AModelLargerThanAnyGpuIsRefusedWithTheSizes) {
+TEST(Cluster, AModelThatIsNotToBeDividedAndFitsNoGpuIsRefusedWithTheSizes) {
   World world(1);
-  const auto status = world.Deploy("huge", GiB(2) - MiB(100));
+  const auto status = world.Deploy("huge", GiB(2) - MiB(100), milliseconds(100), {"x"}, {},
+                                   [](auto& deploy) { deploy.set_stage_memory(GiB(2).count()); });
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("GiB"), std::string::npos) << status;
 }

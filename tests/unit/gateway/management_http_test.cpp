@@ -266,7 +266,7 @@ TEST_F(ManagementHttp, Functions) {
                                        "?state_replicas=1",
                                        "?state=x%3Dy&state_replicas=4",
                                        "?stage_memory=0",
-                                       "?stage_memory=8",
+                                       "?stage_memory=8Gi",
                                        "?state=x",
                                        "?state=%3Dx",
                                        "?state=x%3D"}) {

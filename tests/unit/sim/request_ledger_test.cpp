@@ -160,6 +160,7 @@ TEST(RunCheck, AnAnsweredRunHasSucceededWithEachStepOnce) {
   EXPECT_EQ(CheckRuns(ledger, {}, rules).size(), 1u) << "the run is lost";
   proto::RunRecord run;
   run.mutable_start()->set_run("r");
+  run.mutable_start()->set_workflow("chain");
   run.set_state(proto::RUN_SUCCEEDED);
   run.add_outputs()->set_inlined("q");
   EXPECT_EQ(CheckRuns(ledger, {run}, rules).size(), 1u) << "the step of the run is lost";
@@ -174,6 +175,10 @@ TEST(RunCheck, AnAnsweredRunHasSucceededWithEachStepOnce) {
   proto::RunRecord open;
   open.set_state(proto::RUN_RUNNING);
   EXPECT_EQ(CheckRuns(ledger, {run, open}, rules).size(), 1u);
+  auto other = run;
+  other.mutable_start()->set_workflow("a model in stages");
+  other.mutable_steps()->Clear();
+  EXPECT_TRUE(CheckRuns(ledger, {run, other}, rules).empty());
 }
 
 TEST(RunCheck, AKeyIsOneRunAndItsEndIsTheSameForAll) {
@@ -183,6 +188,7 @@ TEST(RunCheck, AKeyIsOneRunAndItsEndIsTheSameForAll) {
   const RunRules rules{.workflow = "chain", .steps = 0, .cancelled = {}};
   proto::RunRecord failed;
   failed.mutable_start()->set_run("k");
+  failed.mutable_start()->set_workflow("chain");
   failed.mutable_start()->add_inputs()->set_inlined("q");
   failed.set_state(proto::RUN_FAILED);
   EXPECT_TRUE(CheckRuns(ledger, {failed}, rules).empty());
