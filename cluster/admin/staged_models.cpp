@@ -9,6 +9,7 @@
 #include "cluster/parts.hpp"
 #include "cluster/workflow_validator.hpp"
 #include "cluster/workflows/value_ref.hpp"
+#include "proto/precision.hpp"
 
 namespace troupe::cluster {
 

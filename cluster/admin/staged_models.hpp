@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "cluster/copies/copies.hpp"
 #include "cluster/events.hpp"
+#include "cluster/records/catalogue.hpp"
 #include "cluster/records/mutation.hpp"
 #include "proto/stage_wish.hpp"
 

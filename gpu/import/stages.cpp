@@ -52,10 +52,14 @@ class ValueFlow {
   }
   // Adds a step, and those before it that tell it what it has to know of shapes.
   void AddWithShapes(std::size_t step, Steps& steps) const {
-    if (!steps.insert(step).second) return;
-    for (const auto& input : graph_.steps[step].inputs()) {
-      const auto maker = MakerOf(input);
-      if (maker && from_shapes_[*maker]) AddWithShapes(*maker, steps);
+    for (std::vector<std::size_t> left = {step}; !left.empty();) {
+      const std::size_t next = left.back();
+      left.pop_back();
+      if (!steps.insert(next).second) continue;
+      for (const auto& input : graph_.steps[next].inputs()) {
+        const auto maker = MakerOf(input);
+        if (maker && from_shapes_[*maker]) left.push_back(*maker);
+      }
     }
   }
 
@@ -143,6 +147,7 @@ class WeightSum {
   Bytes bytes_;
 };
 
+// Choices of one size for all open dimensions that work: so many tell as much as all of them.
 constexpr int kAlike = 4;
 
 // What is known of every value, whatever the open dimensions are: -1 where two choices that work differ. Nothing when none works.
@@ -158,8 +163,7 @@ ValueInfos ValuesOf(const Graph& graph) {
       return false;
     });
   };
-  int alike =
-      0;  // choices that worked in which all dimensions have one size: some of these tell as much as all
+  int alike = 0;
   for (const auto& trial : graph.open.Trials()) {
     if (trial.twice.empty() && alike >= kAlike) continue;
     auto values = InferValues(graph, graph.open.SizesOf(trial));
@@ -203,6 +207,7 @@ struct StageRange {
   std::size_t end = 0;
 };
 
+// Where a graph is divided, and the graphs of its stages.
 class Division {
  public:
   explicit Division(const Graph& graph) : graph_(graph), contents_(graph), flow_(graph) {}
@@ -267,7 +272,7 @@ class Division {
     for (std::size_t i = 0; i < change.size(); ++i) {
       bytes += change[i];
       unknowns += unknown[i];
-      change[i] = unknowns > 0 ? -1 : bytes;
+      change[i] = unknowns > 0 ? -1 : std::max(bytes, 0.0);  // sums of large numbers are not exact
     }
     return change;
   }
@@ -307,7 +312,7 @@ class Division {
     return absl::InvalidArgumentError(absl::StrCat(
         "the model cannot be divided into stages with at most ", FormatBytes(most),
         " of weights: ", StepLabel(graph_.steps[begin + sums.size()]),
-        sums.empty() ? " has more alone"
+        sums.empty() ? absl::StrCat(" alone has ", FormatBytes(sum.bytes()))
                      : " would begin a stage, and the shapes of values that are handed on to it are not "
                        "known"));
   }

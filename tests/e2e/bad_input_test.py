@@ -73,11 +73,12 @@ class BadInput(E2eTest):
         model.ir_version = 8
         self.refused(self.http.deploy("unsupported", model.SerializeToString()), 501, "Unique", "Det", "FancyThing")
 
-    def test_model_larger_than_any_gpu(self):
+    def test_step_larger_than_any_gpu(self):
+        # A GPU has 32 MiB, of which a stage's weights take at most three quarters.
         answer = self.http.deploy("large", dense(40)[0])
-        self.refused(answer, 400)
-        self.assertRegex(answer.error, r"40(\.\d+)? ?MiB")
-        self.assertRegex(answer.error, r"32(\.\d+)? ?MiB")
+        self.refused(answer, 400, "stages")
+        self.assertRegex(answer.error, r"at most 24(\.\d+)? ?MiB")
+        self.assertRegex(answer.error, r"MatMul 'y' alone has 40(\.\d+)? ?MiB")
         self.assertEqual(self.http.get("/v2/models/large").code, 404)
 
     def test_deployments_with_wrong_parameters(self):
