@@ -9,7 +9,7 @@
 
 namespace troupe::proto {
 
-// Each of them costs an import, and a call of its own in each request.
+// A limit, because each stage costs an import when the model is deployed and a call in each request.
 inline constexpr std::uint32_t kMostStages = 64;
 
 // DeployRequest.stage_memory, as people write it.

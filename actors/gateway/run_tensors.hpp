@@ -29,7 +29,7 @@ class RunTensors {
   struct Limits {
     Duration timeout;            // of one question to the manager, one transfer
     std::uint64_t inline_bytes;  // larger tensors become blobs of the manager
-    bool logged = true;          // false: Store keeps no bytes, since there is no log
+    bool logged = true;          // false: the run is in no log, so Store has nothing to write
     std::uint64_t part_bytes = 8u << 20;
   };
   using Stored = google::protobuf::RepeatedPtrField<proto::StoredTensor>;

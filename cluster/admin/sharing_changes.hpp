@@ -47,7 +47,7 @@ class SharingChanges {
     GpuKinds kinds{};
     bool operator==(const Source&) const = default;
   };
-  // The version that is meant. Of a wish that changes nothing there is no command.
+  // Adds the command for one function, unless the wish changes nothing of it. Returns the key with the version that is updated.
   absl::StatusOr<proto::FunctionKey> AddUpdate(const proto::UpdateFunction& wish,
                                                std::vector<proto::SetFunctionSharing>& commands) const;
   void Tell(const proto::SetFunctionSharing& command);

@@ -29,7 +29,7 @@ void DivideDeadline(std::vector<proto::FunctionRecord>& stages) {
   }
 }
 
-// The stages in their order. A value has the same name in the stage that makes it, in those that read it, and in the model.
+// The workflow that calls the stages in their order. It connects them by the names of values, which each stage has from the model.
 class StagedWorkflow {
  public:
   StagedWorkflow(const std::string& name, const std::string& version,

@@ -28,7 +28,7 @@ struct Parts;
 // The functions of a model that is deployed in stages, in their order; none: no such model is.
 [[nodiscard]] std::vector<proto::FunctionKey> StagesOf(const WorkflowRegistry& workflows,
                                                        const proto::FunctionKey& model);
-// The commands that remove this version of a workflow, and of its stages' functions those that are there.
+// The commands that remove this version of a workflow and, if a model in stages is behind it, the functions of the stages.
 [[nodiscard]] std::vector<CatalogueCommand> RemovalOf(const proto::WorkflowRecord& workflow,
                                                       const Catalogue& catalogue, std::int64_t unix_now);
 

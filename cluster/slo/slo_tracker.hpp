@@ -1,5 +1,6 @@
 // SLO TRACKER: how the requests of one gateway ended, measured against their functions' SLOs: counts of each function since
-// its first request and of the last hour, which outlive the gateway on its disk, why late ones were late, and timelines of the slowest and of the newest with an id.
+// its first request and of the last hour, which outlive the gateway on its disk, why late ones were late, and timelines of the
+// slowest and of the newest with an id.
 // The gateway owns it; no locks. Every table is bounded: when there are too many functions, the tracker forgets the function
 // that was idle longest.
 #pragma once

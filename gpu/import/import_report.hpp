@@ -39,7 +39,7 @@ struct ImportReport {
   // What it was packed for: the sizes of the inputs' open dimensions, in order, but of each input's first, which was 1; empty
   // without --pack.
   std::vector<std::uint32_t> likely_sizes;
-  // Of a stage: the sizes of the inputs' first dimensions, in order, where one that is open was not 1.
+  // For a stage: the size that each input's first dimension has when the whole model is given one row. Empty if each open one is 1.
   std::vector<std::uint32_t> likely_rows;
   // Of a file that was only judged:
   std::map<std::string, std::uint64_t> operators;  // how many steps have each

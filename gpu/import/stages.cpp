@@ -9,10 +9,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "base/status.hpp"
+#include "gpu/import/distinct_contents.hpp"
 #include "gpu/import/onnx_node.hpp"
 #include "gpu/import/passes.hpp"
 #include "gpu/import/weight_layout.hpp"
@@ -23,6 +22,18 @@ namespace troupe::gpu {
 namespace {
 
 using Steps = std::set<std::size_t>;
+
+// What a constant takes among the weights.
+Bytes PlaceOf(const Constant& constant) {
+  return AlignUp(Bytes(constant.data->size()), kWeightAlignment);
+}
+
+// Whether the weights could take more: as if all constants were read, and differed. Tells most models at once.
+bool CouldTakeMoreThan(const Graph& graph, Bytes limit) {
+  Bytes sum;
+  for (const auto& [name, constant] : graph.constants) sum += PlaceOf(constant);
+  return sum > limit;
+}
 
 // Who makes and who reads the values of a graph.
 //
@@ -95,20 +106,11 @@ class ValueFlow {
 class Contents {
  public:
   explicit Contents(const Graph& graph) {
-    absl::flat_hash_map<std::size_t, std::vector<std::string_view>> alike;  // by size and beginning
-    absl::flat_hash_map<const char*, std::size_t> numbers;
+    DistinctContents distinct;
     for (const auto& [name, constant] : graph.constants) {
-      const std::string_view bytes = *constant.data;
-      auto& candidates = alike[HashOfBeginning(bytes)];
-      const auto same = std::ranges::find(candidates, bytes);
-      if (same == candidates.end()) {
-        candidates.push_back(bytes);
-        numbers.try_emplace(bytes.data(), sizes_.size());
-        number_[name] = sizes_.size();
-        sizes_.push_back(AlignUp(Bytes(bytes.size()), kWeightAlignment));
-      } else {
-        number_[name] = numbers.at(same->data());
-      }
+      const std::size_t number = distinct.Add(*constant.data);
+      number_[name] = number;
+      if (number == sizes_.size()) sizes_.push_back(PlaceOf(constant));
     }
   }
   [[nodiscard]] std::optional<std::size_t> NumberOf(const std::string& constant) const {
@@ -118,12 +120,6 @@ class Contents {
   [[nodiscard]] Bytes SizeOf(std::size_t number) const { return sizes_[number]; }
 
  private:
-  // Weights that differ mostly differ at once, and are not read any further here.
-  static std::size_t HashOfBeginning(std::string_view bytes) {
-    const auto beginning = bytes.substr(0, 4096);
-    return absl::HashOf(bytes.size(), absl::string_view(beginning.data(), beginning.size()));
-  }
-
   absl::flat_hash_map<std::string, std::size_t> number_;
   std::vector<Bytes> sizes_;
 };
@@ -366,7 +362,7 @@ class Division {
 absl::StatusOr<KeptStage> KeepStage(Graph& graph, const proto::StageWish& wish) {
   KeptStage kept;
   std::optional<Graph> part;
-  if (wish.above > Bytes()) {
+  if (wish.above > Bytes() && CouldTakeMoreThan(graph, wish.above)) {
     Division division(graph);
     if (division.Whole() > wish.above) {
       TROUPE_ASSIGN_OR_RETURN(const auto stages, division.Cut(wish.most));

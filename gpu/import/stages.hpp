@@ -1,6 +1,6 @@
-// STAGES: a model that no GPU can hold is divided into stages. A stage is a part of its steps that is a model of its own: what it
-// reads of earlier stages are inputs of it, and what later ones read are outputs. One stage after the other computes what the
-// model does.
+// STAGES: a model that no GPU can hold is divided into stages. Each stage is a model with some of the steps. Its inputs are the
+// values that its steps read from the request or from earlier stages; its outputs are the values that later stages or the client
+// need. Running the stages one after the other computes what the model computes.
 #pragma once
 
 #include <cstdint>

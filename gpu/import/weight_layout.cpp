@@ -8,11 +8,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "gpu/import/distinct_contents.hpp"
 #include "gpu/import/model_check.hpp"
 
 namespace troupe::gpu {
@@ -29,18 +28,14 @@ class Layout {
     weight.set_type(constant.type);
     weight.mutable_shape()->Assign(constant.shape.begin(), constant.shape.end());
     weight.set_length(constant.data->size());
-    const std::string_view bytes = *constant.data;
-    // The standard's view would be hashed by the standard's hash, which is as slow as a digest.
-    std::vector<std::size_t>& alike = by_hash_[absl::HashOf(absl::string_view(bytes.data(), bytes.size()))];
-    const auto same =
-        std::ranges::find_if(alike, [&](std::size_t piece) { return *pieces_[piece].data == bytes; });
-    weight.set_offset(same == alike.end() ? size_.count() : pieces_[*same].offset);
-    if (same != alike.end()) return absl::OkStatus();
+    const std::size_t piece = contents_.Add(*constant.data);
+    const bool known = piece < pieces_.size();
+    weight.set_offset(known ? pieces_[piece].offset : size_.count());
+    if (known) return absl::OkStatus();
     const Bytes end = size_ + AlignUp(Bytes(constant.data->size()), kWeightAlignment);
     if (end > limit_)
       return absl::ResourceExhaustedError(absl::StrCat("the model's weights exceed the limit of ",
                                                        FormatBytes(limit_), " at tensor '", name, "'"));
-    alike.push_back(pieces_.size());
     pieces_.push_back({constant.data, size_.count()});
     size_ = end;
     return absl::OkStatus();
@@ -68,7 +63,7 @@ class Layout {
   Bytes limit_;
   Bytes size_;
   std::vector<Piece> pieces_;
-  absl::flat_hash_map<std::size_t, std::vector<std::size_t>> by_hash_;  // pieces, by hash of their contents
+  DistinctContents contents_;  // the numbers of the pieces
 };
 
 // Answers their digest.

@@ -141,7 +141,7 @@ class Exports(ServedModels):
         np.testing.assert_allclose(answers["fp32"], exact, rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(answers["bf16"], exact, atol=0.02 * np.abs(exact).max())
         self.assertGreater(np.abs(answers["bf16"] - exact).max(), 1e-3, "it was computed in FP32")
-        # Each precision makes a model of its own, so the GPU holds two models.
+        # The same file in FP32 and in BF16 gives two models, and the GPU holds both.
         self.assertEqual(len(shell.json("gpu", "show", "one/0")["gpus"][0]["models"]), 2)
 
     def test_what_is_not_computed_is_refused_by_name_before_anything_is_deployed(self):
