@@ -1,8 +1,9 @@
-// Policies by name. A policy fills one of fourteen slots; each slot has one explicit table in the room that
+// Policies by name. A policy fills one of fifteen slots; each slot has one explicit table in the room that
 // decides with it (no self-registering statics: the linker drops them), and a preset names one policy per
 // slot.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,11 +27,21 @@ struct PolicyNames {
   std::string memory = "fine-resilient";      // gpu/memory/memory_policy.hpp
   std::string batching = "off";               // node/scheduling/policies/batching_policy.hpp
   std::string replicas = "forecast";          // cluster/copies/replica_policy.hpp
+  std::string fetching = "relay";             // cluster/copies/fetch_policy.hpp
   std::string scaling = "troupe";             // cluster/autoscaling/scaling_policy.hpp
   std::string forecast = "holt";              // cluster/autoscaling/demand_forecast.hpp
   std::string owning = "by-cost";             // cluster/autoscaling/owning_choice.hpp
   std::string binding;
 };
+
+// Every slot.
+inline constexpr std::array<std::string PolicyNames::*, 15> kPolicySlots = {
+    &PolicyNames::routing,  &PolicyNames::ordering, &PolicyNames::gpu,      &PolicyNames::eviction,
+    &PolicyNames::swap,     &PolicyNames::prefetch, &PolicyNames::sharing,  &PolicyNames::memory,
+    &PolicyNames::batching, &PolicyNames::replicas, &PolicyNames::fetching, &PolicyNames::scaling,
+    &PolicyNames::forecast, &PolicyNames::owning,   &PolicyNames::binding};
+static_assert(sizeof(PolicyNames) == kPolicySlots.size() * sizeof(std::string),
+              "kPolicySlots names every slot");
 
 // A row of a slot's table.
 template <class Policy>

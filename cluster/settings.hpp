@@ -7,6 +7,7 @@
 
 #include "base/enum_names.hpp"
 #include "base/units.hpp"
+#include "cluster/copies/fetch_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/membership_table.hpp"
 #include "cluster/provisioning.hpp"
@@ -34,6 +35,7 @@ struct ClusterSettings {
   MembershipLimits membership;
   std::uint32_t replicas = 2;  // host copies of each model, at least
   ReplicaPolicy replica_policy = ReplicaPolicy::kForecast;
+  FetchPolicy fetch_policy = FetchPolicy::kRelay;
   Duration tick = std::chrono::milliseconds(50);
   Duration member_lease{};  // a member that has not heard for so long takes nothing new; zero: it goes on
   Duration placement_retry = std::chrono::seconds(2);  // after an adoption that failed

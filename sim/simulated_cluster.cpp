@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "cluster/copies/fetch_policy.hpp"
 
 namespace troupe::sim {
 namespace {
@@ -25,8 +26,11 @@ SimulatedCluster::SimulatedCluster(const SimulationSetup& setup, std::vector<std
 void SimulatedCluster::Start() {
   const auto replicas = cluster::FindReplicaPolicy(setup_.policies.replicas);
   TROUPE_CHECK(replicas.ok(), "the policies of a simulation are checked before it begins");
+  const auto fetching = cluster::FindFetchPolicy(setup_.policies.fetching);
+  TROUPE_CHECK(fetching.ok(), "the policies of a simulation are checked before it begins");
   world_.StartManager(setup_.cluster.host_copies, [&](auto& options) {
     options.replica_policy = *replicas;
+    options.fetch_policy = *fetching;
     options.scaling.policy = setup_.policies.scaling;
     options.scaling.forecast = setup_.policies.forecast;
     options.scaling.owning = setup_.policies.owning;

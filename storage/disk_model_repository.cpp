@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "storage/appended_file.hpp"
 #include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
 #include "storage/mapped_file.hpp"
@@ -110,6 +111,13 @@ class DiskModelRepository::Writer final : public ObjectWriter {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::shared_ptr<const AppendedBytes>> Appended() override {
+    if (!file_.valid()) return absl::FailedPreconditionError("this object was committed before");
+    transport::UniqueFd again(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!again.valid()) return DiskError(errno, "open", path_);
+    return std::make_shared<const AppendedFile>(std::move(again), path_);
+  }
+
   absl::StatusOr<std::string> Commit(const std::string& expected) override {
     if (!file_.valid()) return absl::FailedPreconditionError("this object was committed before");
     const transport::UniqueFd file = std::move(file_);
@@ -201,7 +209,7 @@ absl::Status DiskModelRepository::Lend(const std::string& digest, const std::str
 
 absl::StatusOr<std::unique_ptr<ObjectWriter>> DiskModelRepository::Create() {
   const std::string path = NewTemporary();
-  TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_WRONLY | O_CREAT | O_EXCL, 0400));
+  TROUPE_ASSIGN_OR_RETURN(transport::UniqueFd file, OpenFile(path, O_RDWR | O_CREAT | O_EXCL, 0400));
   return std::make_unique<Writer>(state_, path, std::move(file), Writer::Left::kGoes);
 }
 

@@ -10,6 +10,28 @@
 
 namespace troupe::storage {
 
+namespace {
+
+class SharedBytes final : public AppendedBytes {
+ public:
+  explicit SharedBytes(const std::vector<std::byte>& bytes) { Append(bytes); }
+  void Append(std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  [[nodiscard]] absl::StatusOr<std::string> Read(Bytes offset, Bytes length) const override {
+    const std::lock_guard lock(mutex_);
+    if (offset + length > Bytes(bytes_.size())) return absl::OutOfRangeError("fewer bytes were written");
+    return bytes_.substr(offset.count(), length.count());
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string bytes_;  // guarded by mutex_
+};
+
+}  // namespace
+
 class FakeModelRepository::Writer final : public ObjectWriter {
  public:
   // `part`: empty, or what is continued.
@@ -28,7 +50,14 @@ class FakeModelRepository::Writer final : public ObjectWriter {
     repository_.used_ += Bytes(bytes.size());
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     if (!part_.empty()) repository_.parts_[part_] = {bytes_, transport::SteadyNow()};
+    if (appended_ != nullptr) appended_->Append(bytes);
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::shared_ptr<const AppendedBytes>> Appended() override {
+    if (committed_) return absl::FailedPreconditionError("this object was committed before");
+    if (appended_ == nullptr) appended_ = std::make_shared<SharedBytes>(bytes_);
+    return appended_;
   }
 
   absl::StatusOr<std::string> Commit(const std::string& expected) override {
@@ -64,6 +93,7 @@ class FakeModelRepository::Writer final : public ObjectWriter {
   FakeModelRepository& repository_;
   const std::string part_;
   std::vector<std::byte> bytes_;
+  std::shared_ptr<SharedBytes> appended_;  // null: it was not asked for
   bool committed_ = false;
 };
 

@@ -10,8 +10,6 @@
 namespace troupe::storage {
 namespace {
 
-constexpr Bytes kPage = transport::HostRegion::kAlignment;
-
 absl::Status NotInRegion(const std::string& digest) {
   return absl::NotFoundError(absl::StrCat("model ", digest, " is not in the host region: adopt it first"));
 }
@@ -21,7 +19,7 @@ proto::HostCopy CopyAt(const std::string& digest, std::uint64_t offset, Bytes mo
   copy.set_digest(digest);
   copy.mutable_model()->set_offset(offset);
   copy.mutable_model()->set_length(model.count());
-  copy.mutable_weights()->set_offset(offset + AlignUp(model, kPage).count());
+  copy.mutable_weights()->set_offset(offset + AlignUp(model, transport::HostRegion::kAlignment).count());
   copy.mutable_weights()->set_length(weights.count());
   return copy;
 }
@@ -30,7 +28,7 @@ proto::HostCopy CopyAt(const std::string& digest, std::uint64_t offset, Bytes mo
 
 // The region's first page is its header.
 HostRepository::HostRepository(std::shared_ptr<transport::HostRegion> region)
-    : region_(std::move(region)), table_(kPage.count(), region_->capacity()) {}
+    : region_(std::move(region)), table_(transport::HostRegion::kAlignment.count(), region_->capacity()) {}
 
 absl::StatusOr<HostRepository::Reservation> HostRepository::Reserve(const std::string& digest, Bytes model,
                                                                     Bytes weights) {
@@ -55,15 +53,18 @@ absl::StatusOr<HostRepository::Reservation> HostRepository::Place(const std::str
   const Bytes capacity = table_.capacity();
   const Bytes size = model > capacity || weights > capacity
                          ? std::max(model, weights)
-                         : std::max(AlignUp(model, kPage) + AlignUp(weights, kPage), kPage);
+                         : std::max(AlignUp(model, transport::HostRegion::kAlignment) +
+                                        AlignUp(weights, transport::HostRegion::kAlignment),
+                                    transport::HostRegion::kAlignment);
   TROUPE_ASSIGN_OR_RETURN(std::vector<std::string> evicted, MakeRoom(size));
   TROUPE_ASSIGN_OR_RETURN(const proto::RegionRange range, region_->Allocate(size));
   TROUPE_ASSIGN_OR_RETURN(const std::span<std::byte> bytes, region_->Writable(range));
   const proto::HostCopy copy = CopyAt(digest, range.offset(), model, weights);
   table_.Insert(copy, range.offset(), size);
-  return Reservation{{copy, std::move(evicted), false},
-                     bytes.first(model.count()),
-                     bytes.subspan(AlignUp(model, kPage).count(), weights.count())};
+  return Reservation{
+      {copy, std::move(evicted), false},
+      bytes.first(model.count()),
+      bytes.subspan(AlignUp(model, transport::HostRegion::kAlignment).count(), weights.count())};
 }
 
 absl::StatusOr<std::vector<std::string>> HostRepository::MakeRoom(Bytes size) {

@@ -9,8 +9,6 @@
 namespace troupe::storage {
 namespace {
 
-constexpr Bytes kPage = transport::HostRegion::kAlignment;
-
 // The name under which the kernel shows the memory in /proc; at most 249 bytes.
 std::string NameOf(const std::string& node, const std::string& key) {
   return absl::StrCat("troupe-host ", node.substr(0, 64), " ", key.substr(0, 160));
@@ -20,9 +18,9 @@ std::string NameOf(const std::string& node, const std::string& key) {
 
 absl::StatusOr<std::unique_ptr<HostSegments>> HostSegments::Create(Options options) {
   std::unique_ptr<HostSegments> segments(new HostSegments(std::move(options)));
-  TROUPE_ASSIGN_OR_RETURN(
-      segments->empty_region_,
-      transport::HostRegion::Create(NameOf(segments->options_.name, "no-key"), {.size = kPage}));
+  TROUPE_ASSIGN_OR_RETURN(segments->empty_region_,
+                          transport::HostRegion::Create(NameOf(segments->options_.name, "no-key"),
+                                                        {.size = transport::HostRegion::kAlignment}));
   // Whether the memory is there is better known now than at the first deployment.
   if (!segments->options_.isolated) TROUPE_RETURN_IF_ERROR(segments->At("").status());
   return segments;
@@ -52,7 +50,8 @@ absl::StatusOr<HostRepository::Reservation> HostSegments::Reserve(const std::str
   Bytes used;
   for (const auto& [name, other] : segments_) used += other.region->used();
   const Bytes left = used < options_.budget ? options_.budget - used : Bytes();
-  const Bytes need = AlignUp(model, kPage) + AlignUp(weights, kPage);
+  const Bytes need =
+      AlignUp(model, transport::HostRegion::kAlignment) + AlignUp(weights, transport::HostRegion::kAlignment);
   if (segments_.size() > 1 && !segment->models->Has(digest) && need > left) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no room for ", FormatBytes(need), " in the host regions: ", FormatBytes(used), " of ",

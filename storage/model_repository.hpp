@@ -40,6 +40,14 @@ struct PartInfo {
 // InvalidArgument unless it consists of at most 128 lower-case letters, digits and '-': it becomes part of a path.
 [[nodiscard]] absl::Status CheckPartName(const std::string& name);
 
+// What was appended to an object that is being written, for other threads, also after it was committed or given up.
+class AppendedBytes {
+ public:
+  virtual ~AppendedBytes() = default;
+  // OutOfRange: fewer bytes were appended.
+  [[nodiscard]] virtual absl::StatusOr<std::string> Read(Bytes offset, Bytes length) const = 0;
+};
+
 // One object being written, by one thread. Destroyed without a Commit that succeeded, it leaves nothing
 // behind, unless it continues a part.
 class ObjectWriter {
@@ -47,6 +55,7 @@ class ObjectWriter {
   virtual ~ObjectWriter() = default;
   [[nodiscard]] virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
   [[nodiscard]] virtual Bytes size() const = 0;
+  [[nodiscard]] virtual absl::StatusOr<std::shared_ptr<const AppendedBytes>> Appended() = 0;
   // Makes the object durable and visible under its digest, which is returned. InvalidArgument when `expected`
   // is not empty and the bytes have another digest: nothing is kept, nor is the part. Called once, last.
   [[nodiscard]] virtual absl::StatusOr<std::string> Commit(const std::string& expected) = 0;

@@ -4,6 +4,7 @@
 #include "actors/daemon/option_values.hpp"
 #include "cluster/autoscaling/demand_forecast.hpp"
 #include "cluster/autoscaling/scaling_policy.hpp"
+#include "cluster/copies/fetch_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gateway/log_levels.hpp"
@@ -193,6 +194,10 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "how many nodes have a host copy of a model: forecast (more than --replicas, where its load needs them or "
        "soon will), demand (where it needs them now) or fixed",
        false, Policy(&PolicyNames::replicas, cluster::FindReplicaPolicy)},
+      {OptionGroup::kAdvanced, "fetching",
+       "which nodes a node fetches a model from: relay (when several nodes fetch it at the same time they hand it on to "
+       "each other as it arrives) or holders (nodes that have all of it)",
+       false, Policy(&PolicyNames::fetching, cluster::FindFetchPolicy)},
       {OptionGroup::kAdvanced, "scaling",
        "how functions whose quota_request is auto follow their load: troupe (instances grow first, then more are "
        "added), fast-scaler (FaST-GShare's Algorithm 1) or hpa (Kubernetes' rule)",

@@ -19,6 +19,7 @@
 #include "base/status.hpp"
 #include "cluster/autoscaling/demand_forecast.hpp"
 #include "cluster/autoscaling/scaling_policy.hpp"
+#include "cluster/copies/fetch_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/function_registry.hpp"
 #include "cluster/provisioning.hpp"
@@ -45,11 +46,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_ASSIGN_OR_RETURN(const auto preset, FindSystemPreset(config.policies.preset));
   config.policies.chosen = preset.policies;
   TROUPE_RETURN_IF_ERROR(ApplyPresetOptions(preset, config));
-  for (const auto slot :
-       {&PolicyNames::routing, &PolicyNames::ordering, &PolicyNames::gpu, &PolicyNames::eviction,
-        &PolicyNames::swap, &PolicyNames::prefetch, &PolicyNames::memory, &PolicyNames::sharing,
-        &PolicyNames::binding, &PolicyNames::batching, &PolicyNames::replicas, &PolicyNames::scaling,
-        &PolicyNames::forecast, &PolicyNames::owning}) {
+  for (const auto slot : kPolicySlots) {
     if (!(config.policies.slots.*slot).empty()) config.policies.chosen.*slot = config.policies.slots.*slot;
   }
   // Names that a node alone knows are wrong for every role: one file may serve them all.
@@ -60,6 +57,7 @@ absl::Status CompletePolicies(DaemonConfig& config) {
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(config.policies.chosen.memory).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindSharingPolicy(config.policies.chosen.sharing).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(config.policies.chosen.replicas).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindFetchPolicy(config.policies.chosen.fetching).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindScalingPolicy(config.policies.chosen.scaling).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindOwningRule(config.policies.chosen.owning).status());
   TROUPE_ASSIGN_OR_RETURN(const auto forecast, cluster::FindForecast(config.policies.chosen.forecast));

@@ -17,6 +17,7 @@
 #include "base/digest.hpp"
 #include "base/status.hpp"
 #include "cluster/admin/answers.hpp"
+#include "cluster/copies/fetch_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "storage/backup.hpp"
 #include "storage/durable_file.hpp"
@@ -89,6 +90,7 @@ class ManagerRole final : public Role {
     options.replicas = config.functions.replicas;
     TROUPE_ASSIGN_OR_RETURN(options.replica_policy,
                             cluster::FindReplicaPolicy(config.policies.chosen.replicas));
+    TROUPE_ASSIGN_OR_RETURN(options.fetch_policy, cluster::FindFetchPolicy(config.policies.chosen.fetching));
     options.scaling = {.policy = config.policies.chosen.scaling,
                        .forecast = config.policies.chosen.forecast,
                        .owning = config.policies.chosen.owning,
@@ -127,6 +129,8 @@ class ManagerRole final : public Role {
     gauges_.Set("troupe_imports_running", "Imports that run.", {}, static_cast<double>(imports.running));
     gauges_.Set("troupe_imports_refused_total", "Imports that the full queue refused or dropped.", {},
                 static_cast<double>(imports.refused));
+    gauges_.Set("troupe_manager_model_bytes_sent_total", "Bytes of models that the manager sent to nodes.",
+                {}, static_cast<double>(repository_->sent()));
     caf::scoped_actor self(*common_.system);
     proto::AdminRequest request;
     request.mutable_cluster_status();

@@ -67,13 +67,15 @@ void NodeGauges::ShowSequences(const proto::NodeDescription& node) {
               static_cast<double>(on_gpus));
 }
 
-void NodeGauges::ShowPulls(const std::string& node, const PullCounts& counts) {
+void NodeGauges::ShowPulls(const std::string& node, const PullCounts& counts, std::uint64_t sent) {
   for (const auto& [source, bytes] :
        {std::pair("nodes", &counts.from_nodes), std::pair("manager", &counts.from_manager)}) {
     gauges_.Set("troupe_model_bytes_fetched_total",
                 "Bytes of models that came to this node's disk, by who sent them.",
                 {{"node", node}, {"from", source}}, static_cast<double>(bytes->load()));
   }
+  gauges_.Set("troupe_model_bytes_sent_total", "Bytes of models that this process sent to nodes.",
+              {{"node", node}}, static_cast<double>(sent));
   gauges_.Set("troupe_model_ranges_wrong_total", "Ranges of models whose bytes were not those of the model.",
               {{"node", node}}, static_cast<double>(counts.wrong.load()));
 }

@@ -33,7 +33,8 @@ class NodeGauges {
   // `isolated`: workers serve keys.
   void Show(const proto::NodeDescription& node, const HostRegion& host, const WorkerRefusals& refusals,
             bool isolated);
-  void ShowPulls(const std::string& node, const PullCounts& counts);
+  // `sent`: bytes that the node has sent to others.
+  void ShowPulls(const std::string& node, const PullCounts& counts, std::uint64_t sent);
   // Unavailable when no GPU's worker was up at the last Show, with what is wrong with the GPUs.
   [[nodiscard]] absl::Status Health();
 

@@ -136,7 +136,7 @@ class NodeRole final : public Role {
             [this](const proto::NodeDescription& node) {
               gauges_.Show(node, {repository_->host_usage(), host_->huge_pages()}, *worker_refusals_,
                            Isolated());
-              gauges_.ShowPulls(node.node(), *pull_counts_);
+              gauges_.ShowPulls(node.node(), *pull_counts_, repository_->sent());
             },
             [](const caf::error&) {});
   }

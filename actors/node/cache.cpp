@@ -10,6 +10,7 @@
 #include "actors/core/call.hpp"
 #include "actors/core/continuations.hpp"
 #include "actors/interfaces/cluster_manager.hpp"
+#include "actors/node/relayed_ranges.hpp"
 #include "actors/seams/object_reads.hpp"
 #include "base/wire_status.hpp"
 #include "proto/local.pb.h"
@@ -35,8 +36,9 @@ class Cache : public CacheSelf::base {
         options_(std::move(options)),
         repository_(repository),
         directory_(directory),
-        pulls_(options_.pulls, repository, directory, options_.counts),
-        reads_(repository, continuations_, options_.release_after, options_.served) {}
+        reads_(repository, continuations_, options_.release_after, options_.served),
+        relayed_(reads_, options_.relay_patience),
+        pulls_(options_.pulls, {repository, directory, relayed_}, options_.counts) {}
 
   const char* name() const override { return "cache"; }
 
@@ -55,7 +57,9 @@ class Cache : public CacheSelf::base {
         [this](const proto::DropModel& drop) {
           repository_.Disown(drop.model_digest(), drop.isolation_key());
         },
-        [this](const proto::FetchObject& part) { return reads_.Fetch(this, part); },
+        [this](const proto::FetchObject& part) {
+          return repository_.Has(part.digest()) ? reads_.Fetch(this, part) : relayed_.Fetch(this, part);
+        },
         [this](proto::PullImage& pull) { return delegate(images_, std::move(pull)); },
         [this](proto::SendImageCopy& send) { return delegate(images_, std::move(send)); },
         [this](const proto::ReleaseFetched& release) { reads_.Release(release.release()); },
@@ -65,6 +69,7 @@ class Cache : public CacheSelf::base {
         },
         [this](const proto::Tick& tick) {
           if (tick.what() == ObjectReads::kReleaseTick) return reads_.Release(tick.token());
+          if (tick.what() == RelayedRanges::kGiveUpTick) return relayed_.GiveUp(tick.token());
           pulls_.StopAwaiting(this, tick.token());
         },
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {
@@ -85,6 +90,7 @@ class Cache : public CacheSelf::base {
     calls_.Clear();
     continuations_.Clear();
     pulls_.Clear();
+    relayed_.Clear();
     fetches_.clear();
     manager_ = nullptr;
     send_exit(images_, caf::exit_reason::user_shutdown);
@@ -113,6 +119,8 @@ class Cache : public CacheSelf::base {
       Fetched(model);
       return promise;
     }
+    // Before the manager knows that this node is fetching them, and sends others here.
+    for (const auto& object : missing) relayed_.Expect(object);
     proto::LocateModel locate;
     locate.set_model_digest(model);
     locate.set_node(options_.node);
@@ -127,14 +135,19 @@ class Cache : public CacheSelf::base {
             const absl::StatusOr<proto::ModelPlaces>& places) {
     auto& moving = fetches_.at(model);
     moving.status = StatusIn(places);
-    if (!moving.status.ok()) return Fetched(model);
+    if (!moving.status.ok()) {
+      for (const auto& object : missing) relayed_.Over(this, object, false);
+      return Fetched(model);
+    }
     moving.open = missing.size();
     for (const auto& object : missing)
-      pulls_.Pull(this, model, object, *places,
-                  [this, model](ModelPulls::Result result) { Pulled(model, std::move(result)); });
+      pulls_.Pull(this, model, object, *places, [this, model, object](ModelPulls::Result result) {
+        Pulled(model, object, std::move(result));
+      });
   }
 
-  void Pulled(const std::string& model, ModelPulls::Result result) {
+  void Pulled(const std::string& model, const std::string& object, ModelPulls::Result result) {
+    relayed_.Over(this, object, result.status.ok());
     auto& moving = fetches_.at(model);
     if (moving.status.ok()) moving.status = result.status;
     moving.reply.set_fetched_bytes(moving.reply.fetched_bytes() + result.bytes);
@@ -169,8 +182,9 @@ class Cache : public CacheSelf::base {
   ImagePullerActor images_;
   PendingCalls calls_;
   Continuations continuations_;
-  ModelPulls pulls_;
   ObjectReads reads_;
+  RelayedRanges relayed_;
+  ModelPulls pulls_;
   std::map<std::string, Moving> fetches_;
 };
 

@@ -22,6 +22,8 @@ struct CacheOptions {
   // Ranges that other nodes are given at a time; more are refused, and asked of others. So an input of a request waits on
   // the link behind 32 MiB of models at most.
   std::size_t served = 8;
+  // Of a question for a range that is still being fetched; less than the asker's relay_timeout.
+  Duration relay_patience = std::chrono::seconds(3);
   Duration release_after = std::chrono::seconds(15);  // of a range that a node did not say that it has
   std::shared_ptr<PullCounts> counts = std::make_shared<PullCounts>();
 };

@@ -1,9 +1,11 @@
 #include "actors/node/model_pulls.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/core/time.hpp"
+#include "actors/node/relayed_ranges.hpp"
 #include "base/wire_status.hpp"
 #include "transport/tensor_channel.hpp"
 
@@ -37,6 +39,7 @@ void ModelPulls::Pull(Self* self, const std::string& model, const std::string& o
   pull.upload = absl::StrCat("fetch-", model, "-", object);
   pull.object = object;
   pull.done = std::move(done);
+  pull.relays = std::min<std::size_t>(places.relays(), static_cast<std::size_t>(places.places_size()));
   if (watcher_ == nullptr) watcher_ = caf::actor_cast<PeerWatcherActor>(self);
   for (const auto& place : places.places()) {
     pull.places.push_back({place.node(), place.address()});
@@ -44,7 +47,7 @@ void ModelPulls::Pull(Self* self, const std::string& model, const std::string& o
     const bool watched = !node.pulls.empty();
     node.pulls.insert(id);
     if (!watched)
-      directory_.Watch(place.address(), self->system().message_types<ObjectSourceActor>(), watcher_);
+      needs_.directory.Watch(place.address(), self->system().message_types<ObjectSourceActor>(), watcher_);
   }
   proto::DigestRange range;
   range.set_digest(object);
@@ -59,7 +62,7 @@ void ModelPulls::Measured(Self* self, std::uint64_t id, const absl::StatusOr<pro
   if (pull == nullptr) return;
   const auto status = StatusIn(reply);
   if (!status.ok()) return End(id, status);
-  pull->plan.emplace(reply->total(), pull->places.size(), terms_.limits);
+  pull->plan.emplace(reply->total(), pull->places.size(), terms_.limits, pull->relays);
   if (!pull->places.empty()) pull->digests[0] = reply->sha256();
   bool awaits = false;
   for (std::size_t i = 0; i < pull->places.size(); ++i) {
@@ -120,6 +123,11 @@ ObjectSourceActor ModelPulls::SourceOf(const OnePull& pull, node::ObjectPull::So
   return nodes_.at(pull.places[source - 1].address).actor;
 }
 
+Duration ModelPulls::TimeoutOf(const OnePull& pull, node::ObjectPull::Source source) const {
+  if (source == node::ObjectPull::kManager) return terms_.manager_timeout;
+  return pull.plan->relays(source) ? terms_.relay_timeout : terms_.node_timeout;
+}
+
 void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
   auto& pull = *Find(id);
   const bool manager = question.source == node::ObjectPull::kManager;
@@ -133,8 +141,7 @@ void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
   part.set_offset(question.offset);
   part.set_length(question.length);
   if (!manager) AskDigest(self, id, question.offset, question.length);
-  Call<proto::FetchReply>(self, calls_, source, manager ? terms_.manager_timeout : terms_.node_timeout,
-                          std::move(part),
+  Call<proto::FetchReply>(self, calls_, source, TimeoutOf(pull, question.source), std::move(part),
                           [this, self, id, question, source](absl::StatusOr<proto::FetchReply> reply) {
                             Answered(self, id, question, source, std::move(reply));
                           });
@@ -192,7 +199,7 @@ void ModelPulls::Skip(Self* self, std::uint64_t id, const Offer& offer) {
 
 void ModelPulls::Load(Self* self, std::uint64_t id, const Offer& offer, const std::string& sha256) {
   const bool manager = offer.question.source == node::ObjectPull::kManager;
-  repository_.Load(
+  needs_.repository.Load(
       offer.reply.data(), sha256, manager ? terms_.manager_timeout : terms_.node_timeout,
       continuations_.Make<std::string>(self, [this, self, id, offer](absl::StatusOr<std::string> bytes) {
         Release(self, offer.source, offer.reply);
@@ -249,9 +256,8 @@ void ModelPulls::Write(Self* self, std::uint64_t id) {
   if (!offset) return;
   pull->writing = true;
   auto node = pull->here.extract(*offset);
-  const bool last = *offset + node.mapped().size() == pull->plan->total();
-  repository_.Receive(
-      pull->upload, *offset, std::move(node.mapped()), last, pull->object,
+  needs_.repository.Receive(
+      pull->upload, *offset, std::move(node.mapped()), false, pull->object,
       continuations_.Make<std::uint64_t>(
           self, [this, self, id, offset = *offset](const absl::StatusOr<std::uint64_t>& size) {
             auto* written = Find(id);
@@ -260,10 +266,21 @@ void ModelPulls::Write(Self* self, std::uint64_t id) {
             if (!size.ok()) return End(id, size.status());
             written->plan->Kept();
             written->digests.erase(offset);
-            if (written->plan->done()) return End(id, absl::OkStatus());
+            needs_.relayed.Came(self, written->object, {written->upload, written->plan->total(), *size});
+            if (written->plan->done()) return Finish(self, id);
             Write(self, id);
             Go(self, id);
           }));
+}
+
+// The sync of the whole takes its time: nodes that follow this one have had the last range before it.
+void ModelPulls::Finish(Self* self, std::uint64_t id) {
+  const auto& pull = *Find(id);
+  needs_.repository.Receive(
+      pull.upload, pull.plan->total(), std::string(), true, pull.object,
+      continuations_.Make<std::uint64_t>(self, [this, id](const absl::StatusOr<std::uint64_t>& size) {
+        if (Find(id) != nullptr) End(id, size.status());
+      }));
 }
 
 void ModelPulls::End(std::uint64_t id, absl::Status status) {
@@ -274,7 +291,7 @@ void ModelPulls::End(std::uint64_t id, absl::Status status) {
     it->second.pulls.erase(id);
     if (!it->second.pulls.empty()) continue;
     nodes_.erase(it);
-    directory_.Forget(place.address, watcher_);
+    needs_.directory.Forget(place.address, watcher_);
   }
   pull.result.status = std::move(status);
   pull.done(std::move(pull.result));

@@ -1,7 +1,7 @@
 // MODEL PULLS: objects of models on their way to this node's disk, from other nodes that have them and from the manager.
 // node::ObjectPull decides which range is asked of whom; this asks, checks what comes, and writes it in order.
 //
-//   a pull:  measuring (the manager says how large the object is) -> pulling -> over
+//   a pull:  measuring (the manager says how large the object is) -> pulling -> syncing -> over
 //
 // A range of another node is checked against the digest that the manager computes of the same range while the bytes are
 // on their way; the whole object is checked against its own digest when its last byte is written. Owned by the cache, in
@@ -50,8 +50,12 @@ struct PullTerms {
   Duration manager_timeout = std::chrono::seconds(10);  // of one range
   // Of one range of another node: the manager can stand in for it.
   Duration node_timeout = std::chrono::seconds(3);
+  // Of one range of a node that is fetching it itself; longer than that node lets a question wait.
+  Duration relay_timeout = std::chrono::seconds(6);
   Duration reach_timeout = std::chrono::milliseconds(500);  // until a node is connected
 };
+
+class RelayedRanges;
 
 class ModelPulls {
  public:
@@ -65,12 +69,16 @@ class ModelPulls {
   };
   using Done = std::function<void(Result)>;
 
-  // `repository` and `directory` outlive it.
-  ModelPulls(PullTerms terms, ModelRepository& repository, PeerDirectory& directory,
-             std::shared_ptr<PullCounts> counts)
-      : terms_(terms), repository_(repository), directory_(directory), counts_(std::move(counts)) {}
+  // All of them outlive it.
+  struct Needs {
+    ModelRepository& repository;
+    PeerDirectory& directory;
+    RelayedRanges& relayed;  // is told of each range that is on the disk
+  };
+  ModelPulls(PullTerms terms, const Needs& needs, std::shared_ptr<PullCounts> counts)
+      : terms_(terms), needs_(needs), counts_(std::move(counts)) {}
 
-  // Brings the object to the disk. `places`: the nodes that may have it. `done` is called once, unless the owner ends.
+  // Brings the object to the disk. `places`: the nodes that have it, or are fetching it. `done` is called once, unless the owner ends.
   void Pull(CacheSelf::base* self, const std::string& model, const std::string& object,
             const proto::ModelPlaces& places, Done done);
   void ManagerUp(const ClusterManagerActor& manager) { manager_ = manager; }
@@ -98,6 +106,7 @@ class ModelPulls {
     std::string upload;  // its name at the repository
     std::string object;
     std::vector<Place> places;  // source 1 is the first
+    std::size_t relays = 0;     // the first so many are fetching it themselves
     std::optional<node::ObjectPull> plan;
     std::map<std::uint64_t, std::string> digests;   // by offset; empty: it was asked for
     std::multimap<std::uint64_t, Offer> unchecked;  // by offset: these wait for the digest of their range
@@ -124,14 +133,15 @@ class ModelPulls {
   void Loaded(Self* self, std::uint64_t pull, const Question& question, absl::StatusOr<std::string> bytes);
   void Failed(Self* self, std::uint64_t pull, const Question& question, const absl::Status& status);
   void Write(Self* self, std::uint64_t pull);
+  void Finish(Self* self, std::uint64_t pull);
   void End(std::uint64_t pull, absl::Status status);
   static void Release(Self* self, const ObjectSourceActor& source, const proto::FetchReply& reply);
+  [[nodiscard]] Duration TimeoutOf(const OnePull& pull, node::ObjectPull::Source source) const;
   [[nodiscard]] ObjectSourceActor SourceOf(const OnePull& pull, node::ObjectPull::Source source) const;
   [[nodiscard]] OnePull* Find(std::uint64_t pull);
 
   const PullTerms terms_;
-  ModelRepository& repository_;
-  PeerDirectory& directory_;
+  const Needs needs_;
   const std::shared_ptr<PullCounts> counts_;
   ClusterManagerActor manager_;
   PeerWatcherActor watcher_;  // the owner, once it has watched a node

@@ -56,7 +56,13 @@ void FakeModelRepository::Receive(const std::string& upload, std::uint64_t offse
     objects_[digest] = whole;
     recent_.insert(digest);
   }
-  done(size);
+  if (!hold_receiving_) return done(size);
+  held_answers_.push_back([done = std::move(done), size] { done(size); });
+}
+
+void FakeModelRepository::FinishReceiving() {
+  hold_receiving_ = false;
+  for (const auto& answer : std::exchange(held_answers_, {})) answer();
 }
 
 void FakeModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) {
@@ -177,9 +183,22 @@ void FakeModelRepository::Read(const proto::FetchObject& part, Done<proto::Fetch
   const auto it = objects_.find(part.digest());
   if (it == objects_.end()) return done(absl::NotFoundError(absl::StrCat("no object ", part.digest())));
   if (part.offset() > it->second.size()) return done(absl::OutOfRangeError("behind the end of the object"));
+  ReadOf(it->second, it->second.size(), part, done);
+}
+
+void FakeModelRepository::ReadReceived(const std::string& upload, std::uint64_t total,
+                                       const proto::FetchObject& part, Done<proto::FetchReply> done) {
+  const auto it = receiving_.find(upload);
+  if (it == receiving_.end() || part.offset() + part.length() > it->second.size())
+    return done(absl::NotFoundError(absl::StrCat("these bytes of upload '", upload, "' have not come")));
+  ReadOf(it->second, total, part, done);
+}
+
+void FakeModelRepository::ReadOf(const std::string& whole, std::uint64_t total,
+                                 const proto::FetchObject& part, const Done<proto::FetchReply>& done) {
   proto::FetchReply reply;
-  reply.set_total(it->second.size() + ranges_->lie);
-  auto bytes = it->second.substr(part.offset(), part.length());
+  reply.set_total(total + ranges_->lie);
+  auto bytes = whole.substr(part.offset(), part.length());
   if (ranges_->spoil_every != 0 && ++ranges_->reads % ranges_->spoil_every == 0 && !bytes.empty()) {
     bytes.front() = static_cast<char>(bytes.front() ^ 1);
     ++ranges_->spoiled;

@@ -2,6 +2,7 @@
 // of ModelRepository; the next operations can be made to fail.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -46,6 +47,9 @@ class FakeModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
+  // The disk answers no writer from now on, until FinishReceiving.
+  void HoldReceiving() { hold_receiving_ = true; }
+  void FinishReceiving();
   // The next so many chunks of uploads are not answered by the disk.
   void FailUploads(int count) { failing_uploads_ = count; }
   [[nodiscard]] std::size_t unfinished() const { return receiving_.size(); }
@@ -57,6 +61,8 @@ class FakeModelRepository final : public ModelRepository {
   void FinishImports();
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
+  void ReadReceived(const std::string& upload, std::uint64_t total, const proto::FetchObject& part,
+                    Done<proto::FetchReply> done) override;
   void Release(std::uint64_t release) override;
   void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) override;
   void Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
@@ -82,11 +88,16 @@ class FakeModelRepository final : public ModelRepository {
     std::string client;
     Done<proto::FunctionRecord> done;
   };
+  // A range of an object of `total` bytes, of which these have come.
+  void ReadOf(const std::string& bytes, std::uint64_t total, const proto::FetchObject& part,
+              const Done<proto::FetchReply>& done);
   void Answer(const ModelFile& file, const Done<proto::FunctionRecord>& done);
   // What the import of this stage comes to.
   proto::FunctionRecord StageOf(const proto::FunctionRecord& whole, const proto::StageWish& wish);
 
   bool hold_imports_ = false;
+  bool hold_receiving_ = false;
+  std::vector<std::function<void()>> held_answers_;  // to writers
   std::vector<HeldImport> held_imports_;
   std::map<std::string, std::string> objects_;
   // Put or read since the last Collect, which leaves them: the fake has no clock.

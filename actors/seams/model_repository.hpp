@@ -56,6 +56,9 @@ class ModelRepository {
   virtual void Keep(const proto::TensorRef& ref, Done<std::string> done) = 0;
   // Part of a stored object as something that can be sent: by TensorChannel. `release` frees it.
   virtual void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) = 0;
+  // The same of an object of `total` bytes that is being received as `upload`. NOT_FOUND: the range has not come.
+  virtual void ReadReceived(const std::string& upload, std::uint64_t total, const proto::FetchObject& part,
+                            Done<proto::FetchReply> done) = 0;
   virtual void Release(std::uint64_t release) = 0;
   // The size of a stored object and the digest of a range of it, which is cut at 8 MiB and at the object's end.
   virtual void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) = 0;

@@ -55,7 +55,7 @@ StoredModelRepository::StoredModelRepository(Options options, storage::ModelRepo
       importer_({options_.import_program, options_.work_directory, options_.import, options_.imports},
                 objects),
       host_(objects, host),
-      unreleased_(channel),
+      offered_(channel),
       imports_(options_.import_queue,
                [this](const ModelFile& file, const gpu::OnImportProgress& on_progress) {
                  return importer_.Import(file, on_progress);
@@ -133,11 +133,20 @@ void StoredModelRepository::Read(const proto::FetchObject& part, Done<proto::Fet
 absl::StatusOr<proto::FetchReply> StoredModelRepository::ReadNow(const proto::FetchObject& part) {
   TROUPE_ASSIGN_OR_RETURN(const auto object, objects_.Open(part.digest()));
   TROUPE_ASSIGN_OR_RETURN(const auto bytes, RangeOf(object, part));
-  proto::FetchReply reply;
-  reply.set_total(object.bytes.size());
-  TROUPE_ASSIGN_OR_RETURN(*reply.mutable_data(), channel_.Put(bytes, part.digest()));
-  if (reply.data().has_arena()) reply.set_release(unreleased_.Add(reply.data()));
-  return reply;
+  return offered_.Offer(bytes, object.bytes.size(), part.digest());
+}
+
+void StoredModelRepository::ReadReceived(const std::string& upload, std::uint64_t total,
+                                         const proto::FetchObject& part, Done<proto::FetchReply> done) {
+  OnPool<proto::FetchReply>(std::move(done),
+                            [this, upload, total, part]() -> absl::StatusOr<proto::FetchReply> {
+                              const auto length = std::min(part.length(), kMaxPart);
+                              const auto bytes = uploads_.Read(upload, part.offset(), length);
+                              // Its last part may have come just now.
+                              if (!bytes.ok())
+                                return objects_.Has(part.digest()) ? ReadNow(part) : bytes.status();
+                              return offered_.Offer(std::as_bytes(std::span(*bytes)), total, part.digest());
+                            });
 }
 
 void StoredModelRepository::Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) {
@@ -146,7 +155,12 @@ void StoredModelRepository::Digest(const proto::DigestRange& range, Done<proto::
     TROUPE_ASSIGN_OR_RETURN(const auto bytes, RangeOf(object, range));
     proto::RangeDigest reply;
     reply.set_total(object.bytes.size());
-    reply.set_sha256(DigestOf(bytes));
+    auto sha256 = range_digests_.Find(range.digest(), range.offset(), bytes.size());
+    if (!sha256) {
+      sha256 = DigestOf(bytes);
+      range_digests_.Keep(range.digest(), range.offset(), bytes.size(), *sha256);
+    }
+    reply.set_sha256(*std::move(sha256));
     return reply;
   });
 }

@@ -3,6 +3,7 @@
 // manager has no host region.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -14,8 +15,9 @@
 #include "actors/seams/kept_uploads.hpp"
 #include "actors/seams/model_importer.hpp"
 #include "actors/seams/model_repository.hpp"
+#include "actors/seams/offered_parts.hpp"
 #include "actors/seams/queued_imports.hpp"
-#include "actors/seams/unreleased_parts.hpp"
+#include "actors/seams/range_digests.hpp"
 #include "actors/seams/upload_table.hpp"
 #include "gpu/import/import_runner.hpp"
 #include "storage/host_segments.hpp"
@@ -51,7 +53,9 @@ class StoredModelRepository final : public ModelRepository {
   [[nodiscard]] ImportCounts import_counts() const { return imports_.counts(); }
   void Keep(const proto::TensorRef& ref, Done<std::string> done) override;
   void Read(const proto::FetchObject& part, Done<proto::FetchReply> done) override;
-  void Release(std::uint64_t release) override { unreleased_.Release(release); }
+  void ReadReceived(const std::string& upload, std::uint64_t total, const proto::FetchObject& part,
+                    Done<proto::FetchReply> done) override;
+  void Release(std::uint64_t release) override { offered_.Release(release); }
   void Digest(const proto::DigestRange& range, Done<proto::RangeDigest> done) override;
   void Load(const proto::TensorRef& ref, const std::string& sha256, Duration timeout,
             Done<std::string> done) override;
@@ -67,8 +71,13 @@ class StoredModelRepository final : public ModelRepository {
     return host_.RegionOf(without_key, key);
   }
   [[nodiscard]] storage::HostRepository::Usage host_usage() const { return host_.usage(); }
+  // Bytes of objects that were offered to other processes, since the start.
+  [[nodiscard]] std::uint64_t sent() const { return offered_.bytes(); }
 
  private:
+  // Of 256 GiB of models, in ranges of 4 MiB.
+  static constexpr std::size_t kRangeDigests = 1u << 16;
+
   struct Names {
     std::string model;
     std::string weights;
@@ -85,7 +94,8 @@ class StoredModelRepository final : public ModelRepository {
   KeptUploads kept_uploads_;
   ModelImporter importer_;
   HostCopies host_;
-  UnreleasedParts unreleased_;
+  RangeDigests range_digests_{kRangeDigests};
+  OfferedParts offered_;
   QueuedImports imports_;  // after all that its threads use
   // Last: its threads use all of the above. What the channel has loaded after this has gone is not waited for.
   std::shared_ptr<WorkPool> pool_;

@@ -49,8 +49,24 @@ absl::StatusOr<std::shared_ptr<UploadTable::Upload>> UploadTable::BeginPart(cons
 void UploadTable::EndPart(const std::string& name, const std::shared_ptr<Upload>& upload, bool over) {
   const std::lock_guard lock(mutex_);
   upload->busy = false;
+  upload->readable = upload->received;
   const auto found = uploads_.find(name);
   if (over && found != uploads_.end() && found->second == upload) uploads_.erase(found);
+}
+
+absl::StatusOr<std::string> UploadTable::Read(const std::string& name, std::uint64_t offset,
+                                              std::uint64_t length) {
+  std::shared_ptr<const storage::AppendedBytes> appended;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = uploads_.find(name);
+    if (found == uploads_.end() || found->second->appended == nullptr || offset > found->second->readable ||
+        length > found->second->readable - offset)
+      return absl::NotFoundError(
+          absl::StrCat("bytes ", offset, " to ", offset + length, " of upload '", name, "' have not come"));
+    appended = found->second->appended;
+  }
+  return appended->Read(Bytes(offset), Bytes(length));
 }
 
 absl::StatusOr<std::uint64_t> UploadTable::Write(const std::string& name, Upload& upload,
@@ -58,6 +74,9 @@ absl::StatusOr<std::uint64_t> UploadTable::Write(const std::string& name, Upload
                                                  const std::string& digest) {
   if (upload.writer == nullptr) {
     TROUPE_ASSIGN_OR_RETURN(upload.writer, objects_.Create());
+    TROUPE_ASSIGN_OR_RETURN(auto appended, upload.writer->Appended());
+    const std::lock_guard lock(mutex_);
+    upload.appended = std::move(appended);
   }
   TROUPE_RETURN_IF_ERROR(upload.writer->Append(std::as_bytes(std::span(data))));
   upload.received += data.size();

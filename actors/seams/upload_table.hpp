@@ -23,6 +23,8 @@ class UploadTable {
   // `offset`; DataLoss when the last part has come and the bytes are not those of `digest`.
   absl::StatusOr<std::uint64_t> Append(const std::string& name, std::uint64_t offset, const std::string& data,
                                        bool last, const std::string& digest);
+  // Bytes that have come of an upload that goes on. NotFound: it does not, or they have not all come.
+  absl::StatusOr<std::string> Read(const std::string& name, std::uint64_t offset, std::uint64_t length);
 
  private:
   struct Upload {
@@ -30,7 +32,9 @@ class UploadTable {
     std::unique_ptr<storage::ObjectWriter> writer;
     std::uint64_t received = 0;
     // Guarded by mutex_.
-    bool busy = false;       // a part is being written, by one thread
+    std::shared_ptr<const storage::AppendedBytes> appended;  // null before the first part was written
+    std::uint64_t readable = 0;                              // its bytes
+    bool busy = false;                                       // a part is being written, by one thread
     std::uint64_t used = 0;  // order of the last use: the stalest goes when there are too many
   };
   absl::StatusOr<std::shared_ptr<Upload>> BeginPart(const std::string& name, std::uint64_t offset);

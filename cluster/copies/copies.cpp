@@ -11,7 +11,15 @@ namespace troupe::cluster {
 
 namespace {
 constexpr std::size_t kPlaces = 8;  // that a node is told of: no pull needs more
+// Of smaller models a node that has them sends few ranges, and each node in a chain adds the time of one.
+constexpr std::uint64_t kRelayedFrom = 16u << 20;
+
+void AddPlace(const Member& member, proto::ModelPlaces& reply) {
+  auto& place = *reply.add_places();
+  place.set_node(member.record.name());
+  place.set_address(member.record.address());
 }
+}  // namespace
 
 Copies::Copies(Parts& parts)
     : parts_(parts),
@@ -43,7 +51,7 @@ void Copies::Place() {
       if (!homes.contains(move.digest)) Adopt(move.digest, move.node);
     } else {
       parts_.out.Add(TellDisowned{move.node, move.digest});
-      table_.Disowned(move.digest, move.node);
+      Disown(move.digest, move.node);
     }
   }
 }
@@ -99,7 +107,7 @@ void Copies::TellUnreachable() {
 void Copies::Adopt(const std::string& digest, const std::string& node) {
   const auto* record = parts_.catalogue.functions().table().UserOf(digest);
   if (record == nullptr) {
-    table_.Disowned(digest, node);
+    Disown(digest, node);
     return AdoptionEnded(digest,
                          absl::UnavailableError("its function was removed before a node had adopted it"));
   }
@@ -113,6 +121,7 @@ void Copies::On(const AdoptionAnswered& event) {
   const auto& node = event.node;
   // What a life that is over answers says nothing of the node's next one, nor that the node is there.
   if (!parts_.members.table().CheckEpoch(node, event.epoch).ok()) return AdoptionLost(digest, node);
+  relays_.Over(digest, node);
   if (event.status.ok()) {
     table_.Adopted(digest, node);
     parts_.out.Tell(node, "model-adopted", absl::StrCat("function '", event.function, "'"));
@@ -126,6 +135,16 @@ void Copies::On(const AdoptionAnswered& event) {
 
 void Copies::On(const PlacesAsked& event) {
   proto::ModelPlaces reply;
+  const auto holders = HoldersFor(event);
+  if (const auto* relay = RelayFor(event, holders.size())) {
+    AddPlace(*relay, reply);
+    reply.set_relays(1);
+  }
+  for (std::size_t i = 0; i < std::min(holders.size(), kPlaces); ++i) AddPlace(*holders[i], reply);
+  parts_.out.Add(Answer<proto::ModelPlaces>{event.ask, std::move(reply)});
+}
+
+std::vector<const Member*> Copies::HoldersFor(const PlacesAsked& event) {
   std::vector<const Member*> holders;
   for (const auto& node : table_.copies().HoldersOf(event.digest)) {
     const auto* member = parts_.members.table().Find(node);
@@ -135,13 +154,24 @@ void Copies::On(const PlacesAsked& event) {
   if (!holders.empty())
     std::rotate(holders.begin(), holders.begin() + static_cast<std::ptrdiff_t>(located_++ % holders.size()),
                 holders.end());
-  if (holders.size() > kPlaces) holders.resize(kPlaces);
-  for (const auto* member : holders) {
-    auto& place = *reply.add_places();
-    place.set_node(member->record.name());
-    place.set_address(member->record.address());
-  }
-  parts_.out.Add(Answer<proto::ModelPlaces>{event.ask, std::move(reply)});
+  return holders;
+}
+
+const Member* Copies::RelayFor(const PlacesAsked& event, std::size_t holders) {
+  // A node that was not asked to adopt the model does not tell the manager when its fetch ends.
+  if (parts_.settings.fetch_policy != FetchPolicy::kRelay) return nullptr;
+  if (!table_.copies().IsAsked(event.digest, event.node)) return nullptr;
+  const auto* record = parts_.catalogue.functions().table().UserOf(event.digest);
+  if (record == nullptr || record->weights_bytes() < kRelayedFrom) return nullptr;
+  const auto follows = relays_.Begin(event.digest, event.node, holders);
+  if (!follows || !parts_.members.HasNode(*follows)) return nullptr;
+  const auto* member = parts_.members.table().Find(*follows);
+  return member == nullptr || member->record.address().empty() ? nullptr : member;
+}
+
+void Copies::Disown(const std::string& digest, const std::string& node) {
+  table_.Disowned(digest, node);
+  relays_.Over(digest, node);
 }
 
 void Copies::AdoptionLost(const std::string& digest, const std::string& node) {

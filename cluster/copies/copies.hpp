@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cluster/copies/model_relays.hpp"
 #include "cluster/copies/placement_table.hpp"
 #include "cluster/events.hpp"
 #include "cluster/records/after_commit.hpp"
@@ -35,7 +36,10 @@ class Copies {
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
     table_.NodeJoined(node, adopted);
   }
-  void NodeGone(const std::string& node) { table_.NodeGone(node); }
+  void NodeGone(const std::string& node) {
+    table_.NodeGone(node);
+    relays_.NodeGone(node);
+  }
   // What a node had to do for this model since its last heartbeat.
   void Asked(const proto::ModelDemand& demand);
   // The autoscaler wants instances of the model on so many nodes, since the nodes that hold a copy have no room for all.
@@ -68,9 +72,15 @@ class Copies {
   // The node was asked in a life of it that is over.
   void AdoptionLost(const std::string& digest, const std::string& node);
   void AdoptionEnded(const std::string& digest, const absl::Status& status);
+  void Disown(const std::string& digest, const std::string& node);
+  // The other nodes that have the model and can be asked for it, each time another one first.
+  [[nodiscard]] std::vector<const Member*> HoldersFor(const PlacesAsked& event);
+  // The node that is still fetching the model and hands it on to the one that asks; null: none does.
+  [[nodiscard]] const Member* RelayFor(const PlacesAsked& event, std::size_t holders);
 
   Parts& parts_;
   PlacementTable table_;
+  ModelRelays relays_;
   std::set<std::string> unreachable_;
   std::multimap<std::string, Deployed> deploying_;  // by model digest
   std::uint64_t located_ = 0;  // questions for places, so that each names another node first

@@ -1,6 +1,7 @@
 #include "node/models/object_pull.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.hpp"
 
@@ -16,8 +17,13 @@ std::uint64_t RangesOf(std::uint64_t total, std::uint64_t range_bytes) {
 
 }  // namespace
 
-ObjectPull::ObjectPull(std::uint64_t total, std::size_t nodes, Limits limits)
-    : total_(total), limits_(limits), ranges_(RangesOf(total, limits.range_bytes)), sources_(nodes + 1) {
+ObjectPull::ObjectPull(std::uint64_t total, std::size_t nodes, Limits limits, std::size_t relays)
+    : total_(total),
+      limits_(limits),
+      ranges_(RangesOf(total, limits.range_bytes)),
+      relays_(relays),
+      sources_(nodes + 1) {
+  TROUPE_CHECK(relays <= nodes, "the relays are some of the nodes");
   for (auto& source : sources_) source.most = limits_.of_a_source;
   sources_[kManager].state = State::kUsable;
   window_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(ranges_, limits_.in_memory)));
@@ -32,9 +38,15 @@ void ObjectPull::StopAwaiting() {
     if (source.state == State::kAwaited) source.state = State::kLeftOut;
 }
 
-bool ObjectPull::AnyNode(State state) const {
-  return std::any_of(sources_.begin() + 1, sources_.end(),
-                     [state](const Peer& peer) { return peer.state == state; });
+ObjectPull::Kind ObjectPull::KindOf(Source source) const {
+  if (source == kManager) return Kind::kManager;
+  return source <= relays_ ? Kind::kRelay : Kind::kHolder;
+}
+
+bool ObjectPull::AnyBefore(Kind kind) const {
+  for (Source source = 0; source < sources_.size(); ++source)
+    if (KindOf(source) < kind && sources_[source].state != State::kLeftOut) return true;
+  return false;
 }
 
 bool ObjectPull::MayAsk(Source source) const {
@@ -44,18 +56,16 @@ bool ObjectPull::MayAsk(Source source) const {
 
 std::optional<ObjectPull::Source> ObjectPull::Choose(std::optional<Source> beside) const {
   std::optional<Source> best;
-  for (Source source = 1; source < sources_.size(); ++source) {
+  const auto order = [this](Source source) {
+    return std::tuple(KindOf(source), sources_[source].under_way, sources_[source].asked);
+  };
+  for (Source source = 0; source < sources_.size(); ++source) {
     if (source == beside || !MayAsk(source)) continue;
-    const auto& peer = sources_[source];
-    if (!best || peer.under_way < sources_[*best].under_way ||
-        (peer.under_way == sources_[*best].under_way && peer.asked < sources_[*best].asked))
-      best = source;
+    // Beside a source that is slow any other one is asked.
+    if (!beside && AnyBefore(KindOf(source))) continue;
+    if (!best || order(source) < order(*best)) best = source;
   }
-  if (best) return best;
-  if (beside == kManager || !MayAsk(kManager)) return std::nullopt;
-  // The manager stands in when no other node can, or for the only one that can and is slow.
-  if (!beside && (AnyNode(State::kUsable) || AnyNode(State::kAwaited))) return std::nullopt;
-  return kManager;
+  return best;
 }
 
 std::optional<std::uint64_t> ObjectPull::FirstOpen() const {

@@ -1,13 +1,14 @@
-// OBJECT PULL: from whom a node asks which range of an object next, when other nodes have it too.
+// OBJECT PULL: from whom a node asks which range of an object next, when other nodes have it too, or are fetching it.
 //
 //   a range:   open -> asked -> here -> kept       in the order of the object: the bytes before it are kept first
 //              asked -> open                       its source failed, and no other source has been asked for it
 //   a source:  awaited -> usable -> left out       it does not have the object, sent wrong bytes, or is gone
 //              awaited -> left out                 it was not reached in time
 //
-// The manager has every object, and is asked only while no other node is usable or awaited. Of several nodes the
-// one with the fewest ranges under way is asked. When the ranges that may lie in memory are all here or asked for,
-// the first that is missing is asked of a second source too, so that one slow source holds up no other. Pure.
+// First of all relays are asked: nodes that fetch the object themselves and hand on what has come. Nodes that have all of it
+// are asked only while no relay is usable or awaited, and the manager, which has every object, only while no node is. Of
+// several of a kind the one with the fewest ranges under way is asked. When the ranges that may lie in memory are all here
+// or asked for, the first that is missing is asked of a second source too, so that one slow source holds up no other. Pure.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +24,12 @@ class ObjectPull {
  public:
   struct Limits {
     std::uint64_t range_bytes = 4u << 20;
-    std::size_t under_way = 8;    // ranges that were asked for and have not come, of all sources
-    std::size_t of_a_source = 6;  // of one source
-    std::size_t in_memory = 16;   // ranges from the first that is not kept on: what lies in memory is bounded
+    std::size_t under_way = 8;  // ranges that were asked for and have not come, of all sources
+    // Of one source. They share its link, so that a node that follows this one waits for all of them before the first one is here.
+    std::size_t of_a_source = 3;
+    std::size_t in_memory = 16;  // ranges from the first that is not kept on: what lies in memory is bounded
   };
-  // The manager is source 0, the other nodes are 1 to `nodes`.
+  // The manager is source 0, the other nodes are 1 to `nodes`, and the first of these are the relays.
   using Source = std::size_t;
   static constexpr Source kManager = 0;
   struct Question {
@@ -43,7 +45,7 @@ class ObjectPull {
   };
 
   // `total`: bytes of the object, as the manager says.
-  ObjectPull(std::uint64_t total, std::size_t nodes, Limits limits);
+  ObjectPull(std::uint64_t total, std::size_t nodes, Limits limits, std::size_t relays = 0);
 
   // The node can be asked from now on.
   void Reached(Source node);
@@ -72,9 +74,11 @@ class ObjectPull {
   [[nodiscard]] std::size_t under_way() const { return questions_.size(); }
   [[nodiscard]] std::size_t under_way_of(Source source) const { return sources_[source].under_way; }
   [[nodiscard]] bool left_out(Source source) const { return sources_[source].state == State::kLeftOut; }
+  [[nodiscard]] bool relays(Source source) const { return KindOf(source) == Kind::kRelay; }
 
  private:
   enum class State { kAwaited, kUsable, kLeftOut };
+  enum class Kind { kRelay, kHolder, kManager };  // in the order in which they are asked
   struct Peer {
     State state = State::kAwaited;
     std::size_t under_way = 0;
@@ -94,7 +98,9 @@ class ObjectPull {
   [[nodiscard]] bool IsHere(std::uint64_t range) const {
     return range < kept_ || window_[static_cast<std::size_t>(range - kept_)].here;
   }
-  [[nodiscard]] bool AnyNode(State state) const;
+  [[nodiscard]] Kind KindOf(Source source) const;
+  // Some source that is asked before those of this kind can be asked, or may be soon.
+  [[nodiscard]] bool AnyBefore(Kind kind) const;
   [[nodiscard]] bool MayAsk(Source source) const;
   // The one that is to be asked next; nothing: none may be asked. `beside`: not this one.
   [[nodiscard]] std::optional<Source> Choose(std::optional<Source> beside) const;
@@ -107,6 +113,7 @@ class ObjectPull {
   const std::uint64_t total_;
   const Limits limits_;
   const std::uint64_t ranges_;
+  const std::size_t relays_;
   std::uint64_t kept_ = 0;    // ranges, from the first on
   std::deque<Range> window_;  // from the first that is not kept on
   std::vector<Peer> sources_;

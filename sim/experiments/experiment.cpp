@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 30> kTable = {{
+  static constexpr std::array<Experiment, 31> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -53,7 +53,9 @@ std::span<const Experiment> Experiments() {
        "two nodes, one with GPUs half as fast: requests in time, with and without what a router knows of it",
        &NodeKindChoice, "requests a second"},
       {"scale", "what decisions cost with 10,000 to 1,000,000 functions on 100 to 10,000 GPUs, in wall time",
-       &Scale, kFunctions, true},
+       &Scale, kFunctions, Basis::kWallTime},
+      {"model-fanout", "a model of 512 MiB that 1 to 32 nodes fetch at the same time, over one transfer",
+       &ModelFanout, "nodes", Basis::kLinks},
       {"fast-spatial", "001, 5.3: eight instances of 12 % of the SMs against one on all of them",
        &FastSpatial, "model"},
       {"fast-isolation", "001, 5.2 and 5.3: overloaded neighbours, elastic quotas, throughput by quota",

@@ -29,6 +29,13 @@ struct ExperimentOptions {
   std::function<bool()> interrupted{};  // asked in the middle of a run, on its thread
 };
 
+// What an experiment's figures come from.
+enum class Basis {
+  kData,      // runs in virtual time, of what is in `data`
+  kWallTime,  // one run, in wall time of this machine; it reads nothing of `data`
+  kLinks      // one run in virtual time, in which nothing is drawn; it reads nothing of `data`
+};
+
 struct Experiment {
   std::string_view name;
   std::string_view what;  // one line, for people
@@ -37,8 +44,7 @@ struct Experiment {
   absl::StatusOr<std::vector<Figure>> (*run)(const ExperimentOptions&) = nullptr;
   // What the second part of its figures' names is (sim/plot.hpp).
   std::string_view x_axis{};
-  // It reads nothing of `data`, and measures wall time of this machine in one run.
-  bool measures_itself = false;
+  Basis basis = Basis::kData;
 };
 
 [[nodiscard]] std::span<const Experiment> Experiments();
@@ -77,6 +83,9 @@ struct Experiment {
 // A node with GPUs of two kinds (sim/experiments/gpu_kinds.cpp).
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> NodeKindChoice(const ExperimentOptions& options);
+
+// One model to many nodes (sim/experiments/model_fanout.cpp). The presets are policies of the fetching slot.
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> ModelFanout(const ExperimentOptions& options);
 
 // What decisions cost by the number of functions and GPUs (sim/experiments/scale.cpp). `fewest_functions`, ten times as many,
 // and so on up to `most_functions`.

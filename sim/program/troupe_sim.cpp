@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status.hpp"
+#include "cluster/copies/fetch_policy.hpp"
 #include "cluster/copies/replica_policy.hpp"
 #include "cluster/routing_policy.hpp"
 #include "gpu/memory/memory_policy.hpp"
@@ -105,6 +106,7 @@ absl::StatusOr<int> RunSimulate(const SimulateOptions& options) {
   TROUPE_RETURN_IF_ERROR(node::FindSchedulerPolicies(setup.policies).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindRoutingPolicy(setup.policies.routing).status());
   TROUPE_RETURN_IF_ERROR(cluster::FindReplicaPolicy(setup.policies.replicas).status());
+  TROUPE_RETURN_IF_ERROR(cluster::FindFetchPolicy(setup.policies.fetching).status());
   TROUPE_RETURN_IF_ERROR(gpu::FindMemoryPolicy(setup.policies.memory).status());
   setup.limits.swap_ahead = options.swap_ahead;
   TROUPE_ASSIGN_OR_RETURN(setup.cluster, sim::ReadCluster(options.cluster));
@@ -144,6 +146,18 @@ absl::Status ReadRange(const std::string& text, sim::ExperimentOptions& options)
 constexpr const char* kDataHint =
     "--data is a folder with the papers' tables (papers/) and the traces (traces/), as sim/README.md lists them";
 
+std::string ConditionsOf(const sim::Experiment& experiment, const ExperimentCommand& command) {
+  switch (experiment.basis) {
+    case sim::Basis::kData:
+      return absl::StrCat(command.options.seeds, " seeds, virtual time");
+    case sim::Basis::kWallTime:
+      return "wall time of one run";
+    case sim::Basis::kLinks:
+      return "one run, virtual time, simulated links";
+  }
+  return {};
+}
+
 absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   const auto all = sim::Experiments();
   if (command.name == "list") {
@@ -156,7 +170,7 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
   if (chosen == all.end())
     return absl::InvalidArgumentError(
         absl::StrCat("no experiment is called '", command.name, "'; `troupe experiment list` names them"));
-  if (command.data.empty() && !chosen->measures_itself)
+  if (command.data.empty() && chosen->basis == sim::Basis::kData)
     return absl::InvalidArgumentError(absl::StrCat("an experiment needs --data DIR: ", kDataHint));
   command.options.data = command.data;
   command.options.interrupted = &sim::Interrupted;
@@ -180,10 +194,7 @@ absl::StatusOr<int> RunExperiment(ExperimentCommand& command) {
     TROUPE_RETURN_IF_ERROR(sim::WritePlots(command.svg, sim::PlotsOf(*figures, std::string(chosen->x_axis))));
   if (!command.json.empty())
     TROUPE_RETURN_IF_ERROR(sim::WriteFigures(
-        command.json, *figures,
-        chosen->measures_itself
-            ? absl::StrCat(command.name, ", wall time of one run")
-            : absl::StrCat(command.name, ", ", command.options.seeds, " seeds, virtual time")));
+        command.json, *figures, absl::StrCat(command.name, ", ", ConditionsOf(*chosen, command))));
   return sim::Interrupted() ? kInterrupted : 0;
 }
 

@@ -45,13 +45,13 @@ class ModelPullsTest : public ::testing::Test {
   }
   // Every node holds a copy of each model. The function is adopted by the nodes that are there.
   void DeployOn(const std::vector<std::string>& nodes,
-                std::shared_ptr<FakeRanges> ranges = std::make_shared<FakeRanges>()) {
+                std::shared_ptr<FakeRanges> ranges = std::make_shared<FakeRanges>(), Bytes weights = MiB(1)) {
     world_.StartManager(9);
     for (const auto& node : nodes) Start(node, ranges);
     world_.Run(seconds(1));
     proto::AdminRequest request;
     request.mutable_deploy()->set_name(kName);
-    request.mutable_deploy()->set_onnx_digest(world_.MakeModel(kName, MiB(1)));
+    request.mutable_deploy()->set_onnx_digest(world_.MakeModel(kName, weights));
     const auto deployed = world_.Ask(request, seconds(10));
     ASSERT_TRUE(deployed.ok()) << deployed.status();
     for (const auto& node : nodes) ASSERT_TRUE(Whole(node));
@@ -203,6 +203,102 @@ TEST_F(ModelPullsTest, ManyNodesAtOnceAreServedWithinTheBoundOfOne) {
     EXPECT_EQ(FromNodes(name) + FromManager(name), kBytes) << name;
   }
   EXPECT_TRUE(Told("model-range-wrong").empty());
+}
+
+// A model so large that nodes hand it on to each other, of which node 1 has a copy.
+class Relays : public ModelPullsTest {
+ protected:
+  void DeployOnTheFirst() {
+    ranges_->spoil_every = 1000000;  // only counts
+    DeployOn({"node-1"}, ranges_, MiB(64));
+    ranges_->reads = 0;
+  }
+  void StartMore(int last) {
+    for (int i = 2; i <= last; ++i) Start(Name(i));
+  }
+  static std::string Name(int node) { return "node-" + std::to_string(node); }
+  // What node 1 has sent.
+  [[nodiscard]] std::uint64_t sent() const { return ranges_->reads; }
+
+  const std::shared_ptr<FakeRanges> ranges_ = std::make_shared<FakeRanges>();
+};
+
+TEST_F(Relays, ANodeSendsAModelOnceHoweverManyNodesFetchItAtATime) {
+  DeployOnTheFirst();
+  StartMore(9);
+  for (int i = 2; i <= 9; ++i) {
+    EXPECT_TRUE(Whole(Name(i))) << Name(i);
+    EXPECT_EQ(FromNodes(Name(i)), kBytes) << Name(i);
+    EXPECT_EQ(FromManager(Name(i)), 0u) << Name(i);
+  }
+  EXPECT_EQ(sent(), kBytes);
+}
+
+// The second node does not wait until the first one has all: it is at most so far behind as lies in memory and under way.
+TEST_F(Relays, RangesAreHandedOnAsTheyArrive) {
+  DeployOnTheFirst();
+  StartMore(3);
+  RunUntilBytes("node-3", 20);
+  EXPECT_FALSE(world_.node("node-2").repository.Has(Sha256Hex("weights " + kName)))
+      << "node 2 is in the middle itself";
+  EXPECT_LE(FromNodes("node-3"), FromNodes("node-2"));
+  EXPECT_TRUE(Whole("node-2"));
+  EXPECT_TRUE(Whole("node-3"));
+}
+
+TEST_F(Relays, WhenANodeInTheMiddleDiesTheNodesBehindItGoOn) {
+  DeployOnTheFirst();
+  StartMore(5);
+  RunUntilBytes("node-4", 20);
+  world_.KillNode("node-3");
+  for (const int i : {2, 4, 5}) {
+    EXPECT_TRUE(Whole(Name(i))) << Name(i);
+    EXPECT_EQ(FromNodes(Name(i)) + FromManager(Name(i)), kBytes) << Name(i) << ": nothing came twice";
+  }
+}
+
+TEST_F(Relays, WhenTheNodeThatHasTheModelDiesTheManagerStandsInAndSendsItOnce) {
+  DeployOnTheFirst();
+  StartMore(4);
+  RunUntilBytes("node-2", 20);
+  world_.KillNode("node-1");
+  for (const int i : {2, 3, 4}) EXPECT_TRUE(Whole(Name(i))) << Name(i);
+  EXPECT_GT(FromManager("node-2"), 0u);
+  EXPECT_EQ(FromManager("node-3") + FromManager("node-4"), 0u) << "what comes to node 2 is handed on";
+}
+
+TEST_F(Relays, ANodeThatGetsNothingIsLeftByTheNodesBehindIt) {
+  DeployOnTheFirst();
+  StartMore(3);
+  RunUntilBytes("node-3", 20);
+  for (const char* of : {"manager", "node-1"}) world_.network()->Partition(of, "node-2", true);
+  const auto before = world_.Now();
+  EXPECT_TRUE(Whole("node-3"));
+  EXPECT_LT(world_.Now() - before, seconds(5)) << "node 2 says after 3 s that a range has not come";
+}
+
+TEST_F(Relays, ANodeThatHandsOnWrongBytesIsNamedAndLeft) {
+  DeployOnTheFirst();
+  const auto wrong = std::make_shared<FakeRanges>();
+  wrong->spoil_every = 3;
+  Start("node-2", wrong);
+  Start("node-3");
+  EXPECT_TRUE(Whole("node-2"));
+  EXPECT_TRUE(Whole("node-3"));
+  ASSERT_GT(wrong->spoiled, 0u) << "node 3 was behind node 2";
+  const auto told = Told("model-range-wrong");
+  ASSERT_FALSE(told.empty());
+  for (const auto& text : told) EXPECT_THAT(text, HasSubstr("node 'node-2' sent wrong bytes of object "));
+}
+
+TEST_F(Relays, AfterARestartOfTheManagerAllGetIt) {
+  DeployOnTheFirst();
+  StartMore(5);
+  RunUntilBytes("node-3", 20);
+  world_.StopManager();
+  world_.Run(seconds(3));
+  world_.StartManager(9);
+  for (int i = 2; i <= 5; ++i) EXPECT_TRUE(Whole(Name(i))) << Name(i);
 }
 
 TEST_F(ModelPullsTest, APullThatLosesTheManagerIsTriedAgain) {

@@ -162,6 +162,16 @@ class ModelRepositoryContract : public ::testing::TestWithParam<bool> {
     part.set_length(length);
     return Wait<proto::FetchReply>([&](auto done) { repository().Read(part, done); });
   }
+  // Of an object of 300,000 bytes that is being received.
+  absl::StatusOr<proto::FetchReply> ReadReceived(const std::string& digest, std::uint64_t offset,
+                                                 std::uint64_t length) {
+    proto::FetchObject part;
+    part.set_digest(digest);
+    part.set_offset(offset);
+    part.set_length(length);
+    return Wait<proto::FetchReply>(
+        [&](auto done) { repository().ReadReceived("upload", 300'000, part, done); });
+  }
   absl::StatusOr<std::string> Load(const proto::TensorRef& ref, const std::string& sha256) {
     return Wait<std::string>(
         [&](auto done) { repository().Load(ref, sha256, std::chrono::seconds(10), done); });
@@ -235,6 +245,35 @@ TEST_P(ModelRepositoryContract, AnObjectIsReceivedInPartsAndReadBackInParts) {
   EXPECT_EQ(ReadWhole(digest, 120'000), bytes);
   EXPECT_EQ(ReadWhole(digest, 1'000'000), bytes);
   EXPECT_EQ(made_->unreleased(), Bytes(0));
+}
+
+TEST_P(ModelRepositoryContract, WhatHasComeOfAnObjectIsReadBeforeItIsWhole) {
+  const auto bytes = Content(300'000);
+  const auto digest = Sha256Hex(bytes);
+  EXPECT_TRUE(absl::IsNotFound(ReadReceived(digest, 0, 1).status()));
+  ASSERT_TRUE(Receive(0, bytes.substr(0, 100'000)).ok());
+  const auto part = ReadReceived(digest, 20'000, 80'000);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_EQ(part->total(), bytes.size());
+  EXPECT_EQ(Load(part->data(), Sha256Hex(bytes.substr(20'000, 80'000))).value(),
+            bytes.substr(20'000, 80'000));
+  repository().Release(part->release());
+  EXPECT_TRUE(absl::IsNotFound(ReadReceived(digest, 20'000, 80'001).status()));
+  ASSERT_TRUE(Receive(100'000, bytes.substr(100'000)).ok());
+  const auto end = ReadReceived(digest, 290'000, 10'000);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(Load(end->data(), "").value(), bytes.substr(290'000)) << "before the object is synced";
+  repository().Release(end->release());
+  ASSERT_TRUE(Receive(bytes.size(), "", true, digest).ok());
+  EXPECT_TRUE(repository().Has(digest));
+  EXPECT_EQ(ReadWhole(digest, 120'000), bytes);
+  EXPECT_EQ(made_->unreleased(), Bytes(0));
+}
+
+TEST_P(ModelRepositoryContract, AnObjectWithoutBytesIsReceived) {
+  ASSERT_TRUE(Receive(0, "").ok());
+  ASSERT_TRUE(Receive(0, "", true, Sha256Hex("")).ok());
+  EXPECT_TRUE(repository().Has(Sha256Hex("")));
 }
 
 TEST_P(ModelRepositoryContract, BytesOfAnotherDigestAreDataLossAndLeaveNothing) {

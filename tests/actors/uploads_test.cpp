@@ -76,6 +76,9 @@ class HeldObjects final : public storage::ModelRepository {
       return status;
     }
     [[nodiscard]] Bytes size() const override { return writer_->size(); }
+    absl::StatusOr<std::shared_ptr<const storage::AppendedBytes>> Appended() override {
+      return writer_->Appended();
+    }
     absl::StatusOr<std::string> Commit(const std::string& expected) override {
       return writer_->Commit(expected);
     }

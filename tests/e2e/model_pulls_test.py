@@ -3,6 +3,7 @@
 the first node is killed in the middle. Each daemon is told that it is on a host of its own (--host-id)."""
 import pathlib
 import re
+import threading
 
 import numpy as np
 
@@ -20,6 +21,12 @@ def fetched(node, source):
     return float(found.group(1)) if found else None
 
 
+def sent(daemon, name):
+    """Bytes of models that this daemon sent to nodes; 0 before its metrics are there."""
+    found = re.search(rf"^{name}(?:{{.*}})? (\S+)$", daemon.operations.get("/metrics").body.decode(), re.M)
+    return float(found.group(1)) if found else 0
+
+
 def being_written(node):
     """Bytes of objects that are not whole yet."""
     sizes = [0]
@@ -35,7 +42,7 @@ class ModelPulls(E2eTest):
     def start_first(self, **options):
         """Manager, gateway and the first node; `options` of every daemon."""
         self.options = options
-        self.manager = self.start("manager", "manager", host_id="host-manager", replicas=3, **options)
+        self.manager = self.start("manager", "manager", host_id="host-manager", replicas=4, **options)
         self.address = self.manager.address("manager")
         self.gateway = self.start("gateway", "gateway", manager=self.address, host_id="host-gateway", **options)
         return self.start_node(1)
@@ -85,6 +92,52 @@ class ModelPulls(E2eTest):
         eventually(lambda: self.gateway.http.function("dense")["adopted_by"] == ["node-2"], "the second node holds a copy")
         self.expect_right()
         self.assertLess(fetched(second, "nodes") + fetched(second, "manager"), 257 * MIB, "no byte came twice")
+
+    def deploy_on_four(self, mebibytes, **options):
+        """Four nodes are to have a new model, which the manager alone has: bytes that came from the manager, and the nodes."""
+        first = self.start_first(**options)
+        nodes = [first, *[self.start_node(number) for number in (2, 3, 4)]]
+        self.gateway.wait_serving(gpus=0)
+        onnx, self.weight = dense(mebibytes)
+        self.gateway.http.deploy("dense", onnx).good()
+        self.expect_adopted(4)
+        for node in nodes:
+            eventually(lambda: (fetched(node, "nodes") or 0) + (fetched(node, "manager") or 0) >= mebibytes * MIB, "all is counted")
+        from_manager = sum(fetched(node, "manager") for node in nodes)
+        eventually(lambda: sent(self.manager, "troupe_manager_model_bytes_sent_total") >= from_manager, "the manager counts them")
+        eventually(lambda: sum(sent(node, "troupe_model_bytes_sent_total") for node in nodes) >=
+                   sum(fetched(node, "nodes") for node in nodes), "the nodes count what they sent")
+        return from_manager, nodes
+
+    def test_nodes_that_fetch_a_model_at_the_same_time_hand_it_on_to_each_other(self):
+        from_manager, nodes = self.deploy_on_four(96)
+        self.assertLess(from_manager, 1.2 * 96 * MIB, "the manager sent it about once")
+        self.assertGreater(sum(fetched(node, "nodes") for node in nodes), 2.8 * 96 * MIB)
+        for node in nodes[:-1]:
+            node.kill_node()
+        self.expect_right()
+
+    def test_without_relays_each_node_fetches_it_from_the_manager(self):
+        from_manager, _ = self.deploy_on_four(96, fetching="holders")
+        self.assertGreater(from_manager, 2.8 * 96 * MIB)
+
+    def test_when_a_node_is_killed_that_hands_a_model_on_the_others_get_it(self):
+        first = self.start_first()
+        nodes = [first, *[self.start_node(number) for number in (2, 3, 4)]]
+        self.gateway.wait_serving(gpus=0)
+        onnx, self.weight = dense(192)
+        deployment = threading.Thread(target=lambda: self.gateway.http.deploy("dense", onnx))
+        deployment.start()
+        eventually(lambda: all(being_written(node) >= 4 * MIB for node in nodes), "each node has a part of the model")
+        # The one that is ahead of the others has them behind it.
+        ahead = max(nodes, key=being_written)
+        ahead.kill_node()
+        deployment.join()
+        self.expect_adopted(3)
+        for node in nodes:
+            if node is not ahead:
+                self.assertLess(fetched(node, "nodes") + fetched(node, "manager"), 193 * MIB, "no byte came twice")
+        self.expect_right()
 
     def test_over_ucx(self):
         self.start_first(tensor_network="ucx")

@@ -335,6 +335,8 @@ ORDERS = {
                                            "mix/{}/sms_used": ["time-sharing-replan", "fast", "troupe"]}),
     "scale": (["--functions", "200..2000", "--gpus", "16"], {"{}/16-gpus/snapshot_bytes": ["200", "2000"],
                                                               "{}/16-gpus/owners": ["200", "2000"]}),
+    "model-fanout": ([], {"8/{}/time_over_one_transfer": ["relay", "holders"],
+                          "{}/relay/time_over_one_transfer": ["1", "8", "32"]}),
     "fast-autoscaling": (["--seeds", "1"], {"ramp/{}/late": ["troupe", "fast-scaler"],
                                             "steps/{}/late": ["troupe", "fast-scaler"],
                                             "crowd/{}/late": ["troupe", "fast-scaler", "hpa"],

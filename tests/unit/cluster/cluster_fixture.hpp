@@ -212,10 +212,13 @@ class ClusterTest : public testing::Test {
     return absl::StrCat("run ", answer.ask, " ", Code(answer.reply));
   }
   static std::string Line(const Answer<proto::ModelPlaces>& answer) {
-    return absl::StrCat("places",
-                        absl::StrJoin(answer.reply.places(), "", [](std::string* out, const auto& place) {
-                          absl::StrAppend(out, " ", place.node(), "@", place.address());
-                        }));
+    std::string line = "places";
+    for (int i = 0; i < answer.reply.places_size(); ++i) {
+      const bool relays = static_cast<std::uint32_t>(i) < answer.reply.relays();
+      absl::StrAppend(&line, relays ? " behind " : " ", answer.reply.places(i).node(), "@",
+                      answer.reply.places(i).address());
+    }
+    return line;
   }
   static std::string Line(const DropAsk& drop) { return absl::StrCat("drop ", drop.ask); }
   static std::string Line(const ShowImports& show) { return absl::StrCat("imports ", show.ask); }

@@ -143,6 +143,44 @@ TEST(ObjectPull, ANodeWithWrongBytesIsAskedForNothingMore) {
   for (const auto& question : AskAll(pull)) EXPECT_EQ(question.source, 1u);
 }
 
+// Node 1 is fetching the object itself, node 2 has it.
+TEST(ObjectPull, ARelayIsAskedAloneAndTheHoldersWhenItIsGone) {
+  ObjectPull pull(100, 2, kLimits, 1);
+  EXPECT_TRUE(pull.relays(1));
+  EXPECT_FALSE(pull.relays(2));
+  pull.Reached(2);
+  EXPECT_THAT(AskAll(pull), IsEmpty()) << "the relay is being reached";
+  pull.Reached(1);
+  const auto asked = AskAll(pull);
+  EXPECT_THAT(SourcesOf(asked), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(pull.Failed(asked[0].ticket, Failure::kGone));
+  const auto again = AskAll(pull);
+  EXPECT_THAT(OffsetsOf(again), ElementsAre(0, 10, 20));
+  EXPECT_THAT(SourcesOf(again), ElementsAre(2, 2, 2));
+  pull.LeaveOut(2);
+  EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(0, 0, 0));
+}
+
+TEST(ObjectPull, ARelayThatIsNotReachedInTimeIsNotWaitedFor) {
+  ObjectPull pull(100, 2, kLimits, 1);
+  pull.Reached(2);
+  pull.StopAwaiting();
+  EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 2, 2));
+}
+
+// All that may lie in memory has come but the first range, which the relay does not send.
+TEST(ObjectPull, ARelayThatHoldsUpAllIsHelpedByAHolder) {
+  ObjectPull pull(1000, 2, {.range_bytes = 10, .under_way = 4, .of_a_source = 4, .in_memory = 4}, 1);
+  pull.Reached(1);
+  pull.Reached(2);
+  const auto asked = AskAll(pull);
+  ASSERT_THAT(SourcesOf(asked), ElementsAre(1, 1, 1, 1));
+  for (std::size_t i = 1; i < asked.size(); ++i) EXPECT_TRUE(pull.Arrived(asked[i].ticket));
+  const auto second = AskAll(pull);
+  EXPECT_THAT(SourcesOf(second), ElementsAre(2));
+  EXPECT_THAT(OffsetsOf(second), ElementsAre(0));
+}
+
 // The window is six ranges; node 2 answers everything, and node 1 nothing.
 TEST(ObjectPull, ASlowNodeHoldsUpNoOther) {
   ObjectPull pull(1000, 2, {.range_bytes = 10, .under_way = 4, .of_a_source = 1, .in_memory = 6});
@@ -211,7 +249,7 @@ TEST(ObjectPullProperty, TheObjectComesWholeWhateverNodesDo) {
                                     .in_memory = 1 + random.Below(16)};
     const auto nodes = random.Below(4);
     const auto total = random.Below(300);
-    ObjectPull pull(total, nodes, limits);
+    ObjectPull pull(total, nodes, limits, random.Below(nodes + 1));
     std::vector<Question> open;
     std::set<ObjectPull::Source> reached, out;
     std::uint64_t kept = 0;

@@ -58,6 +58,20 @@ class ModelRepositoryContract : public testing::TestWithParam<RepositoryKind> {
   }
 };
 
+TEST_P(ModelRepositoryContract, WhatWasAppendedIsReadByOthersAlsoAfterItsEnd) {
+  auto writer = repository_->Create();
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const auto appended = (*writer)->Appended();
+  ASSERT_TRUE(appended.ok()) << appended.status();
+  EXPECT_TRUE(absl::IsOutOfRange((*appended)->Read(Bytes(0), Bytes(1)).status()));
+  ASSERT_TRUE((*writer)->Append(AsBytes("some bytes")).ok());
+  EXPECT_EQ((*appended)->Read(Bytes(5), Bytes(5)).value(), "bytes");
+  EXPECT_TRUE(absl::IsOutOfRange((*appended)->Read(Bytes(5), Bytes(6)).status()));
+  ASSERT_TRUE((*writer)->Commit("").ok());
+  EXPECT_EQ((*appended)->Read(Bytes(0), Bytes(4)).value(), "some");
+  EXPECT_FALSE((*writer)->Appended().ok()) << "it was committed";
+}
+
 TEST_P(ModelRepositoryContract, AnObjectIsFoundUnderTheDigestOfItsBytes) {
   for (const std::string& text : {std::string("weights"), std::string(), std::string(3 << 20, 'w')}) {
     const std::string digest = MustPut(text);

@@ -1,0 +1,19 @@
+// The `fetching` slot: from which nodes a node fetches a model that several nodes are to have.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/policy.hpp"
+
+namespace troupe::cluster {
+
+// `relay` (default): from nodes that have it; when as many nodes fetch it already as have it, from one of those that fetch it,
+// range by range as they come there (model_relays.hpp).
+// `holders`: from nodes that have it, however many fetch it from them.
+enum class FetchPolicy { kRelay, kHolders };
+
+[[nodiscard]] std::span<const PolicyEntry<FetchPolicy>> FetchPolicies();
+[[nodiscard]] absl::StatusOr<FetchPolicy> FindFetchPolicy(std::string_view name);
+
+}  // namespace troupe::cluster
