@@ -127,7 +127,8 @@ void FakeModelRepository::FinishImports() {
 void FakeModelRepository::Answer(const ModelFile& file, const Done<proto::FunctionRecord>& done) {
   const auto it = models_.find(file.onnx_digest);
   if (it == models_.end()) return done(absl::NotFoundError("this ONNX file was not received"));
-  const bool divided = file.stages.above > Bytes() && Bytes(it->second.weights_bytes()) > file.stages.above;
+  const auto& bounds = file.stages.bounds;
+  const bool divided = bounds.any() && Bytes(it->second.weights_bytes()) > bounds.above;
   const auto record = divided ? StageOf(it->second, file.stages) : it->second;
   recent_.insert({record.model_digest(), record.weights_digest(), file.onnx_digest});
   done(record);
@@ -135,7 +136,7 @@ void FakeModelRepository::Answer(const ModelFile& file, const Done<proto::Functi
 
 proto::FunctionRecord FakeModelRepository::StageOf(const proto::FunctionRecord& whole,
                                                    const proto::StageWish& wish) {
-  const auto most = wish.most.count();
+  const auto most = wish.bounds.most.count();
   const auto count = static_cast<std::uint32_t>((whole.weights_bytes() + most - 1) / most);
   auto record = whole;
   auto& stage = *record.mutable_stage();

@@ -1,5 +1,6 @@
 #include "actors/seams/model_importer.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <system_error>
@@ -35,6 +36,30 @@ class WorkFolder {
   std::error_code error_;
 };
 
+// How many stages the file has at least: an import has its time limit for each.
+std::int64_t StagesAtLeast(const ModelFile& file, Bytes size) {
+  const auto& bounds = file.stages.bounds;
+  if (!bounds.any() || bounds.most == Bytes() || size <= bounds.above) return 1;
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(size.count() / bounds.most.count()), 1,
+                                  proto::kMostStages);
+}
+
+proto::FunctionRecord RecordOf(const std::string& onnx_digest, const gpu::ImportReport& report) {
+  proto::FunctionRecord record;
+  record.set_onnx_digest(onnx_digest);
+  record.mutable_likely_sizes()->Assign(report.likely_sizes.begin(), report.likely_sizes.end());
+  record.mutable_likely_rows()->Assign(report.likely_rows.begin(), report.likely_rows.end());
+  if (report.stages > 1) {
+    record.mutable_stage()->set_number(report.stage);
+    record.mutable_stage()->set_count(report.stages);
+    record.mutable_stage()->mutable_model_outputs()->Assign(report.model_outputs.begin(),
+                                                            report.model_outputs.end());
+  }
+  for (const auto& spec : report.inputs) *record.add_inputs() = spec;
+  for (const auto& spec : report.outputs) *record.add_outputs() = spec;
+  return record;
+}
+
 }  // namespace
 
 ModelImporter::ModelImporter(Options options, storage::ModelRepository& objects)
@@ -47,12 +72,22 @@ ModelImporter::ModelImporter(Options options, storage::ModelRepository& objects)
 absl::StatusOr<proto::FunctionRecord> ModelImporter::Import(const ModelFile& file,
                                                             const gpu::OnImportProgress& on_progress) {
   if (auto before = Before(file)) return *std::move(before);
-  auto record = ImportAnew(file, on_progress);
-  if (!record.ok()) return record;
+  TROUPE_ASSIGN_OR_RETURN(const auto stages, ImportAnew(file, on_progress));
+  Remember(file, stages);
+  const auto number = file.stages.number;
+  if (number >= 1 && number <= stages.size()) return stages[number - 1];
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model has no stage ", number, "; it has ", stages.size()));
+}
+
+void ModelImporter::Remember(const ModelFile& file, const std::vector<proto::FunctionRecord>& stages) {
   const std::lock_guard lock(mutex_);
-  if (imported_.size() >= options_.remembered) imported_.erase(imported_.begin());  // any: it costs an import
-  imported_.insert_or_assign(file, *record);
-  return record;
+  ModelFile stage = file;
+  for (stage.stages.number = 1; stage.stages.number <= stages.size(); ++stage.stages.number) {
+    if (imported_.size() >= options_.remembered)
+      imported_.erase(imported_.begin());  // any: it costs an import
+    imported_.insert_or_assign(stage, stages[stage.stages.number - 1]);
+  }
 }
 
 std::optional<proto::FunctionRecord> ModelImporter::Before(const ModelFile& file) const {
@@ -73,7 +108,7 @@ std::optional<proto::FunctionRecord> ModelImporter::Before(const ModelFile& file
 std::optional<proto::FunctionRecord> ModelImporter::Remembered(const ModelFile& file) const {
   const auto exact = imported_.find(file);
   if (exact != imported_.end()) return exact->second;
-  const auto& above = file.stages.above;
+  const auto& above = file.stages.bounds.above;
   if (file.stages.number != 1) return std::nullopt;
   for (auto it = imported_.lower_bound({file.onnx_digest, file.precision, {}}); it != imported_.end(); ++it) {
     const auto& [other, record] = *it;
@@ -84,8 +119,8 @@ std::optional<proto::FunctionRecord> ModelImporter::Remembered(const ModelFile& 
   return std::nullopt;
 }
 
-absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const ModelFile& file,
-                                                                const gpu::OnImportProgress& on_progress) {
+absl::StatusOr<std::vector<proto::FunctionRecord>> ModelImporter::ImportAnew(
+    const ModelFile& file, const gpu::OnImportProgress& on_progress) {
   const WorkFolder folder(fs::path(options_.work_directory) / absl::StrCat("import-", next_folder_++));
   TROUPE_RETURN_IF_ERROR(folder.status());
   // The import process reads the ONNX file in a folder that is otherwise empty, so that it finds no external data file that
@@ -97,27 +132,20 @@ absl::StatusOr<proto::FunctionRecord> ModelImporter::ImportAnew(const ModelFile&
   fs::create_directory(output, error);
   gpu::ImportLimits limits = options_.limits;
   limits.precision = file.precision;
-  limits.stage = file.stages;
+  limits.stages = file.stages.bounds;
+  limits.time *= StagesAtLeast(file, Bytes(fs::file_size(onnx, error)));
   const auto imported = gpu::RunImport(options_.program, onnx, output, limits, on_progress);
   // A file beyond the limits stays so: to try again later, as this code would tell clients, is of no use.
   if (absl::IsResourceExhausted(imported.status()) && !IsDiskFull(imported.status()))
     return absl::FailedPreconditionError(imported.status().message());
   TROUPE_RETURN_IF_ERROR(imported.status());
-  const auto& report = *imported;
-  proto::FunctionRecord record;
-  record.set_onnx_digest(file.onnx_digest);
-  record.mutable_likely_sizes()->Assign(report.likely_sizes.begin(), report.likely_sizes.end());
-  record.mutable_likely_rows()->Assign(report.likely_rows.begin(), report.likely_rows.end());
-  if (report.stages > 1) {
-    record.mutable_stage()->set_number(file.stages.number);
-    record.mutable_stage()->set_count(report.stages);
-    record.mutable_stage()->mutable_model_outputs()->Assign(report.model_outputs.begin(),
-                                                            report.model_outputs.end());
+  std::vector<proto::FunctionRecord> stages;
+  for (const auto& report : *imported) {
+    auto& record = stages.emplace_back(RecordOf(file.onnx_digest, report));
+    const auto models = limits.stages.any() ? output / gpu::StageFolder(report.stage) : output;
+    TROUPE_RETURN_IF_ERROR(StoreModels(models, report, record));
   }
-  for (const auto& spec : report.inputs) *record.add_inputs() = spec;
-  for (const auto& spec : report.outputs) *record.add_outputs() = spec;
-  TROUPE_RETURN_IF_ERROR(StoreModels(output, report, record));
-  return record;
+  return stages;
 }
 
 // Each is read whole and made durable, so the packed model does not wait for the canonical one.

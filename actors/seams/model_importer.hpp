@@ -1,5 +1,5 @@
 // MODEL IMPORTER: makes canonical and packed models of an ONNX file, in a child process, and remembers what each
-// file came to.
+// file came to. One import makes all stages of a model that is divided.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/seams/model_repository.hpp"
@@ -39,9 +40,11 @@ class ModelImporter {
  private:
   // With the mutex held.
   [[nodiscard]] std::optional<proto::FunctionRecord> Remembered(const ModelFile& file) const;
-  absl::StatusOr<proto::FunctionRecord> ImportAnew(const ModelFile& file,
-                                                   const gpu::OnImportProgress& on_progress);
-  // Keeps what the import process wrote, and names it in `record`.
+  // All stages of the file.
+  absl::StatusOr<std::vector<proto::FunctionRecord>> ImportAnew(const ModelFile& file,
+                                                                const gpu::OnImportProgress& on_progress);
+  void Remember(const ModelFile& file, const std::vector<proto::FunctionRecord>& stages);
+  // Keeps what the import process wrote in that folder, and names it in `record`.
   absl::Status StoreModels(const std::filesystem::path& output, const gpu::ImportReport& report,
                            proto::FunctionRecord& record);
   // Keeps the model that the import process wrote there.

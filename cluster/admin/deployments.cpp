@@ -31,9 +31,10 @@ void Deployments::Deploy(Ask ask, const proto::DeployRequest& wish) {
   // What no model could allow is refused before the file is imported.
   if (const auto fault = proto::FaultIn(wish.sharing()))
     return Fail(ask, absl::InvalidArgumentError(fault->why));
-  importing_.emplace(ask, wish);
-  parts_.out.Add(ImportModel{ask, wish.onnx_digest(), wish.client(), proto::PackedIn(wish.precision()),
-                             parts_.staged.WishOf(wish)});
+  const auto bounds = parts_.staged.BoundsFor(wish);
+  importing_.emplace(ask, Importing{wish, bounds});
+  parts_.out.Add(
+      ImportModel{ask, wish.onnx_digest(), wish.client(), proto::PackedIn(wish.precision()), {bounds}});
 }
 
 proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
@@ -60,13 +61,14 @@ proto::FunctionRecord Deployments::Complete(proto::FunctionRecord record,
 
 void Deployments::On(ModelImported& event) {
   if (parts_.staged.Imported(event)) return;
-  const auto importing = importing_.extract(event.ask);
-  if (importing.empty()) return;
+  const auto found = importing_.extract(event.ask);
+  if (found.empty()) return;
+  const auto& importing = found.mapped();
   if (!event.function.ok()) return Fail(event.ask, event.function.status());
   if (event.function->stage().count() > 1)
-    return parts_.staged.Begin(event.ask, importing.mapped(), *std::move(event.function));
+    return parts_.staged.Begin(event.ask, importing.wish, importing.bounds, *std::move(event.function));
   Deploying change{.ask = event.ask};
-  *change.command.mutable_record() = Complete(*std::move(event.function), importing.mapped());
+  *change.command.mutable_record() = Complete(*std::move(event.function), importing.wish);
   parts_.mutations.Add(std::move(change));
 }
 

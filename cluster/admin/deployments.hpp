@@ -8,6 +8,7 @@
 #include "cluster/copies/copies.hpp"
 #include "cluster/events.hpp"
 #include "cluster/records/mutation.hpp"
+#include "proto/stage_wish.hpp"
 
 namespace troupe::cluster {
 
@@ -55,7 +56,11 @@ class Deployments {
   [[nodiscard]] absl::Status CheckNoStage(const std::string& name) const;
 
   Parts& parts_;
-  std::map<Ask, proto::DeployRequest> importing_;
+  struct Importing {
+    proto::DeployRequest wish{};
+    proto::StageBounds bounds{};  // that were asked for: GPUs may come and go meanwhile
+  };
+  std::map<Ask, Importing> importing_;
 };
 
 }  // namespace troupe::cluster

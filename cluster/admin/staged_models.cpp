@@ -111,29 +111,32 @@ std::vector<CatalogueCommand> RemovalOf(const proto::WorkflowRecord& workflow, c
   return commands;
 }
 
-proto::StageWish StagedModels::WishOf(const proto::DeployRequest& wish) const {
+proto::StageBounds StagedModels::BoundsFor(const proto::DeployRequest& wish) const {
   if (wish.stage_memory() > 0) return {Bytes(wish.stage_memory()), Bytes(wish.stage_memory())};
   // The rest of a GPU is for what its runs need.
   const Bytes gpu = PlacementTable::LargestGpu(parts_.members.table());
   return {gpu, Bytes(gpu.count() / 4 * 3)};
 }
 
-void StagedModels::Begin(Ask ask, const proto::DeployRequest& wish, proto::FunctionRecord first) {
+void StagedModels::Begin(Ask ask, const proto::DeployRequest& wish, const proto::StageBounds& bounds,
+                         proto::FunctionRecord first) {
   if (!wish.state().empty())
     return parts_.admin.Reply(
         ask, Failure<proto::AdminReply>(absl::InvalidArgumentError(absl::StrCat(
                  "the model is divided into ", first.stage().count(),
                  " stages, and a model that keeps state cannot be; use a GPU that holds it whole"))));
-  auto& importing = importing_[ask] = {wish, WishOf(wish), {}};
+  auto& importing = importing_[ask] = {wish, bounds, {}};
   importing.records.push_back(std::move(first));
   ImportNext(ask, importing);
 }
 
 void StagedModels::ImportNext(Ask ask, const Importing& importing) {
-  auto stages = importing.stages;
-  stages.number = static_cast<std::uint32_t>(importing.records.size()) + 1;
-  parts_.out.Add(ImportModel{ask, importing.wish.onnx_digest(), importing.wish.client(),
-                             proto::PackedIn(importing.wish.precision()), stages});
+  const auto number = static_cast<std::uint32_t>(importing.records.size()) + 1;
+  parts_.out.Add(ImportModel{ask,
+                             importing.wish.onnx_digest(),
+                             importing.wish.client(),
+                             proto::PackedIn(importing.wish.precision()),
+                             {importing.bounds, number}});
 }
 
 bool StagedModels::Imported(ModelImported& event) {

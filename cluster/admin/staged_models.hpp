@@ -37,9 +37,10 @@ class StagedModels {
   explicit StagedModels(Parts& parts) : parts_(parts) {}
 
   // What is asked of the import of a file.
-  [[nodiscard]] proto::StageWish WishOf(const proto::DeployRequest& wish) const;
-  // The first stage of a file was imported: the others are.
-  void Begin(Ask ask, const proto::DeployRequest& wish, proto::FunctionRecord first);
+  [[nodiscard]] proto::StageBounds BoundsFor(const proto::DeployRequest& wish) const;
+  // The first stage of a file was imported with these bounds: the others are.
+  void Begin(Ask ask, const proto::DeployRequest& wish, const proto::StageBounds& bounds,
+             proto::FunctionRecord first);
   // Whether this was the import of a further stage.
   [[nodiscard]] bool Imported(ModelImported& event);
   // A node has adopted the model of this stage, or could not.
@@ -52,7 +53,7 @@ class StagedModels {
  private:
   struct Importing {
     proto::DeployRequest wish{};
-    proto::StageWish stages{};
+    proto::StageBounds bounds{};
     std::vector<proto::FunctionRecord> records{};
   };
   void ImportNext(Ask ask, const Importing& importing);

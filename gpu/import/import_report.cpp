@@ -102,6 +102,10 @@ absl::Status StatusOf(ImportExit exit, const std::string& message) {
   return absl::InternalError(message);
 }
 
+std::string StageFolder(std::uint32_t stage) {
+  return absl::StrCat("stage-", stage);
+}
+
 std::string StageName(ImportProgress::Stage stage) {
   switch (stage) {
     case ImportProgress::Stage::kChecking:
@@ -139,6 +143,7 @@ std::string ToJson(const ImportReport& report) {
                       {"outputs", SpecsToJson(report.outputs)},
                       {"weights_bytes", report.weights.count()},
                       {"steps", report.steps},
+                      {"stage", report.stage},
                       {"stages", report.stages}};
   if (!report.packed_digest.empty()) object["packed_digest"] = report.packed_digest;
   if (!report.likely_sizes.empty())
@@ -166,6 +171,7 @@ absl::StatusOr<ImportReport> ParseReport(const std::string& line) {
     report.outputs = SpecsOf(value.at("outputs"));
     report.weights = Bytes(value.at("weights_bytes").to_number<std::uint64_t>());
     report.steps = value.at("steps").to_number<std::uint64_t>();
+    report.stage = value.at("stage").to_number<std::uint32_t>();
     report.stages = value.at("stages").to_number<std::uint32_t>();
     if (const json::value* outputs = value.as_object().if_contains("model_outputs"))
       for (const json::value& output : outputs->as_array())
@@ -181,11 +187,27 @@ absl::StatusOr<ImportReport> ParseReport(const std::string& line) {
     if (report.stages < 1 || report.stages > proto::kMostStages)
       return absl::InternalError(
           absl::StrCat("the importer's report tells of ", report.stages, " stages of one model"));
+    if (report.stage < 1 || report.stage > report.stages)
+      return absl::InternalError(
+          absl::StrCat("the importer's report tells of stage ", report.stage, " of ", report.stages));
     TROUPE_RETURN_IF_ERROR(CheckLikelySizes(report));
     return report;
   } catch (const std::exception&) {
     return absl::InternalError("the importer's report is not what was agreed");
   }
+}
+
+absl::StatusOr<std::vector<ImportReport>> ParseReports(const std::string& lines) {
+  std::vector<ImportReport> reports;
+  for (const auto line : absl::StrSplit(lines, '\n', absl::SkipWhitespace())) {
+    TROUPE_ASSIGN_OR_RETURN(reports.emplace_back(), ParseReport(std::string(line)));
+    if (reports.back().stage != reports.size() || reports.back().stages != reports.front().stages)
+      return absl::InternalError("the importer's reports are not those of one model's stages, in order");
+  }
+  if (reports.empty() || reports.size() != reports.front().stages)
+    return absl::InternalError(absl::StrCat("the importer reports ", reports.size(), " stages of a model of ",
+                                            reports.empty() ? 1 : reports.front().stages));
+  return reports;
 }
 
 }  // namespace troupe::gpu

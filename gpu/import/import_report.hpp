@@ -20,6 +20,8 @@ namespace troupe::gpu {
 
 // Where --pack writes, inside the output folder: canonical files of their own.
 inline constexpr char kPackedFolder[] = "packed";
+// Where each stage is written, inside the output folder, when the model may be divided.
+[[nodiscard]] std::string StageFolder(std::uint32_t stage);
 
 // The importer tries none that is larger (OpenDimensions::Trials).
 inline constexpr std::uint32_t kMostLikelySize = 512;
@@ -33,7 +35,8 @@ struct ImportReport {
   std::vector<proto::TensorSpec> outputs;
   Bytes weights;
   std::uint64_t steps = 0;
-  std::uint32_t stages = 1;                // into which the file's model is divided; this is one of them
+  std::uint32_t stage = 1;                 // which of its stages this is
+  std::uint32_t stages = 1;                // into which the file's model is divided
   std::vector<std::string> model_outputs;  // of the file's model, by name; empty when it is not divided
   std::string packed_digest;               // of the packed model beside it; empty without --pack
   // What it was packed for: the sizes of the inputs' open dimensions, in order, but of each input's first, which was 1; empty
@@ -85,5 +88,7 @@ struct ImportProgress {
 // One line of JSON, without the newline.
 [[nodiscard]] std::string ToJson(const ImportReport& report);
 [[nodiscard]] absl::StatusOr<ImportReport> ParseReport(const std::string& line);
+// A line for each stage, in order.
+[[nodiscard]] absl::StatusOr<std::vector<ImportReport>> ParseReports(const std::string& lines);
 
 }  // namespace troupe::gpu

@@ -104,10 +104,9 @@ std::vector<std::string> Arguments(const std::filesystem::path& program, const s
   if (limits.pack) arguments.push_back("--pack");
   if (limits.precision != proto::PRECISION_FP32)
     arguments.insert(arguments.end(), {"--precision", std::string(proto::Name(limits.precision))});
-  if (limits.stage.above != Bytes())
-    arguments.insert(arguments.end(),
-                     {"--stage-above", absl::StrCat(limits.stage.above.count()), "--stage-most",
-                      absl::StrCat(limits.stage.most.count()), "--stage", absl::StrCat(limits.stage.number)});
+  if (limits.stages.any())
+    arguments.insert(arguments.end(), {"--stage-above", absl::StrCat(limits.stages.above.count()),
+                                       "--stage-most", absl::StrCat(limits.stages.most.count())});
   return arguments;
 }
 
@@ -161,11 +160,14 @@ bool Drain(int fd, std::string& text) {
 // told.
 void TakeProgress(std::string& text, const OnImportProgress& on_progress) {
   std::optional<ImportProgress> last;
-  for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
-    const auto progress = ParseProgress(std::string_view(text).substr(0, end));
-    if (!progress) break;
-    last = progress;
-    text.erase(0, end + 1);
+  std::size_t begin = 0;
+  for (auto end = text.find('\n'); end != text.npos; end = text.find('\n', begin)) {
+    if (const auto progress = ParseProgress(std::string_view(text).substr(begin, end - begin))) {
+      last = progress;
+      text.erase(begin, end + 1 - begin);
+    } else {
+      begin = end + 1;
+    }
   }
   if (last && on_progress) on_progress(*last);
 }
@@ -200,7 +202,7 @@ absl::Status OverTime(const ImportLimits& limits) {
                                                    "; allow more time or use a simpler model"));
 }
 
-absl::StatusOr<ImportReport> Judge(int status, const Said& said, const ImportLimits& limits) {
+absl::StatusOr<std::vector<ImportReport>> Judge(int status, const Said& said, const ImportLimits& limits) {
   if (WIFSIGNALED(status)) {
     if (WTERMSIG(status) == SIGXCPU) return OverTime(limits);
     // RLIMIT_CPU ends with SIGKILL, and so does a machine that is out of memory: both are the file's doing.
@@ -216,7 +218,7 @@ absl::StatusOr<ImportReport> Judge(int status, const Said& said, const ImportLim
                                             ") on this file; please report it with the file"));
   }
   const auto exit = static_cast<ImportExit>(WEXITSTATUS(status));
-  if (exit == ImportExit::kOk) return ParseReport(LastLine(said.out));
+  if (exit == ImportExit::kOk) return ParseReports(said.out);
   const std::string message = LastLine(said.err);
   const absl::Status failed =
       StatusOf(exit, message.empty() ? "the importer failed and gave no reason" : message);
@@ -225,9 +227,11 @@ absl::StatusOr<ImportReport> Judge(int status, const Said& said, const ImportLim
 
 }  // namespace
 
-absl::StatusOr<ImportReport> RunImport(const std::filesystem::path& program,
-                                       const std::filesystem::path& onnx, const std::filesystem::path& output,
-                                       const ImportLimits& limits, const OnImportProgress& on_progress) {
+absl::StatusOr<std::vector<ImportReport>> RunImport(const std::filesystem::path& program,
+                                                    const std::filesystem::path& onnx,
+                                                    const std::filesystem::path& output,
+                                                    const ImportLimits& limits,
+                                                    const OnImportProgress& on_progress) {
   TROUPE_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   TROUPE_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   const auto deadline = SteadyClock::now() + 2 * limits.time;

@@ -21,7 +21,6 @@
 #include "gpu/ops/operator.hpp"
 #include "gpu/ops/weights_output.hpp"
 #include "proto/model.pb.h"
-#include "proto/stage_wish.hpp"
 
 namespace troupe::gpu {
 
@@ -31,7 +30,6 @@ struct ImportOptions {
   OpenedFiles opened;  // of that folder, in a jail; or of the archive that the ONNX file came in
   WeightsOutput* weights = nullptr;                    // null: they are kept in memory
   proto::Precision precision = proto::PRECISION_FP32;  // Model.precision
-  proto::StageWish stage;                              // what is imported of a model that is divided
   std::size_t max_nodes = 100'000;
   Bytes max_weights = GiB(16);  // of all weights together
   // Largest single result that constant folding may make.
@@ -44,10 +42,11 @@ struct ImportOptions {
 
 struct ImportedModel {
   proto::Model model;
-  OpenDimensions open;                     // of its inputs
-  std::uint32_t stages = 1;                // into which the file's model is divided; this is one of them
-  std::vector<std::string> model_outputs;  // of the file's model, by name; empty when it is not divided
-  std::vector<proto::TensorSpec> likely_inputs;  // of a stage (KeptStage)
+  OpenDimensions open;                           // of its inputs
+  std::uint32_t stage = 1;                       // which of its stages this is
+  std::uint32_t stages = 1;                      // into which the file's model is divided
+  std::vector<std::string> model_outputs;        // of the file's model, by name; empty when it is not divided
+  std::vector<proto::TensorSpec> likely_inputs;  // of a stage (DividedGraph)
   std::vector<std::byte> weights;                // the blob that model.weights describes, in memory
   std::span<const std::byte> written_weights;    // or where ImportOptions.weights has it
   [[nodiscard]] std::span<const std::byte> blob() const {

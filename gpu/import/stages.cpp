@@ -175,8 +175,18 @@ ValueInfos ValuesOf(const Graph& graph) {
   return general ? *std::move(general) : ValueInfos();
 }
 
-// The inputs of a stage when the whole graph is given one row, with the first sizes that work.
-std::vector<proto::TensorSpec> LikelyInputs(const Graph& whole, const Graph& stage) {
+// The value's shape there; nothing when one of the stage's inputs is not known.
+std::vector<proto::TensorSpec> InputsFrom(const ValueInfos& values, std::vector<proto::TensorSpec> inputs) {
+  for (auto& input : inputs) {
+    const auto value = values.find(input.name());
+    if (value == values.end()) return {};
+    input.mutable_shape()->Assign(value->second.shape.begin(), value->second.shape.end());
+  }
+  return inputs;
+}
+
+// The inputs of each stage when the whole graph is given one row, with the first sizes that work.
+void AddLikelyInputs(const Graph& whole, std::vector<DividedGraph::Stage>& stages) {
   Graph concrete = whole;
   for (const auto& trial : whole.open.Trials()) {
     const auto sizes = whole.open.SizesOf(trial);
@@ -186,15 +196,9 @@ std::vector<proto::TensorSpec> LikelyInputs(const Graph& whole, const Graph& sta
     }
     const auto values = InferValues(concrete, {});
     if (!values.ok()) continue;
-    auto inputs = stage.inputs;
-    for (auto& input : inputs) {
-      const auto value = values->find(input.name());
-      if (value == values->end()) return {};
-      input.mutable_shape()->Assign(value->second.shape.begin(), value->second.shape.end());
-    }
-    return inputs;
+    for (auto& stage : stages) stage.likely_inputs = InputsFrom(*values, stage.graph.inputs);
+    return;
   }
-  return {};
 }
 
 // A stage: the steps [begin, end), and those for shapes.
@@ -359,29 +363,27 @@ class Division {
 
 }  // namespace
 
-absl::StatusOr<KeptStage> KeepStage(Graph& graph, const proto::StageWish& wish) {
-  KeptStage kept;
-  std::optional<Graph> part;
-  if (wish.above > Bytes() && CouldTakeMoreThan(graph, wish.above)) {
+absl::StatusOr<DividedGraph> DivideGraph(Graph graph, const proto::StageBounds& bounds) {
+  DividedGraph divided;
+  if (bounds.any() && CouldTakeMoreThan(graph, bounds.above)) {
     Division division(graph);
-    if (division.Whole() > wish.above) {
-      TROUPE_ASSIGN_OR_RETURN(const auto stages, division.Cut(wish.most));
+    if (division.Whole() > bounds.above) {
+      TROUPE_ASSIGN_OR_RETURN(const auto stages, division.Cut(bounds.most));
       if (stages.size() > proto::kMostStages)
         return absl::InvalidArgumentError(absl::StrCat(
-            "the model would have ", stages.size(), " stages with at most ", FormatBytes(wish.most),
+            "the model would have ", stages.size(), " stages with at most ", FormatBytes(bounds.most),
             " of weights each, and ", proto::kMostStages, " are supported; use larger stages"));
-      kept.count = static_cast<std::uint32_t>(stages.size());
-      if (wish.number >= 1 && wish.number <= kept.count) part = division.Of(stages[wish.number - 1]);
+      if (stages.size() > 1)
+        for (const auto& stage : stages) divided.stages.push_back({division.Of(stage), {}});
     }
   }
-  if (wish.number < 1 || wish.number > kept.count)
-    return absl::InvalidArgumentError(
-        absl::StrCat("the model has no stage ", wish.number, "; it has ", kept.count));
-  if (!part || kept.count == 1) return kept;
-  for (const auto& output : graph.outputs) kept.model_outputs.push_back(output.name());
-  kept.likely_inputs = LikelyInputs(graph, *part);
-  graph = *std::move(part);
-  return kept;
+  if (divided.stages.empty()) {
+    divided.stages.push_back({std::move(graph), {}});
+    return divided;
+  }
+  for (const auto& output : graph.outputs) divided.model_outputs.push_back(output.name());
+  AddLikelyInputs(graph, divided.stages);
+  return divided;
 }
 
 }  // namespace troupe::gpu

@@ -13,16 +13,19 @@
 
 namespace troupe::gpu {
 
-struct KeptStage {
-  std::uint32_t count = 1;                 // of all stages; 1: the graph stays whole
+struct DividedGraph {
+  struct Stage {
+    Graph graph;
+    // The stage's inputs for one row of the model, of sizes that the model is likely to work with: for a stage no such sizes can
+    // be guessed. Empty when the graph stays whole, or none were found.
+    std::vector<proto::TensorSpec> likely_inputs;
+  };
+  std::vector<Stage> stages;               // in order; one: the graph stays whole
   std::vector<std::string> model_outputs;  // of the graph as it was, by name; empty when it stays whole
-  // The stage's inputs for one row of the model, of sizes that the model is likely to work with: for a stage no such sizes can be
-  // guessed. Empty when the graph stays whole, or none were found.
-  std::vector<proto::TensorSpec> likely_inputs;
 };
 
-// Leaves that stage of a graph, as a model. The same graph and bounds give the same stages. Stages end where least has to be handed on, and take about the same memory. InvalidArgument: the
-// graph cannot be divided so, or has no such stage.
-[[nodiscard]] absl::StatusOr<KeptStage> KeepStage(Graph& graph, const proto::StageWish& wish);
+// The same graph and bounds give the same stages. Stages end where least has to be handed on, and take about the same memory.
+// InvalidArgument: the graph cannot be divided so.
+[[nodiscard]] absl::StatusOr<DividedGraph> DivideGraph(Graph graph, const proto::StageBounds& bounds);
 
 }  // namespace troupe::gpu

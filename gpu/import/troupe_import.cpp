@@ -15,6 +15,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,10 @@
 #include "gpu/import/cuda_check.hpp"
 #include "gpu/import/import_model.hpp"
 #include "gpu/import/import_report.hpp"
+#include "gpu/import/likely_inputs.hpp"
 #include "gpu/import/model_archive.hpp"
 #include "gpu/import/small_weights.hpp"
 #include "gpu/jail/jail.hpp"
-#include "proto/open_dimension.hpp"
 #include "proto/precision.hpp"
 
 namespace {
@@ -49,15 +50,20 @@ struct Options {
   bool pack = false;
   bool check = false;  // write nothing
   proto::Precision precision = proto::PRECISION_FP32;
-  proto::StageWish stage;
+  proto::StageBounds stages;
+};
+
+// Where one model goes.
+struct OutputFiles {
+  CanonicalDescriptors canonical;
+  CanonicalDescriptors packed;
 };
 
 // Everything that an import reads and writes, opened before the jail.
 struct Files {
   std::span<const std::byte> onnx;
   OpenedFiles beside;
-  CanonicalDescriptors output;
-  CanonicalDescriptors packed;
+  std::vector<OutputFiles> output;  // of each stage that there may be
 };
 
 fs::path FolderOf(const Options& options) {
@@ -82,19 +88,37 @@ absl::StatusOr<std::span<const std::byte>> Map(const std::string& path) {
   return std::span(static_cast<const std::byte*>(memory), size);
 }
 
+absl::StatusOr<fs::path> MakeFolder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error)
+    return absl::InternalError(absl::StrCat("cannot make '", folder.string(), "': ", error.message()));
+  return folder;
+}
+
+absl::StatusOr<OutputFiles> OpenOutput(const fs::path& folder, bool pack) {
+  OutputFiles files;
+  TROUPE_ASSIGN_OR_RETURN(files.canonical, OpenCanonical(folder));
+  if (!pack) return files;
+  TROUPE_ASSIGN_OR_RETURN(const fs::path packed, MakeFolder(folder / kPackedFolder));
+  TROUPE_ASSIGN_OR_RETURN(files.packed, OpenCanonical(packed));
+  return files;
+}
+
 absl::StatusOr<Files> OpenFiles(const Options& options) {
   Files files;
   TROUPE_ASSIGN_OR_RETURN(files.onnx, Map(options.onnx));
   files.beside = OpenFilesOf(FolderOf(options));
   if (options.check) return files;
-  TROUPE_ASSIGN_OR_RETURN(files.output, OpenCanonical(options.output));
-  if (!options.pack) return files;
-  const fs::path folder = fs::path(options.output) / kPackedFolder;
-  std::error_code error;
-  fs::create_directory(folder, error);
-  if (error)
-    return absl::InternalError(absl::StrCat("cannot make '", folder.string(), "': ", error.message()));
-  TROUPE_ASSIGN_OR_RETURN(files.packed, OpenCanonical(folder));
+  if (!options.stages.any()) {
+    TROUPE_ASSIGN_OR_RETURN(files.output.emplace_back(), OpenOutput(options.output, options.pack));
+    return files;
+  }
+  // How many stages there are is known in the jail, where no file can be opened.
+  for (std::uint32_t stage = 1; stage <= proto::kMostStages; ++stage) {
+    TROUPE_ASSIGN_OR_RETURN(const fs::path folder, MakeFolder(fs::path(options.output) / StageFolder(stage)));
+    TROUPE_ASSIGN_OR_RETURN(files.output.emplace_back(), OpenOutput(folder, options.pack));
+  }
   return files;
 }
 
@@ -116,49 +140,10 @@ void TellFolding(std::uint64_t steps, std::uint64_t total) {
   if (steps % stride == 0) Tell(ImportProgress::Stage::kFolding, steps, total);
 }
 
-// The inputs for one row, with these sizes of their other open dimensions.
-std::vector<proto::TensorSpec> InputsOf(const ImportedModel& imported, const OpenDimensions::Sizes& sizes) {
-  std::vector<proto::TensorSpec> inputs;
-  for (const proto::TensorSpec& input : imported.model.inputs()) {
-    inputs.push_back(imported.open.With(sizes, input));
-    if (proto::LeadingIsOpen(input)) inputs.back().set_shape(0, 1);
-  }
-  return inputs;
-}
-
-std::uint32_t AtLeastOne(std::int64_t size) {
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(size, 1, kMostLikelySizeOfStage));
-}
-
-// The sizes of the open dimensions but each input's first, in order.
-std::vector<std::uint32_t> LikelySizes(const ImportedModel& imported,
-                                       const std::vector<proto::TensorSpec>& inputs) {
-  std::vector<std::uint32_t> sizes;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const proto::TensorSpec& input = imported.model.inputs(static_cast<int>(i));
-    for (int j = 1; j < input.shape_size(); ++j)
-      if (input.shape(j) < 0) sizes.push_back(AtLeastOne(inputs[i].shape(j)));
-  }
-  return sizes;
-}
-
-// Of a stage, the inputs' first dimensions, if that of an open one is not 1.
-std::vector<std::uint32_t> LikelyRows(const ImportedModel& imported) {
-  std::vector<std::uint32_t> rows;
-  bool more = false;
-  for (std::size_t i = 0; i < imported.likely_inputs.size(); ++i) {
-    const proto::TensorSpec& likely = imported.likely_inputs[i];
-    rows.push_back(likely.shape().empty() ? 1 : AtLeastOne(likely.shape(0)));
-    more = more || (proto::LeadingIsOpen(imported.model.inputs(static_cast<int>(i))) && rows.back() != 1);
-  }
-  return more ? rows : std::vector<std::uint32_t>();
-}
-
 // From here on what is packed goes to the file weight by weight, and is not held.
 constexpr Bytes kPackedInMemory = MiB(256);
 
-absl::StatusOr<std::string> PackFor(const ImportedModel& imported,
-                                    const std::vector<proto::TensorSpec>& inputs,
+absl::StatusOr<std::string> PackFor(const ImportedModel& imported, const InputSpecs& inputs,
                                     const CanonicalDescriptors& files) {
   if (Bytes(imported.blob().size()) <= kPackedInMemory) {
     TROUPE_ASSIGN_OR_RETURN(const auto packed, PackModel(imported.model, imported.blob(), inputs));
@@ -171,22 +156,9 @@ absl::StatusOr<std::string> PackFor(const ImportedModel& imported,
   return WriteModelFile(files, packed.model);
 }
 
-// Does something for inputs that the model is likely to work with; `work` gets them.
-template <class Work>
-absl::Status ForLikelyInputs(const ImportedModel& imported, Work work) {
-  if (!imported.likely_inputs.empty()) return work(imported.likely_inputs);
-  absl::Status first;
-  for (const auto& trial : imported.open.Trials()) {
-    const absl::Status status = work(InputsOf(imported, imported.open.SizesOf(trial)));
-    first.Update(status);
-    if (!absl::IsInvalidArgument(status)) return status;
-  }
-  return first;
-}
-
 // Other shapes than those that it was packed for stay correct.
 absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& files, ImportReport& report) {
-  return ForLikelyInputs(imported, [&](const std::vector<proto::TensorSpec>& inputs) -> absl::Status {
+  return ForLikelyInputs(imported, [&](const InputSpecs& inputs) -> absl::Status {
     TROUPE_ASSIGN_OR_RETURN(report.packed_digest, PackFor(imported, inputs, files));
     report.likely_sizes = LikelySizes(imported, inputs);
     report.likely_rows = LikelyRows(imported);
@@ -197,48 +169,58 @@ absl::Status Pack(const ImportedModel& imported, const CanonicalDescriptors& fil
 // What only a judged file's report has.
 void Judge(const ImportedModel& imported, ImportReport& report) {
   for (const proto::Step& step : imported.model.steps()) ++report.operators[step.op()];
-  const absl::Status judged =
-      ForLikelyInputs(imported, [&](const std::vector<proto::TensorSpec>& inputs) -> absl::Status {
-        TROUPE_ASSIGN_OR_RETURN(report.cuda_refused, CudaRefusals(imported.model, imported.blob(), inputs));
-        return absl::OkStatus();
-      });
+  const absl::Status judged = ForLikelyInputs(imported, [&](const InputSpecs& inputs) -> absl::Status {
+    TROUPE_ASSIGN_OR_RETURN(report.cuda_refused, CudaRefusals(imported.model, imported.blob(), inputs));
+    return absl::OkStatus();
+  });
   report.cuda_unknown = std::string(judged.message());
 }
 
-absl::StatusOr<ImportReport> Import(const Options& options, const Files& files) {
-  TROUPE_ASSIGN_OR_RETURN(const ModelArchive archive, OpenModelArchive(files.onnx));
-  ImportOptions import;
-  if (archive.files.empty()) import.folder = FolderOf(options);
-  import.opened = archive.files.empty() ? files.beside : archive.files;
-  SmallWeights small;
-  WeightsFile output(files.output.weights);
-  import.weights = &output;
-  if (options.check) import.weights = &small;
-  import.max_nodes = options.limit_nodes;
-  import.max_weights = std::max(import.max_weights, SizeOf(files));
-  import.precision = options.precision;
-  import.stage = options.stage;
-  import.on_folding = TellFolding;
-  Tell(ImportProgress::Stage::kChecking, 0, 0);
-  TROUPE_ASSIGN_OR_RETURN(const ImportedModel imported, ImportOnnx(archive.onnx, import));
+// Writes one model and prints its report.
+absl::Status Write(const Options& options, const Files& files, const ImportedModel& imported) {
   ImportReport report;
   if (options.check) {
     Judge(imported, report);
   } else {
-    TROUPE_ASSIGN_OR_RETURN(report.digest, WriteModelFile(files.output, imported.model));
+    TROUPE_ASSIGN_OR_RETURN(report.digest,
+                            WriteModelFile(files.output[imported.stage - 1].canonical, imported.model));
   }
   if (options.pack) {
-    Tell(ImportProgress::Stage::kPacking, 0, 0);
-    TROUPE_RETURN_IF_ERROR(Pack(imported, files.packed, report));
+    const bool divided = imported.stages > 1;
+    Tell(ImportProgress::Stage::kPacking, divided ? imported.stage - 1 : 0, divided ? imported.stages : 0);
+    TROUPE_RETURN_IF_ERROR(Pack(imported, files.output[imported.stage - 1].packed, report));
   }
   report.name = imported.model.name();
   report.inputs = {imported.model.inputs().begin(), imported.model.inputs().end()};
   report.outputs = {imported.model.outputs().begin(), imported.model.outputs().end()};
   report.weights = Bytes(imported.model.weights_bytes());
   report.steps = static_cast<std::uint64_t>(imported.model.steps_size());
+  report.stage = imported.stage;
   report.stages = imported.stages;
   report.model_outputs = imported.model_outputs;
-  return report;
+  std::printf("%s\n", ToJson(report).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Import(const Options& options, const Files& files) {
+  TROUPE_ASSIGN_OR_RETURN(const ModelArchive archive, OpenModelArchive(files.onnx));
+  ImportOptions import;
+  if (archive.files.empty()) import.folder = FolderOf(options);
+  import.opened = archive.files.empty() ? files.beside : archive.files;
+  import.max_nodes = options.limit_nodes;
+  import.max_weights = std::max(import.max_weights, SizeOf(files));
+  import.precision = options.precision;
+  import.on_folding = TellFolding;
+  SmallWeights small;
+  std::optional<WeightsFile> output;  // of the stage that is being written
+  const auto weights_of = [&](std::uint32_t stage) -> WeightsOutput* {
+    if (options.check) return &small;
+    return &output.emplace(files.output[stage - 1].canonical.weights);
+  };
+  Tell(ImportProgress::Stage::kChecking, 0, 0);
+  return ImportStages(archive.onnx, import, options.stages,
+                      {.weights = weights_of,
+                       .take = [&](const ImportedModel& stage) { return Write(options, files, stage); }});
 }
 
 int Fail(const absl::Status& status) {
@@ -305,10 +287,8 @@ int Run(const Options& options) {
   limits.mapped = SizeOf(*files) * 3;
   if (const absl::Status jailed = EnterJail(limits, options); !jailed.ok()) return Fail(jailed);
   try {
-    const auto report = Import(options, *files);
-    if (!report.ok()) return Fail(report.status());
-    std::printf("%s\n", ToJson(*report).c_str());
-    return 0;
+    const auto imported = Import(options, *files);
+    return imported.ok() ? 0 : Fail(imported);
   } catch (const std::exception& e) {
     return Fail(absl::InternalError(e.what()));
   }
@@ -351,10 +331,10 @@ int main(int argc, char** argv) {
     app.add_option_function<std::uint64_t>(
         name, [&size](std::uint64_t bytes) { size = Bytes(bytes); }, help);
   };
-  add_size("--stage-above", options.stage.above,
-           "bytes of weights above which a model is divided into stages; 0: it is not");
-  add_size("--stage-most", options.stage.most, "bytes of weights that a stage has at most");
-  app.add_option("--stage", options.stage.number, "which stage to import, from 1")->capture_default_str();
+  add_size(
+      "--stage-above", options.stages.above,
+      "bytes of weights above which a model is divided into stages, each in a folder of its own; 0: it is not");
+  add_size("--stage-most", options.stages.most, "bytes of weights that a stage has at most");
   app.add_flag_callback(
       "--pack-target",
       [] {
@@ -363,7 +343,7 @@ int main(int argc, char** argv) {
       },
       "print what --pack packs for on this machine, and exit");
   app.footer(
-      "Prints one line of JSON. Exit codes: 0 imported, 2 bad usage, 3 bad model, 4 unsupported, 5 over a "
+      "Prints one line of JSON for each stage. Exit codes: 0 imported, 2 bad usage, 3 bad model, 4 unsupported, 5 over a "
       "limit, 6 no jail.");
   try {
     app.parse(argc, argv);

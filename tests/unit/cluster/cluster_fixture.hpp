@@ -177,9 +177,10 @@ class ClusterTest : public testing::Test {
   }
 
   Time now{std::chrono::seconds(100)};
-  std::string disk_{};         // the cluster of which nodes that join say that they were members
-  proto::AdminReply reply_{};  // the newest answer to a person
-  std::uint64_t change_ = 0;   // the number of the change in the newest entry of the audit
+  std::string disk_{};           // the cluster of which nodes that join say that they were members
+  proto::AdminReply reply_{};    // the newest answer to a person
+  proto::StageBounds bounds_{};  // of the last import that was asked for
+  std::uint64_t change_ = 0;     // the number of the change in the newest entry of the audit
   std::map<std::string, proto::FunctionRecord>
       written_;                    // by function: as it was given to the store for the last time
   proto::PlacementRecord home_{};  // of a model with state: as it was given to the store for the last time
@@ -291,7 +292,8 @@ class ClusterTest : public testing::Test {
   static std::string Line(const GoOn& go_on) {
     return absl::StrCat("go on with ", go_on.message.run().start().run(), " at ", go_on.gateway);
   }
-  static std::string Line(const ImportModel& import) {
+  std::string Line(const ImportModel& import) {
+    bounds_ = import.stages.bounds;
     return absl::StrCat("import ", import.onnx_digest, " in ", std::string(proto::Name(import.precision)),
                         import.stages.number == 1 ? "" : absl::StrCat(", stage ", import.stages.number));
   }

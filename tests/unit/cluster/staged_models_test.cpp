@@ -95,6 +95,18 @@ class Staged : public ClusterTest {
   }
 };
 
+// The GPUs of the cluster are not the same at each of its imports.
+TEST_F(Staged, AllStagesAreOfOneDivision) {
+  On(Deployment(2));
+  EXPECT_EQ(bounds_.above, GiB(1));
+  const auto first = bounds_;
+  On(MemberLost{"n1"});
+  On(ModelImported{2, StageOf(1)});
+  EXPECT_EQ(bounds_, first);
+  On(ModelImported{2, StageOf(2)});
+  EXPECT_EQ(bounds_, first);
+}
+
 TEST_F(Staged, IsImportedStageByStageAndStoredAsOne) {
   EXPECT_THAT(On(Deployment(2)), ElementsAre("import onnx in fp32"));
   EXPECT_THAT(On(ModelImported{2, StageOf(1)}), ElementsAre("import onnx in fp32, stage 2"));

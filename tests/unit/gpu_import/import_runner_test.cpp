@@ -35,16 +35,25 @@ class ImportRunnerTest : public testing::Test {
     fs::create_directory(folder_ / "out");
   }
 
-  absl::StatusOr<ImportReport> Import(const std::string& file, const ImportLimits& limits = {}) {
+  // The report of a model that is not divided.
+  static absl::StatusOr<ImportReport> Only(absl::StatusOr<std::vector<ImportReport>> reports) {
+    if (!reports.ok()) return reports.status();
+    if (reports->size() != 1) return absl::InternalError("there are stages");
+    return std::move(reports->front());
+  }
+  absl::StatusOr<std::vector<ImportReport>> ImportAll(const std::string& file, const ImportLimits& limits) {
     std::ofstream(folder_ / "model.onnx", std::ios::binary) << file;
     return RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
+  }
+  absl::StatusOr<ImportReport> Import(const std::string& file, const ImportLimits& limits = {}) {
+    return Only(ImportAll(file, limits));
   }
   // A program that does not import, in the importer's place.
   absl::StatusOr<ImportReport> Pretend(const std::string& script, const ImportLimits& limits = {}) {
     const fs::path path = folder_ / "pretender";
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
     chmod(path.c_str(), 0700);
-    return RunImport(path, folder_ / "model.onnx", folder_ / "out", limits);
+    return Only(RunImport(path, folder_ / "model.onnx", folder_ / "out", limits));
   }
 
   const troupe::test::TemporaryDirectory place_;
@@ -107,8 +116,8 @@ TEST_F(ImportRunnerTest, ThePrecisionIsPartOfTheModel) {
   EXPECT_EQ(half_packed.packed_for(), full_packed.packed_for() + "+bf16");
 }
 
-// Two layers of 64 KiB each, and a model that takes one of them at a time.
-TEST_F(ImportRunnerTest, ImportsOneStageOfAModelThatIsDivided) {
+// Two layers of 64 KiB each, and a GPU that holds one of them at a time.
+TEST_F(ImportRunnerTest, ImportsAllStagesOfAModelThatIsDivided) {
   OnnxBuilder b;
   b.Input("x", {-1, 128});
   for (const char* layer : {"1", "2"})
@@ -119,24 +128,30 @@ TEST_F(ImportRunnerTest, ImportsOneStageOfAModelThatIsDivided) {
   b.Output("y", {-1, 128});
   ImportLimits limits;
   limits.pack = true;
-  limits.stage = {KiB(100), KiB(100)};
-  for (limits.stage.number = 1; limits.stage.number <= 2; ++limits.stage.number) {
-    const auto report = Import(b.File(), limits);
-    ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_EQ(report->stages, 2);
-    EXPECT_EQ(report->weights, KiB(64));
-    EXPECT_THAT(report->model_outputs, ElementsAre("y"));
-    EXPECT_EQ(report->inputs[0].name(), limits.stage.number == 1 ? "x" : "h");
-    EXPECT_TRUE(ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest).ok());
-    fs::remove_all(folder_ / "out");
-    fs::create_directory(folder_ / "out");
+  limits.stages = {KiB(100), KiB(100)};
+  const auto reports = ImportAll(b.File(), limits);
+  ASSERT_TRUE(reports.ok()) << reports.status();
+  ASSERT_EQ(reports->size(), 2);
+  for (std::uint32_t stage = 1; stage <= 2; ++stage) {
+    const auto& report = (*reports)[stage - 1];
+    EXPECT_EQ(report.stage, stage);
+    EXPECT_EQ(report.stages, 2);
+    EXPECT_EQ(report.weights, KiB(64));
+    EXPECT_THAT(report.model_outputs, ElementsAre("y"));
+    EXPECT_EQ(report.inputs[0].name(), stage == 1 ? "x" : "h");
+    const auto folder = folder_ / "out" / StageFolder(stage);
+    EXPECT_TRUE(ReadCanonical(folder, report.digest).ok());
+    EXPECT_TRUE(ReadCanonical(folder / kPackedFolder, report.packed_digest).ok());
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(Import(b.File(), limits).status())) << "there is no third";
-  limits.stage = {KiB(200), KiB(100)};
-  const auto whole = Import(b.File(), limits);
+  fs::remove_all(folder_ / "out");
+  fs::create_directory(folder_ / "out");
+  limits.stages = {KiB(200), KiB(100)};
+  const auto whole = ImportAll(b.File(), limits);
   ASSERT_TRUE(whole.ok()) << whole.status();
-  EXPECT_EQ(whole->stages, 1);
-  EXPECT_THAT(whole->model_outputs, IsEmpty());
+  ASSERT_EQ(whole->size(), 1);
+  EXPECT_EQ(whole->front().stages, 1);
+  EXPECT_THAT(whole->front().model_outputs, IsEmpty());
+  EXPECT_TRUE(ReadCanonical(folder_ / "out" / StageFolder(1), whole->front().digest).ok());
 }
 
 constexpr std::uint64_t kTableBytes = MiB(300).count();
@@ -173,7 +188,7 @@ TEST_F(ImportRunnerTest, AModelLargerThanItsMemoryIsImportedAndPacked) {
   limits.memory = MiB(200);
   limits.pack = true;
   WriteLargeModel(folder_ / "model.onnx", false);
-  const auto report = RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
+  const auto report = Only(RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->weights, Bytes(kTableBytes) + KiB(8));
   const auto packed = ReadCanonical(folder_ / "out" / kPackedFolder, report->packed_digest);
@@ -181,7 +196,7 @@ TEST_F(ImportRunnerTest, AModelLargerThanItsMemoryIsImportedAndPacked) {
   EXPECT_GE(Bytes(packed->weights.size()), report->weights);
   if (kSanitized) return;
   WriteLargeModel(folder_ / "model.onnx", true);
-  const auto folded = RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits);
+  const auto folded = Only(RunImport(program_, folder_ / "model.onnx", folder_ / "out", limits));
   EXPECT_THAT(std::string(folded.status().message()), HasSubstr("more memory than its limit"));
 }
 
@@ -382,6 +397,7 @@ TEST(ImportReport, JsonThereAndBack) {
   spec.add_shape(-1);
   report.weights = Bytes(12);
   report.steps = 3;
+  report.stage = 2;
   report.stages = 2;
   report.model_outputs = {"a \"name\"", "b"};
   const std::string line = ToJson(report);
@@ -398,10 +414,25 @@ TEST(ImportReport, JsonThereAndBack) {
     EXPECT_FALSE(ParseReport(ToJson(report)).ok());
   }
   report.likely_rows.clear();
-  for (const std::uint32_t stages : {0U, proto::kMostStages + 1}) {
+  for (const std::uint32_t stages : {0U, 1U, proto::kMostStages + 1}) {
     report.stages = stages;
     EXPECT_FALSE(ParseReport(ToJson(report)).ok()) << stages;
   }
+}
+
+TEST(ImportReport, ThoseOfStagesComeInOrderAndAllOfThem) {
+  const auto line = [](std::uint32_t stage, std::uint32_t stages) {
+    ImportReport report;
+    report.digest = std::string(64, 'a');
+    report.stage = stage;
+    report.stages = stages;
+    return ToJson(report) + "\n";
+  };
+  EXPECT_EQ(ParseReports(line(1, 1))->size(), 1);
+  EXPECT_EQ(ParseReports(line(1, 2) + line(2, 2))->size(), 2);
+  for (const auto& wrong : {std::string(), line(1, 2), line(2, 2) + line(1, 2), line(1, 2) + line(2, 3),
+                            line(1, 1) + line(1, 1), line(1, 2) + line(2, 2) + "more"})
+    EXPECT_FALSE(ParseReports(wrong).ok()) << wrong;
 }
 
 }  // namespace

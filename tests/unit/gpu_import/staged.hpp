@@ -19,16 +19,15 @@ struct NamedTensor {
 using Tensors = std::map<std::string, NamedTensor>;
 
 // All stages of a file with at most so many bytes of weights each; one model when it has no more.
-inline absl::StatusOr<std::vector<ImportedModel>> ImportStages(std::span<const std::byte> file, Bytes most) {
+inline absl::StatusOr<std::vector<ImportedModel>> StagesOf(std::span<const std::byte> file, Bytes most) {
   std::vector<ImportedModel> stages;
-  ImportOptions options;
-  options.stage = {most, most};
-  for (std::uint32_t count = 1; stages.size() < count; ++options.stage.number) {
-    TROUPE_ASSIGN_OR_RETURN(auto stage, ImportOnnx(file, options));
-    if (!stages.empty() && stage.stages != count) return absl::InternalError("the number of stages changed");
-    count = stage.stages;
-    stages.push_back(std::move(stage));
-  }
+  TROUPE_RETURN_IF_ERROR(ImportStages(file, {}, {most, most}, {.take = [&](ImportedModel stage) {
+                                        stages.push_back(std::move(stage));
+                                        return absl::OkStatus();
+                                      }}));
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    if (stages[i].stage != i + 1 || stages[i].stages != stages.size())
+      return absl::InternalError("the stages do not know which they are");
   return stages;
 }
 

@@ -64,7 +64,7 @@ std::vector<std::string> Names(const google::protobuf::RepeatedPtrField<proto::T
 std::vector<ImportedModel> ExpectSame(const OnnxBuilder& builder, Bytes most, const Tensors& inputs) {
   const std::string file = builder.File();
   const auto whole = ImportOnnx(AsBytes(file), {});
-  auto stages = ImportStages(AsBytes(file), most);
+  auto stages = StagesOf(AsBytes(file), most);
   EXPECT_TRUE(whole.ok()) << whole.status();
   EXPECT_TRUE(stages.ok()) << stages.status();
   if (!whole.ok() || !stages.ok()) return {};
@@ -105,7 +105,7 @@ TEST(Stages, TakeAboutTheSameMemory) {
 TEST(Stages, AModelThatFitsStaysAsItIs) {
   const std::string file = Layers(3).File();
   const auto whole = ImportOnnx(AsBytes(file), {});
-  const auto stages = ImportStages(AsBytes(file), kMatrix * 3);
+  const auto stages = StagesOf(AsBytes(file), kMatrix * 3);
   ASSERT_TRUE(whole.ok() && stages.ok());
   ASSERT_EQ(stages->size(), 1);
   EXPECT_EQ(ModelDigest(stages->front().model), ModelDigest(whole->model));
@@ -142,8 +142,8 @@ TEST(Stages, ShapesAreFoundForSizesThatTheModelWorksWith) {
 
 TEST(Stages, AreTheSameEachTime) {
   const std::string file = Layers(7).File();
-  const auto first = ImportStages(AsBytes(file), kMatrix * 2);
-  const auto second = ImportStages(AsBytes(file), kMatrix * 2);
+  const auto first = StagesOf(AsBytes(file), kMatrix * 2);
+  const auto second = StagesOf(AsBytes(file), kMatrix * 2);
   ASSERT_TRUE(first.ok() && second.ok());
   for (std::size_t i = 0; i < first->size(); ++i)
     EXPECT_EQ(ModelDigest((*first)[i].model), ModelDigest((*second)[i].model));
@@ -223,15 +223,21 @@ TEST(Stages, NoStageIsGivenSizes) {
 
 TEST(Stages, WhatCannotBeDividedIsRefusedByName) {
   const std::string file = Layers(3).File();
-  EXPECT_THAT(ImportStages(AsBytes(file), KiB(3)).status().message(),
+  EXPECT_THAT(StagesOf(AsBytes(file), KiB(3)).status().message(),
               HasSubstr("cannot be divided into stages with at most 3 KiB of weights: MatMul"));
-  ImportOptions options;
-  options.stage = {kMatrix, kMatrix, 4};
-  EXPECT_THAT(ImportOnnx(AsBytes(file), options).status().message(), HasSubstr("no stage 4; it has 3"));
-  options.stage.number = 0;
-  EXPECT_FALSE(ImportOnnx(AsBytes(file), options).ok());
   const std::string deep = Layers(65).File();
-  EXPECT_THAT(ImportStages(AsBytes(deep), kMatrix).status().message(), HasSubstr("65 stages"));
+  EXPECT_THAT(StagesOf(AsBytes(deep), kMatrix).status().message(), HasSubstr("65 stages"));
+}
+
+TEST(Stages, AnErrorOfATakerEndsTheImport) {
+  const std::string file = Layers(3).File();
+  int taken = 0;
+  const auto status =
+      ImportStages(AsBytes(file), {}, {kMatrix, kMatrix}, {.take = [&](const ImportedModel&) {
+                     return ++taken < 2 ? absl::OkStatus() : absl::DataLossError("the disk is full");
+                   }});
+  EXPECT_EQ(status.message(), "the disk is full");
+  EXPECT_EQ(taken, 2);
 }
 
 }  // namespace
