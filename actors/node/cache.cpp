@@ -70,6 +70,8 @@ class Cache : public CacheSelf::base {
         [this](const proto::Tick& tick) {
           if (tick.what() == ObjectReads::kReleaseTick) return reads_.Release(tick.token());
           if (tick.what() == RelayedRanges::kGiveUpTick) return relayed_.GiveUp(tick.token());
+          if (tick.what() == ModelPulls::kGoOnTick) return pulls_.GoOn(this, tick.token());
+          if (tick.what() == ModelPulls::kBeatTick) return pulls_.Beat(this, tick.token());
           pulls_.StopAwaiting(this, tick.token());
         },
         [this](const proto::PeerUp& up, const caf::strong_actor_ptr& peer) {

@@ -23,7 +23,7 @@ struct CacheOptions {
   // the link behind 32 MiB of models at most.
   std::size_t served = 8;
   // Of a question for a range that is still being fetched; less than the asker's relay_timeout.
-  Duration relay_patience = std::chrono::seconds(3);
+  Duration relay_patience = std::chrono::seconds(4);
   Duration release_after = std::chrono::seconds(15);  // of a range that a node did not say that it has
   std::shared_ptr<PullCounts> counts = std::make_shared<PullCounts>();
 };

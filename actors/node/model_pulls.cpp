@@ -17,6 +17,7 @@ using Failure = node::ObjectPull::Failure;
 
 Failure FailureOf(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) return Failure::kBusy;
+  if (absl::IsAborted(status)) return Failure::kLater;
   return absl::IsDataLoss(status) ? Failure::kWrong : Failure::kGone;
 }
 
@@ -36,7 +37,7 @@ void ModelPulls::Pull(Self* self, const std::string& model, const std::string& o
   const auto id = next_pull_++;
   auto& pull = pulls_[id];
   // Another model with the same weights may be pulled at the same time.
-  pull.upload = absl::StrCat("fetch-", model, "-", object);
+  pull.upload = absl::StrCat("fetch-", model, "-", object, "-", id);
   pull.object = object;
   pull.done = std::move(done);
   pull.relays = std::min<std::size_t>(places.relays(), static_cast<std::size_t>(places.places_size()));
@@ -49,8 +50,13 @@ void ModelPulls::Pull(Self* self, const std::string& model, const std::string& o
     if (!watched)
       needs_.directory.Watch(place.address(), self->system().message_types<ObjectSourceActor>(), watcher_);
   }
+  Measure(self, id);
+}
+
+void ModelPulls::Measure(Self* self, std::uint64_t id) {
+  const auto& pull = *Find(id);
   proto::DigestRange range;
-  range.set_digest(object);
+  range.set_digest(pull.object);
   range.set_length(pull.places.empty() ? 0 : terms_.limits.range_bytes);
   Call<proto::RangeDigest>(
       self, calls_, manager_, terms_.manager_timeout, std::move(range),
@@ -61,7 +67,8 @@ void ModelPulls::Measured(Self* self, std::uint64_t id, const absl::StatusOr<pro
   auto* pull = Find(id);
   if (pull == nullptr) return;
   const auto status = StatusIn(reply);
-  if (!status.ok()) return End(id, status);
+  if (!status.ok()) return Pause(self, id, status);
+  pull->retries = 0;
   pull->plan.emplace(reply->total(), pull->places.size(), terms_.limits, pull->relays);
   if (!pull->places.empty()) pull->digests[0] = reply->sha256();
   bool awaits = false;
@@ -71,6 +78,27 @@ void ModelPulls::Measured(Self* self, std::uint64_t id, const absl::StatusOr<pro
     awaits = awaits || !reached;
   }
   if (awaits) After(self, terms_.reach_timeout, MakeTick(kReachTick, id));
+  if (pull->relays > 0) After(self, terms_.relay_beat, MakeTick(kBeatTick, id));
+  Go(self, id);
+}
+
+// What has come is kept: the manager is likely to be back soon.
+void ModelPulls::Pause(Self* self, std::uint64_t id, const absl::Status& why) {
+  auto& pull = *Find(id);
+  if (!absl::IsUnavailable(why) || pull.retries >= terms_.manager_retries) return End(self, id, why);
+  if (std::exchange(pull.paused, true)) return;
+  ++pull.retries;
+  // What sources offered would be released there before its digest is known.
+  for (const auto& [offset, offer] : std::exchange(pull.unchecked, {})) Drop(self, id, offer);
+  After(self, terms_.manager_retry, MakeTick(kGoOnTick, id));
+}
+
+void ModelPulls::GoOn(Self* self, std::uint64_t id) {
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  pull->paused = false;
+  if (!pull->plan) return Measure(self, id);
+  std::erase_if(pull->digests, [](const auto& digest) { return digest.second.empty(); });
   Go(self, id);
 }
 
@@ -78,6 +106,14 @@ void ModelPulls::StopAwaiting(Self* self, std::uint64_t id) {
   auto* pull = Find(id);
   if (pull == nullptr || !pull->plan) return;
   pull->plan->StopAwaiting();
+  Go(self, id);
+}
+
+void ModelPulls::Beat(Self* self, std::uint64_t id) {
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  pull->plan->Beat();
+  After(self, terms_.relay_beat, MakeTick(kBeatTick, id));
   Go(self, id);
 }
 
@@ -111,7 +147,8 @@ void ModelPulls::NodeLost(Self* self, const std::string& address) {
 void ModelPulls::Go(Self* self, std::uint64_t id) {
   // Asking may fail at once, and so end the pull.
   while (auto* pull = Find(id)) {
-    if (pull->plan->stranded()) return End(id, pull->why);
+    if (pull->paused) return;
+    if (pull->plan->stranded()) return End(self, id, pull->why);
     const auto question = pull->plan->Next();
     if (!question) return;
     Ask(self, id, *question);
@@ -132,6 +169,10 @@ void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
   auto& pull = *Find(id);
   const bool manager = question.source == node::ObjectPull::kManager;
   const auto source = SourceOf(pull, question.source);
+  if (!source && manager) {
+    pull.plan->Drop(question.ticket);
+    return Pause(self, id, absl::UnavailableError("the cluster manager is not connected"));
+  }
   if (!source) {
     pull.plan->Failed(question.ticket, Failure::kGone);
     return;
@@ -140,8 +181,15 @@ void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
   part.set_digest(pull.object);
   part.set_offset(question.offset);
   part.set_length(question.length);
-  if (!manager) AskDigest(self, id, question.offset, question.length);
-  Call<proto::FetchReply>(self, calls_, source, TimeoutOf(pull, question.source), std::move(part),
+  const auto timeout = TimeoutOf(pull, question.source);
+  if (!manager) {
+    AskDigest(self, id, question.offset, question.length);
+    // Without the manager that fails at once: the pull is paused, or over.
+    auto* still = Find(id);
+    if (still != nullptr && still->paused) still->plan->Drop(question.ticket);
+    if (still == nullptr || still->paused) return;
+  }
+  Call<proto::FetchReply>(self, calls_, source, timeout, std::move(part),
                           [this, self, id, question, source](absl::StatusOr<proto::FetchReply> reply) {
                             Answered(self, id, question, source, std::move(reply));
                           });
@@ -157,17 +205,23 @@ void ModelPulls::AskDigest(Self* self, std::uint64_t id, std::uint64_t offset, s
   range.set_length(length);
   Call<proto::RangeDigest>(self, calls_, manager_, terms_.manager_timeout, std::move(range),
                            [this, self, id, offset](const absl::StatusOr<proto::RangeDigest>& reply) {
-                             auto* pull = Find(id);
-                             if (pull == nullptr) return;
-                             const auto status = StatusIn(reply);
-                             if (!status.ok()) return End(id, status);
-                             pull->digests[offset] = reply->sha256();
-                             const auto [begin, end] = pull->unchecked.equal_range(offset);
-                             std::vector<Offer> offers;
-                             for (auto it = begin; it != end; ++it) offers.push_back(std::move(it->second));
-                             pull->unchecked.erase(begin, end);
-                             for (const auto& offer : offers) Load(self, id, offer, reply->sha256());
+                             Digested(self, id, offset, reply);
                            });
+}
+
+void ModelPulls::Digested(Self* self, std::uint64_t id, std::uint64_t offset,
+                          const absl::StatusOr<proto::RangeDigest>& reply) {
+  auto* pull = Find(id);
+  if (pull == nullptr) return;
+  const auto status = StatusIn(reply);
+  if (!status.ok()) return Pause(self, id, status);
+  pull->retries = 0;
+  pull->digests[offset] = reply->sha256();
+  const auto [begin, end] = pull->unchecked.equal_range(offset);
+  std::vector<Offer> offers;
+  for (auto it = begin; it != end; ++it) offers.push_back(std::move(it->second));
+  pull->unchecked.erase(begin, end);
+  for (const auto& offer : offers) Load(self, id, offer, reply->sha256());
 }
 
 void ModelPulls::Answered(Self* self, std::uint64_t id, const Question& question,
@@ -177,6 +231,8 @@ void ModelPulls::Answered(Self* self, std::uint64_t id, const Question& question
   auto* pull = Find(id);
   if (pull == nullptr || !pull->plan->Wants(question.ticket))
     return Skip(self, id, {question, *reply, source});
+  if (pull->paused && question.source != node::ObjectPull::kManager)
+    return Drop(self, id, {question, *reply, source});
   if (const auto status = CheckReply(*reply, pull->plan->total(), question.length); !status.ok()) {
     Release(self, source, *reply);
     return Failed(self, id, question, status);
@@ -186,6 +242,11 @@ void ModelPulls::Answered(Self* self, std::uint64_t id, const Question& question
   const auto& digest = pull->digests[question.offset];
   if (!digest.empty()) return Load(self, id, offer, digest);
   pull->unchecked.emplace(question.offset, std::move(offer));
+}
+
+void ModelPulls::Drop(Self* self, std::uint64_t id, const Offer& offer) {
+  Release(self, offer.source, offer.reply);
+  Find(id)->plan->Drop(offer.question.ticket);
 }
 
 // Another source was faster, or the pull is over.
@@ -234,6 +295,10 @@ void ModelPulls::Failed(Self* self, std::uint64_t id, const Question& question, 
   if (pull == nullptr) return;
   const auto failure = FailureOf(status);
   const bool manager = question.source == node::ObjectPull::kManager;
+  if (manager && absl::IsUnavailable(status)) {
+    pull->plan->Drop(question.ticket);
+    return Pause(self, id, status);
+  }
   if (manager) {
     // A full arena is empty again soon, so that a later try can succeed.
     pull->why = failure == Failure::kBusy ? absl::UnavailableError(status.message()) : status;
@@ -263,7 +328,7 @@ void ModelPulls::Write(Self* self, std::uint64_t id) {
             auto* written = Find(id);
             if (written == nullptr) return;
             written->writing = false;
-            if (!size.ok()) return End(id, size.status());
+            if (!size.ok()) return End(self, id, size.status());
             written->plan->Kept();
             written->digests.erase(offset);
             needs_.relayed.Came(self, written->object, {written->upload, written->plan->total(), *size});
@@ -278,13 +343,15 @@ void ModelPulls::Finish(Self* self, std::uint64_t id) {
   const auto& pull = *Find(id);
   needs_.repository.Receive(
       pull.upload, pull.plan->total(), std::string(), true, pull.object,
-      continuations_.Make<std::uint64_t>(self, [this, id](const absl::StatusOr<std::uint64_t>& size) {
-        if (Find(id) != nullptr) End(id, size.status());
+      continuations_.Make<std::uint64_t>(self, [this, self, id](const absl::StatusOr<std::uint64_t>& size) {
+        if (Find(id) != nullptr) End(self, id, size.status());
       }));
 }
 
-void ModelPulls::End(std::uint64_t id, absl::Status status) {
+void ModelPulls::End(Self* self, std::uint64_t id, absl::Status status) {
   auto pull = std::move(pulls_.extract(id).mapped());
+  for (const auto& [offset, offer] : pull.unchecked) Release(self, offer.source, offer.reply);
+  if (!status.ok()) needs_.repository.Abandon(pull.upload);
   for (const auto& place : pull.places) {
     const auto it = nodes_.find(place.address);
     if (it == nodes_.end()) continue;

@@ -2,6 +2,7 @@
 // node::ObjectPull decides which range is asked of whom; this asks, checks what comes, and writes it in order.
 //
 //   a pull:  measuring (the manager says how large the object is) -> pulling -> syncing -> over
+//            each of the first two -> paused (the manager is not there) -> the same again, or over after a while
 //
 // A range of another node is checked against the digest that the manager computes of the same range while the bytes are
 // on their way; the whole object is checked against its own digest when its last byte is written. Owned by the cache, in
@@ -48,10 +49,14 @@ struct PullCounts {
 struct PullTerms {
   node::ObjectPull::Limits limits;
   Duration manager_timeout = std::chrono::seconds(10);  // of one range
+  // While the manager is not there, which has the digests, a pull tries again so often, and keeps what it has.
+  Duration manager_retry = std::chrono::milliseconds(500);
+  std::uint32_t manager_retries = 120;
   // Of one range of another node: the manager can stand in for it.
   Duration node_timeout = std::chrono::seconds(3);
   // Of one range of a node that is fetching it itself; longer than that node lets a question wait.
-  Duration relay_timeout = std::chrono::seconds(6);
+  Duration relay_timeout = std::chrono::seconds(8);
+  Duration relay_beat = std::chrono::seconds(3);            // between two judgements of such nodes
   Duration reach_timeout = std::chrono::milliseconds(500);  // until a node is connected
 };
 
@@ -59,8 +64,10 @@ class RelayedRanges;
 
 class ModelPulls {
  public:
-  // The owner's tick for StopAwaiting, with the number of a pull.
+  // The owner's ticks for StopAwaiting, GoOn and Beat, with the number of a pull.
   static constexpr std::uint32_t kReachTick = 3;
+  static constexpr std::uint32_t kGoOnTick = 5;
+  static constexpr std::uint32_t kBeatTick = 6;
 
   struct Result {
     absl::Status status;
@@ -86,6 +93,9 @@ class ModelPulls {
   void NodeUp(CacheSelf::base* self, const std::string& address, const caf::strong_actor_ptr& actor);
   void NodeLost(CacheSelf::base* self, const std::string& address);
   void StopAwaiting(CacheSelf::base* self, std::uint64_t pull);
+  void Beat(CacheSelf::base* self, std::uint64_t pull);
+  // The pull was paused.
+  void GoOn(CacheSelf::base* self, std::uint64_t pull);
   void Resume(const proto::Continue& message) { continuations_.Resume(message); }
   void PeerDown(const caf::actor_addr& peer) { calls_.PeerDown(peer); }
   // At the actor's end.
@@ -112,7 +122,9 @@ class ModelPulls {
     std::multimap<std::uint64_t, Offer> unchecked;  // by offset: these wait for the digest of their range
     std::map<std::uint64_t, std::string> here;      // by offset: bytes that are not written yet
     bool writing = false;
-    absl::Status why = absl::UnavailableError("the cluster manager is not connected");  // it cannot be asked
+    bool paused = false;
+    std::uint32_t retries = 0;                                                    // one after the other
+    absl::Status why = absl::UnavailableError("no source of its bytes is left");  // the manager is left out
     Result result;
     Done done;
   };
@@ -122,7 +134,14 @@ class ModelPulls {
   };
   using Self = CacheSelf::base;
 
+  void Measure(Self* self, std::uint64_t pull);
   void Measured(Self* self, std::uint64_t pull, const absl::StatusOr<proto::RangeDigest>& reply);
+  // The manager did not answer: the pull is paused if it is not there, and else over.
+  void Pause(Self* self, std::uint64_t pull, const absl::Status& why);
+  void Digested(Self* self, std::uint64_t pull, std::uint64_t offset,
+                const absl::StatusOr<proto::RangeDigest>& reply);
+  // A source's answer that nothing needs.
+  void Drop(Self* self, std::uint64_t pull, const Offer& offer);
   void Go(Self* self, std::uint64_t pull);
   void Ask(Self* self, std::uint64_t pull, const Question& question);
   void AskDigest(Self* self, std::uint64_t pull, std::uint64_t offset, std::uint64_t length);
@@ -134,7 +153,7 @@ class ModelPulls {
   void Failed(Self* self, std::uint64_t pull, const Question& question, const absl::Status& status);
   void Write(Self* self, std::uint64_t pull);
   void Finish(Self* self, std::uint64_t pull);
-  void End(std::uint64_t pull, absl::Status status);
+  void End(Self* self, std::uint64_t pull, absl::Status status);
   static void Release(Self* self, const ObjectSourceActor& source, const proto::FetchReply& reply);
   [[nodiscard]] Duration TimeoutOf(const OnePull& pull, node::ObjectPull::Source source) const;
   [[nodiscard]] ObjectSourceActor SourceOf(const OnePull& pull, node::ObjectPull::Source source) const;

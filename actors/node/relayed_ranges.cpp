@@ -65,9 +65,9 @@ void RelayedRanges::GiveUp(std::uint64_t question) {
   if (!waits_.GiveUp(question)) return;
   const auto asked = asked_.extract(question);
   Refuse(asked.mapped().promise,
-         absl::NotFoundError(absl::StrCat("byte ", asked.mapped().part.offset(), " of object ",
-                                          asked.mapped().part.digest(),
-                                          " has not come to this node yet: ask another node for it")));
+         absl::AbortedError(
+             absl::StrCat("byte ", asked.mapped().part.offset(), " of object ", asked.mapped().part.digest(),
+                          " has not come to this node yet: ask for it later, or another node")));
 }
 
 }  // namespace troupe::actors

@@ -47,6 +47,7 @@ class FakeModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
+  void Abandon(const std::string& upload) override { receiving_.erase(upload); }
   // The disk answers no writer from now on, until FinishReceiving.
   void HoldReceiving() { hold_receiving_ = true; }
   void FinishReceiving();

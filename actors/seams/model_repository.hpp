@@ -42,6 +42,8 @@ class ModelRepository {
   // ABORTED: the part before is being written still. Two uploads of one object are both kept: as one.
   virtual void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                        const std::string& digest, Done<std::uint64_t> done) = 0;
+  // What has come of an upload that does not go on is removed.
+  virtual void Abandon(const std::string& upload) = 0;
   // A client's file, part by part, kept over restarts (KeptUploads). A refusal is a reply with its code and with what is
   // there; a status says that the repository could not even look.
   virtual void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) = 0;

@@ -33,14 +33,15 @@ std::string DigestOf(std::span<const std::byte> bytes) {
   return hash.Finish();
 }
 
+// Another process of this host may write to what it sent: the copy is compared.
 absl::StatusOr<std::string> Compared(std::span<const std::byte> bytes, const std::string& sha256) {
-  if (!sha256.empty()) {
-    if (const auto found = DigestOf(bytes); found != sha256) {
-      return absl::DataLossError(absl::StrCat("the ", bytes.size(), " bytes that came have digest ", found,
-                                              ", and those of the model have ", sha256));
-    }
+  std::string copy(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (sha256.empty()) return copy;
+  if (const auto found = DigestOf(std::as_bytes(std::span(copy))); found != sha256) {
+    return absl::DataLossError(absl::StrCat("the ", copy.size(), " bytes that came have digest ", found,
+                                            ", and those of the model have ", sha256));
   }
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return copy;
 }
 
 }  // namespace
@@ -78,6 +79,11 @@ void StoredModelRepository::Receive(const std::string& upload, std::uint64_t off
   OnPool<std::uint64_t>(std::move(done), [this, upload, offset, data = std::move(data), last, digest] {
     return uploads_.Append(upload, offset, data, last, digest);
   });
+}
+
+void StoredModelRepository::Abandon(const std::string& upload) {
+  // Should the pool be full, the upload goes when there are too many.
+  static_cast<void>(pool_->Post([this, upload] { uploads_.Abandon(upload); }));
 }
 
 void StoredModelRepository::Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) {

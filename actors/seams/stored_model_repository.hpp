@@ -47,6 +47,7 @@ class StoredModelRepository final : public ModelRepository {
 
   void Receive(const std::string& upload, std::uint64_t offset, std::string data, bool last,
                const std::string& digest, Done<std::uint64_t> done) override;
+  void Abandon(const std::string& upload) override;
   void Upload(proto::UploadChunk chunk, Done<proto::UploadReply> done) override;
   void Import(const ModelFile& file, const std::string& client, Done<proto::FunctionRecord> done) override;
   [[nodiscard]] std::vector<proto::ImportStatus> Imports(const std::string& onnx_digest) const override;

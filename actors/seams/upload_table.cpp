@@ -54,6 +54,14 @@ void UploadTable::EndPart(const std::string& name, const std::shared_ptr<Upload>
   if (over && found != uploads_.end() && found->second == upload) uploads_.erase(found);
 }
 
+void UploadTable::Abandon(const std::string& name) {
+  std::shared_ptr<Upload> upload;  // goes without the lock, since that removes a file
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto node = uploads_.extract(name)) upload = std::move(node.mapped());
+  }
+}
+
 absl::StatusOr<std::string> UploadTable::Read(const std::string& name, std::uint64_t offset,
                                               std::uint64_t length) {
   std::shared_ptr<const storage::AppendedBytes> appended;

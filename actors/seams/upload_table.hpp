@@ -23,6 +23,8 @@ class UploadTable {
   // `offset`; DataLoss when the last part has come and the bytes are not those of `digest`.
   absl::StatusOr<std::uint64_t> Append(const std::string& name, std::uint64_t offset, const std::string& data,
                                        bool last, const std::string& digest);
+  // It does not go on: its file is removed, once a part that is being written is.
+  void Abandon(const std::string& name);
   // Bytes that have come of an upload that goes on. NotFound: it does not, or they have not all come.
   absl::StatusOr<std::string> Read(const std::string& name, std::uint64_t offset, std::uint64_t length);
 

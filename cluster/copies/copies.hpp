@@ -34,6 +34,7 @@ class Copies {
   // Asks for what the plan wants by now.
   void Place();
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
+    relays_.NodeGone(node);  // what its earlier life fetched
     table_.NodeJoined(node, adopted);
   }
   void NodeGone(const std::string& node) {

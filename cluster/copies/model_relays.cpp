@@ -4,60 +4,83 @@
 
 namespace troupe::cluster {
 
-const ModelRelays::Fetch* ModelRelays::Find(const Fetches& fetches, const std::string& node) {
-  const auto found = std::ranges::find(fetches, node, &Fetch::node);
-  return found == fetches.end() ? nullptr : &*found;
+std::size_t ModelRelays::Chains::FollowersOf(const std::string& node) const {
+  const auto found = followers_.find(node);
+  return found == followers_.end() ? 0 : found->second;
 }
 
-// A node that began its fetch anew may be followed by others since before.
-bool ModelRelays::WaitsFor(const Fetches& fetches, const Fetch& fetch, const std::string& node) {
-  const Fetch* at = &fetch;
+void ModelRelays::Chains::Add(const std::string& node, const std::string& follows) {
+  const auto number = next_++;
+  fetches_[node] = {number, follows};
+  // A node that begins its fetch anew may be followed by others since before.
+  behind_ += FollowersOf(node);
+  if (FollowersOf(node) == 0) unfollowed_[number] = node;
+  if (follows.empty()) return;
+  ++followers_[follows];
+  if (const auto followed = fetches_.find(follows); followed != fetches_.end()) {
+    ++behind_;
+    unfollowed_.erase(followed->second.number);
+  }
+}
+
+void ModelRelays::Chains::Remove(const std::string& node) {
+  const auto found = fetches_.find(node);
+  if (found == fetches_.end()) return;
+  const Fetch fetch = found->second;
+  fetches_.erase(found);
+  unfollowed_.erase(fetch.number);
+  behind_ -= FollowersOf(node);
+  if (fetch.follows.empty()) return;
+  const auto left = --followers_.at(fetch.follows);
+  if (left == 0) followers_.erase(fetch.follows);
+  if (const auto followed = fetches_.find(fetch.follows); followed != fetches_.end()) {
+    --behind_;
+    if (left == 0) unfollowed_[followed->second.number] = fetch.follows;
+  }
+}
+
+bool ModelRelays::Chains::WaitsFor(const std::string& waiting, const std::string& node) const {
+  auto at = fetches_.find(waiting);
   // A chain has no more nodes than there are fetches.
-  for (std::size_t i = 0; i <= fetches.size() && at != nullptr; ++i) {
-    if (at->follows == node) return true;
-    at = Find(fetches, at->follows);
+  for (std::size_t i = 0; i <= fetches_.size() && at != fetches_.end(); ++i) {
+    if (at->second.follows == node) return true;
+    at = fetches_.find(at->second.follows);
   }
   return false;
 }
 
-std::optional<std::string> ModelRelays::EndOfAChain(const Fetches& fetches, const std::string& node) {
-  for (const auto& fetch : fetches) {
-    const bool followed =
-        std::ranges::any_of(fetches, [&](const Fetch& other) { return other.follows == fetch.node; });
-    if (!followed && !WaitsFor(fetches, fetch, node)) return fetch.node;
-  }
+std::optional<std::string> ModelRelays::Chains::EndFor(const std::string& node) const {
+  const bool is_followed = FollowersOf(node) > 0;
+  for (const auto& [number, end] : unfollowed_)
+    if (!is_followed || !WaitsFor(end, node)) return end;
   return std::nullopt;
 }
 
 std::optional<std::string> ModelRelays::Begin(const std::string& digest, const std::string& node,
                                               std::size_t holders) {
-  auto& fetches = models_[digest];
-  std::erase_if(fetches, [&](const Fetch& fetch) { return fetch.node == node; });
-  // What follows a node that has the model by now has the link of a holder.
-  const auto from_holders = static_cast<std::size_t>(std::ranges::count_if(
-      fetches, [&](const Fetch& fetch) { return Find(fetches, fetch.follows) == nullptr; }));
+  auto& chains = models_[digest];
+  chains.Remove(node);
   std::optional<std::string> follows;
-  if (from_holders >= std::max<std::size_t>(holders, 1)) follows = EndOfAChain(fetches, node);
-  fetches.push_back({node, follows.value_or(std::string())});
+  if (chains.from_holders() >= std::max<std::size_t>(holders, 1)) follows = chains.EndFor(node);
+  chains.Add(node, follows.value_or(std::string()));
   return follows;
 }
 
 void ModelRelays::Over(const std::string& digest, const std::string& node) {
   const auto found = models_.find(digest);
   if (found == models_.end()) return;
-  std::erase_if(found->second, [&](const Fetch& fetch) { return fetch.node == node; });
-  if (found->second.empty()) models_.erase(found);
+  found->second.Remove(node);
+  if (found->second.size() == 0) models_.erase(found);
 }
 
 void ModelRelays::NodeGone(const std::string& node) {
-  for (auto& [digest, fetches] : models_)
-    std::erase_if(fetches, [&](const Fetch& fetch) { return fetch.node == node; });
-  std::erase_if(models_, [](const auto& model) { return model.second.empty(); });
+  for (auto& [digest, chains] : models_) chains.Remove(node);
+  std::erase_if(models_, [](const auto& model) { return model.second.size() == 0; });
 }
 
 std::size_t ModelRelays::fetches() const {
   std::size_t sum = 0;
-  for (const auto& [digest, fetches] : models_) sum += fetches.size();
+  for (const auto& [digest, chains] : models_) sum += chains.size();
   return sum;
 }
 

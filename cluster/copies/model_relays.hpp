@@ -12,10 +12,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace troupe::cluster {
 
@@ -30,19 +30,34 @@ class ModelRelays {
   [[nodiscard]] std::size_t fetches() const;
 
  private:
-  struct Fetch {
-    std::string node;
-    std::string follows;  // empty: no node
+  // The fetches of one model.
+  class Chains {
+   public:
+    void Add(const std::string& node, const std::string& follows);
+    void Remove(const std::string& node);
+    // Fetches that follow no node which is fetching. What follows a node that has the model by now has the link of a holder.
+    [[nodiscard]] std::size_t from_holders() const { return fetches_.size() - behind_; }
+    // The node of the oldest fetch that no other follows, and that does not wait for `node` itself.
+    [[nodiscard]] std::optional<std::string> EndFor(const std::string& node) const;
+    [[nodiscard]] std::size_t size() const { return fetches_.size(); }
+
+   private:
+    struct Fetch {
+      std::uint64_t number = 0;
+      std::string follows;  // empty: no node
+    };
+    [[nodiscard]] std::size_t FollowersOf(const std::string& node) const;
+    [[nodiscard]] bool WaitsFor(const std::string& waiting, const std::string& node) const;
+
+    std::map<std::string, Fetch> fetches_;  // by node
+    std::map<std::string, std::size_t>
+        followers_;  // by the node that they follow, also when it fetches no more
+    std::map<std::uint64_t, std::string> unfollowed_;  // the ends of the chains, by number
+    std::size_t behind_ = 0;                           // fetches that follow one of these
+    std::uint64_t next_ = 1;
   };
-  using Fetches = std::vector<Fetch>;  // of one model, in the order in which they began
 
-  [[nodiscard]] static const Fetch* Find(const Fetches& fetches, const std::string& node);
-  // The first fetch that no other follows, and that does not wait for `node` itself.
-  [[nodiscard]] static std::optional<std::string> EndOfAChain(const Fetches& fetches,
-                                                              const std::string& node);
-  [[nodiscard]] static bool WaitsFor(const Fetches& fetches, const Fetch& fetch, const std::string& node);
-
-  std::map<std::string, Fetches> models_;  // by digest
+  std::map<std::string, Chains> models_;  // by digest
 };
 
 }  // namespace troupe::cluster

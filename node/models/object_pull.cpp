@@ -45,7 +45,8 @@ ObjectPull::Kind ObjectPull::KindOf(Source source) const {
 
 bool ObjectPull::AnyBefore(Kind kind) const {
   for (Source source = 0; source < sources_.size(); ++source)
-    if (KindOf(source) < kind && sources_[source].state != State::kLeftOut) return true;
+    if (KindOf(source) < kind && sources_[source].state != State::kLeftOut && !sources_[source].late)
+      return true;
   return false;
 }
 
@@ -57,7 +58,8 @@ bool ObjectPull::MayAsk(Source source) const {
 std::optional<ObjectPull::Source> ObjectPull::Choose(std::optional<Source> beside) const {
   std::optional<Source> best;
   const auto order = [this](Source source) {
-    return std::tuple(KindOf(source), sources_[source].under_way, sources_[source].asked);
+    const auto& peer = sources_[source];
+    return std::tuple(peer.late, KindOf(source), peer.under_way, peer.asked);
   };
   for (Source source = 0; source < sources_.size(); ++source) {
     if (source == beside || !MayAsk(source)) continue;
@@ -78,7 +80,9 @@ std::optional<std::uint64_t> ObjectPull::FirstOpen() const {
 std::optional<ObjectPull::Question> ObjectPull::Next() {
   if (questions_.size() >= limits_.under_way) return std::nullopt;
   if (const auto open = FirstOpen()) {
-    const auto source = Choose(std::nullopt);
+    const auto in_vain = At(*open).in_vain;
+    auto source = in_vain ? Choose(in_vain) : std::nullopt;
+    if (!source) source = Choose(std::nullopt);
     if (!source) return std::nullopt;
     return Ask(*open, *source);
   }
@@ -122,9 +126,21 @@ bool ObjectPull::Wants(std::uint64_t ticket) const {
   return it != questions_.end() && !IsHere(it->second.range);
 }
 
+void ObjectPull::Beat() {
+  for (Source source = 1; source <= relays_; ++source) {
+    auto& relay = sources_[source];
+    relay.late = relay.arrived < limits_.relayed && relay.under_way >= relay.most;
+    relay.arrived = 0;
+  }
+}
+
 bool ObjectPull::Arrived(std::uint64_t ticket) {
   const auto asked = Take(ticket);
-  if (!asked || IsHere(asked->range)) return false;
+  if (!asked) return false;
+  auto& source = sources_[asked->source];
+  ++source.arrived;
+  source.warned_at.reset();
+  if (IsHere(asked->range)) return false;
   At(asked->range).here = true;
   return true;
 }
@@ -135,6 +151,10 @@ bool ObjectPull::Failed(std::uint64_t ticket, Failure failure) {
   auto& source = sources_[asked->source];
   if (failure == Failure::kBusy && source.under_way > 0) {
     source.most = source.under_way;
+  } else if (failure == Failure::kLater && (!source.warned_at || ticket < *source.warned_at)) {
+    source.late = true;
+    if (asked->range >= kept_) At(asked->range).in_vain = asked->source;
+    if (!source.warned_at) source.warned_at = next_ticket_;
   } else {
     LeaveOut(asked->source);
   }

@@ -168,6 +168,51 @@ TEST(ObjectPull, ARelayThatIsNotReachedInTimeIsNotWaitedFor) {
   EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 2, 2));
 }
 
+TEST(ObjectPull, BesideARelayThatIsLateTheHoldersAreAskedToo) {
+  ObjectPull pull(1000, 2,
+                  {.range_bytes = 10, .under_way = 5, .of_a_source = 3, .relayed = 2, .in_memory = 9}, 1);
+  pull.Reached(1);
+  pull.Reached(2);
+  const auto asked = AskAll(pull);
+  ASSERT_THAT(SourcesOf(asked), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(pull.Arrived(asked[0].ticket));
+  const auto next = AskAll(pull);
+  ASSERT_THAT(SourcesOf(next), ElementsAre(1));
+  EXPECT_TRUE(pull.Arrived(asked[1].ticket));
+  ASSERT_THAT(SourcesOf(AskAll(pull)), ElementsAre(1));
+  pull.Beat();
+  EXPECT_THAT(AskAll(pull), IsEmpty()) << "two ranges came, so that it is in time";
+  pull.Beat();
+  EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 2)) << "nothing came since";
+  EXPECT_TRUE(pull.Arrived(asked[2].ticket));
+  EXPECT_TRUE(pull.Arrived(next[0].ticket));
+  EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 1)) << "it is asked for what the holder may not be asked for";
+  pull.Beat();
+  EXPECT_THAT(AskAll(pull), IsEmpty()) << "it is in time again";
+}
+
+TEST(ObjectPull, ARelayThatLetsQuestionsWaitInVainTwiceIsLeftOut) {
+  ObjectPull pull(1000, 2, kLimits, 1);
+  pull.Reached(1);
+  pull.Reached(2);
+  const auto first = AskAll(pull);
+  for (const auto& question : first) EXPECT_TRUE(pull.Failed(question.ticket, Failure::kLater));
+  EXPECT_FALSE(pull.left_out(1)) << "these were asked at the same time";
+  const auto second = AskAll(pull);
+  EXPECT_THAT(OffsetsOf(second), ElementsAre(0, 10, 20, 30));
+  EXPECT_THAT(SourcesOf(second), ElementsAre(2, 2, 2, 1)) << "what waited in vain is asked of the other node";
+  EXPECT_TRUE(pull.Arrived(second[3].ticket));
+  const auto third = AskAll(pull);
+  ASSERT_THAT(SourcesOf(third), ElementsAre(1));
+  EXPECT_TRUE(pull.Failed(third[0].ticket, Failure::kLater));
+  EXPECT_FALSE(pull.left_out(1)) << "something came in between";
+  EXPECT_TRUE(pull.Arrived(second[0].ticket));
+  const auto fourth = AskAll(pull);
+  ASSERT_THAT(SourcesOf(fourth), ElementsAre(2, 1));
+  EXPECT_TRUE(pull.Failed(fourth[1].ticket, Failure::kLater));
+  EXPECT_TRUE(pull.left_out(1));
+}
+
 // All that may lie in memory has come but the first range, which the relay does not send.
 TEST(ObjectPull, ARelayThatHoldsUpAllIsHelpedByAHolder) {
   ObjectPull pull(1000, 2, {.range_bytes = 10, .under_way = 4, .of_a_source = 4, .in_memory = 4}, 1);
@@ -275,6 +320,8 @@ TEST(ObjectPullProperty, TheObjectComesWholeWhateverNodesDo) {
         const auto node = 1 + random.Below(nodes);
         pull.Reached(node);
         reached.insert(node);
+      } else if (what == 16) {
+        pull.Beat();
       } else if (what < 16) {
         pull.StopAwaiting();
         for (ObjectPull::Source node = 1; node <= nodes; ++node)
@@ -291,7 +338,8 @@ TEST(ObjectPullProperty, TheObjectComesWholeWhateverNodesDo) {
         if (question.source == 0 || how < 7) {
           static_cast<void>(pull.Arrived(question.ticket));
         } else {
-          const auto failure = how == 7 ? Failure::kBusy : how == 8 ? Failure::kGone : Failure::kWrong;
+          constexpr Failure kFailures[] = {Failure::kBusy, Failure::kGone, Failure::kWrong, Failure::kLater};
+          const auto failure = kFailures[random.Below(4)];
           static_cast<void>(pull.Failed(question.ticket, failure));
           if (pull.left_out(question.source)) out.insert(question.source);
         }
