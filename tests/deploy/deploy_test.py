@@ -320,6 +320,14 @@ class Story(unittest.TestCase):
         self.operator.play("drain.yml", "--limit", "node-1").good()  # so that the new one answers
         self.clients().ask({}, 0)
         self.operator.play("drain.yml", "--limit", "node-1", "-e", "undo=true").good()
+        # The dead node is not to come back.
+        certificates = self.operator.folder / "certificates"
+        run(f"{self.operator.programs}/troupe", "ca", "revoke", "--ca", certificates / "ca", "node-2-node")
+        self.operator.play("site.yml", "--limit", "head").good()
+        revoked = (certificates / "ca/revoked.pem").read_text()
+        self.assertNotEqual(revoked, (certificates / "node-2-node/revoked.pem").read_text())
+        for role in ("manager", "gateway", "admin"):
+            self.assertEqual((self.host("head").root / f"etc/troupe/tls/{role}/revoked.pem").read_text(), revoked, role)
 
     def test_18_remove(self):
         self.operator.play("remove.yml").bad("Say which hosts with --limit")
