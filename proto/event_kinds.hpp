@@ -80,7 +80,6 @@ inline constexpr auto kEventKinds = std::to_array<std::string_view>({
     "usage-refused",
     "weights-dropped",
     "weights-kept",
-    "worker-backoff",
     "worker-down",
     "worker-ready",
     "worker-refused",

@@ -10,7 +10,7 @@ namespace troupe::node {
 void KeptProfiles::On(const Started&) {
   if (parts_.settings.profiles.format_version() != 0) {  // 0: nothing was learned yet
     const auto imported = ImportProfiles(parts_.settings.profiles, parts_.kinds, parts_.scheduler);
-    if (!imported.ok()) parts_.out.Add(Log{"profiles-refused", std::string(imported.message())});
+    if (!imported.ok()) parts_.out.Note("profiles-refused", std::string(imported.message()));
     saved_ = parts_.scheduler.costs().revision();
   }
   if (parts_.settings.keeps_profiles)

@@ -47,7 +47,11 @@ TELLING_FILES = ("node/event_journal.cpp", "node/scheduling/dispatches.cpp")
 EVENT_KINDS = "proto/event_kinds.hpp"
 DASHED = re.compile(r'"([a-z]+(?:-[a-z]+)+)"')
 # Made of a state, or named once for all (cluster::kSwapEvent).
-MADE_KINDS = re.compile(r"(member|worker)-(alive|suspect|dead|draining|left|ready|down|backoff|unfit)$")
+MADE_KINDS = re.compile(r"(member|worker)-(alive|suspect|dead|draining|left|ready|down|unfit)$")
+# The page that explains each kind, one in a row.
+EVENT_PAGE = "docs/events.md"
+LISTED_KIND = re.compile(r'^ +"([a-z-]+)",', re.MULTILINE)
+EVENT_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 
 
 def check_line(room, path, line, found):
@@ -89,6 +93,14 @@ def event_violations(root):
     for kind in sorted(listed - used):
         if not MADE_KINDS.match(kind):
             yield f"{EVENT_KINDS}: no file writes events of kind '{kind}'"
+    page = root / EVENT_PAGE
+    kinds = set(LISTED_KIND.findall(header.read_text())) if header.is_file() else set()
+    rows = EVENT_ROW.findall(page.read_text()) if page.is_file() else sorted(kinds)
+    for kind in sorted(set(rows) | kinds):
+        if kind not in kinds:
+            yield f"{EVENT_PAGE}: explains the kind '{kind}', which {EVENT_KINDS} does not list"
+        elif rows.count(kind) != 1:
+            yield f"{EVENT_PAGE}: has {rows.count(kind)} rows for the kind '{kind}', and each kind has one"
 
 
 # A class owns one concept, in every room; so does a struct that has as many functions as a class.
@@ -356,7 +368,8 @@ PLANTED = {
     "sim/spread.hpp": ["class Spread {\n  void A();\n};\n//SPREAD"],
     "sim/chaos/a.hpp": ['#include "sim/world/b.hpp"  //CIRCLE', '#include "sim/b.hpp"  //CIRCLE'],
     "node/spread.hpp": ["class Spread {\n  void A();\n};\n//SPREAD", "struct Spread {\n  void A();\n" + many(LEAST_METHODS, "void Do#();") + "};\n//SPREAD"],
-    EVENT_KINDS: ['    "nobody-writes",'],
+    EVENT_KINDS: ['    "nobody-writes",', '    "swap",  //PAGE'],
+    EVENT_PAGE: ["| `nobody-writes` | never | - |"],
 }
 ALLOWED = {
     "actors/ok.cpp": ["#include <caf/all.hpp>", '#include "node/b.hpp"'],
@@ -398,6 +411,9 @@ def self_test():
                     if line.endswith("//CALLED"):  # which is no definition
                         for part in "abc":
                             (file.parent / f"{part}.cpp").write_text("void F() {\n  return Spread::A();\n}\n")
+                    if line.endswith("//PAGE"):
+                        (root / EVENT_PAGE).parent.mkdir()
+                        (root / EVENT_PAGE).write_text("# Events\n")
                     if line.endswith("//CIRCLE"):
                         other = root / INCLUDE.match(line).group(2)
                         other.parent.mkdir(parents=True, exist_ok=True)
