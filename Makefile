@@ -79,7 +79,7 @@ check: bootstrap configure ## format, house rules, warnings as errors, clang-tid
 	@$(NINJA) --target release_tests benches
 	@$(MAKE) --no-print-directory asan-build
 
-bench: build bench-baselines ## every benchmark; writes build/bench/AREA.json
+bench: build bench-baselines ## invoke, engine, swap and functions; writes build/bench/AREA.json
 	bench/run.sh all
 
 .PHONY: benches

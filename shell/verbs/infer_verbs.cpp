@@ -24,7 +24,7 @@ std::vector<Verb> InferVerbs() {
              .kind = Kind::kTensorFile,
              .help = "save an output: NAME=FILE.npy; FILE.npy alone for an only output",
              .repeated = true},
-            {.name = "--priority", .kind = Kind::kNumber, .help = "smaller is more urgent; 0: default"},
+            {.name = "--priority", .kind = Kind::kNumber, .help = "1 is the most urgent; 0: as 100"},
             {.name = "--version", .kind = Kind::kVersion, .help = "the version; the newest when absent"}},
        .run = Infer}};
 }

@@ -47,7 +47,7 @@ std::vector<Verb> SloVerbs() {
                      {.name = "--version", .kind = Kind::kVersion, .help = "only this version of it"},
                      {.name = "--since-start",
                       .kind = Kind::kFlag,
-                      .help = "since the gateways began, instead of the last hour"}},
+                      .help = "since each function's first request, instead of the last hour"}},
        .run = Slo},
       {.name = "why",
        .summary =

@@ -211,7 +211,7 @@ std::vector<Verb> WorkflowVerbs() {
                       .repeated = true},
                      {.name = "--priority",
                       .kind = Kind::kNumber,
-                      .help = "smaller is more urgent; 0: default"},
+                      .help = "1 is the most urgent; 0: as 100"},
                      Version("the version; the newest when absent")},
        .run = WorkflowRun},
       {.group = group,
