@@ -17,10 +17,13 @@ void RelayedRanges::Refuse(FetchPromise promise, const absl::Status& status) {
 }
 
 FetchPromise RelayedRanges::Fetch(Self* self, const proto::FetchObject& part) {
+  // A promise takes the sender away.
+  const auto sender = self->current_sender();
+  const auto asker = sender == nullptr ? std::string() : caf::to_string(sender->node());
   Asked asked{part, self->make_response_promise<proto::FetchReply>()};
   const auto promise = asked.promise;
   const auto question = next_++;
-  switch (waits_.Ask(question, part.digest(), part.offset(), part.length())) {
+  switch (waits_.Ask(question, asker, part.digest(), part.offset(), part.length())) {
     case Answer::kHere:
       ReadReceived(self, asked);
       break;
@@ -37,7 +40,8 @@ FetchPromise RelayedRanges::Fetch(Self* self, const proto::FetchObject& part) {
       break;
     case Answer::kTooMany:
       Refuse(promise, absl::ResourceExhaustedError(absl::StrCat(
-                          kMost, " questions wait for ranges that this node is fetching: ask for this range ",
+                          waits_.waiting(),
+                          " questions wait for ranges that this node is fetching: ask for this range ",
                           "later or elsewhere")));
       break;
   }

@@ -22,7 +22,7 @@ class RelayedRanges {
   using Self = CacheSelf::base;
 
   // Questions that wait at the same time; a node that follows this one asks for three ranges of each of a model's objects.
-  static constexpr std::size_t kMost = 64;
+  static constexpr node::RangeWaits::Limits kLimits = {.most = 64, .most_of_one = 32};
 
   // `reads` outlives it. `patience`: how long a question waits.
   RelayedRanges(ObjectReads& reads, Duration patience) : reads_(reads), patience_(patience) {}
@@ -47,7 +47,7 @@ class RelayedRanges {
 
   ObjectReads& reads_;
   const Duration patience_;
-  node::RangeWaits waits_{kMost};
+  node::RangeWaits waits_{kLimits};
   std::map<std::uint64_t, Asked> asked_;  // what waits, by its number
   std::uint64_t next_ = 1;
 };

@@ -8,8 +8,8 @@ void RangeWaits::Expect(const std::string& object) {
   ++objects_[object].fetches;
 }
 
-RangeWaits::Answer RangeWaits::Ask(Ticket ticket, const std::string& object, std::uint64_t offset,
-                                   std::uint64_t length) {
+RangeWaits::Answer RangeWaits::Ask(Ticket ticket, const std::string& asker, const std::string& object,
+                                   std::uint64_t offset, std::uint64_t length) {
   const auto found = objects_.find(object);
   if (found == objects_.end()) return Answer::kAbsent;
   const auto end = offset + length;
@@ -18,10 +18,19 @@ RangeWaits::Answer RangeWaits::Ask(Ticket ticket, const std::string& object, std
   const bool known = at.received.bytes > 0;
   if (known && end > at.received.total) return Answer::kBeyond;
   if (known && end <= at.received.bytes) return Answer::kHere;
-  if (tickets_.size() >= most_) return Answer::kTooMany;
+  if (tickets_.size() >= limits_.most) return Answer::kTooMany;
+  if (const auto of = askers_.find(asker); of != askers_.end() && of->second >= limits_.most_of_one)
+    return Answer::kTooMany;
   at.waiting.emplace(end, ticket);
-  tickets_[ticket] = object;
+  tickets_[ticket] = {asker, object};
+  ++askers_[asker];
   return Answer::kWaits;
+}
+
+void RangeWaits::Forget(Ticket ticket) {
+  const auto waiting = tickets_.extract(ticket);
+  const auto of = askers_.find(waiting.mapped().asker);
+  if (--of->second == 0) askers_.erase(of);
 }
 
 std::vector<RangeWaits::Ticket> RangeWaits::Came(const std::string& object, Received received) {
@@ -34,7 +43,7 @@ std::vector<RangeWaits::Ticket> RangeWaits::Came(const std::string& object, Rece
   at.received = std::move(received);
   for (auto it = at.waiting.begin(); it != at.waiting.end() && it->first <= at.received.bytes;) {
     here.push_back(it->second);
-    tickets_.erase(it->second);
+    Forget(it->second);
     it = at.waiting.erase(it);
   }
   return here;
@@ -51,7 +60,7 @@ std::vector<RangeWaits::Ticket> RangeWaits::Over(const std::string& object, bool
   if (!last && !whole) return over;
   for (const auto& [end, ticket] : at.waiting) {
     over.push_back(ticket);
-    tickets_.erase(ticket);
+    Forget(ticket);
   }
   at.waiting.clear();
   if (last) objects_.erase(found);
@@ -61,9 +70,9 @@ std::vector<RangeWaits::Ticket> RangeWaits::Over(const std::string& object, bool
 bool RangeWaits::GiveUp(Ticket ticket) {
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) return false;
-  auto& waiting = objects_.at(found->second).waiting;
+  auto& waiting = objects_.at(found->second.object).waiting;
   std::erase_if(waiting, [ticket](const auto& wait) { return wait.second == ticket; });
-  tickets_.erase(found);
+  Forget(ticket);
   return true;
 }
 

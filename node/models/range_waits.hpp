@@ -30,15 +30,22 @@ class RangeWaits {
     kWaits,   // Came or Over names the ticket
     kAbsent,  // the object is not being fetched
     kBeyond,  // the object has no such range
-    kTooMany  // as many questions wait as may
+    kTooMany  // as many questions wait as may, of all nodes or of this one
   };
 
-  explicit RangeWaits(std::size_t most) : most_(most) {}
+  struct Limits {
+    std::size_t most = 64;         // questions that wait
+    std::size_t most_of_one = 32;  // of one node, so that it does not take the places of all others
+  };
+
+  explicit RangeWaits(Limits limits) : limits_(limits) {}
 
   // A fetch of the object begins. Several may go on at the same time, for models that share their weights.
   void Expect(const std::string& object);
   [[nodiscard]] bool Expects(const std::string& object) const { return objects_.contains(object); }
-  Answer Ask(Ticket ticket, const std::string& object, std::uint64_t offset, std::uint64_t length);
+  // `asker`: the node that asks.
+  Answer Ask(Ticket ticket, const std::string& asker, const std::string& object, std::uint64_t offset,
+             std::uint64_t length);
   // More of the object has come. Answers the questions that waited for it.
   std::vector<Ticket> Came(const std::string& object, Received received);
   // One of its fetches ended. Answers the questions that waited for the object, when it was the last fetch or `whole`.
@@ -56,9 +63,16 @@ class RangeWaits {
     std::multimap<std::uint64_t, Ticket> waiting;  // by the end of the range
   };
 
-  const std::size_t most_;
-  std::map<std::string, Object> objects_;  // by digest
-  std::map<Ticket, std::string> tickets_;  // the object of each question that waits
+  struct Waiting {
+    std::string asker;
+    std::string object;
+  };
+  void Forget(Ticket ticket);
+
+  const Limits limits_;
+  std::map<std::string, Object> objects_;      // by digest
+  std::map<Ticket, Waiting> tickets_;          // the questions that wait
+  std::map<std::string, std::size_t> askers_;  // how many of them each node has
 };
 
 }  // namespace troupe::node

@@ -29,7 +29,6 @@ constexpr Bytes kModel = MiB(512);
 constexpr double kLink = 10e9 / 8;         // bytes a second, each way
 constexpr std::size_t kServedByANode = 8;  // actors/node/cache.hpp
 constexpr std::size_t kServedByManager = 1024;
-constexpr std::size_t kMostWaits = 64;
 constexpr std::uint32_t kNodes[] = {1, 2, 4, 8, 16, 32};
 
 // The members: the manager, the node that has the model, and those that fetch it.
@@ -67,7 +66,7 @@ class FanOut {
   struct Member {
     std::optional<node::ObjectPull> pull;  // of a node that fetches
     std::vector<std::size_t> sources;      // the member behind each source of the pull
-    node::RangeWaits waits{kMostWaits};
+    node::RangeWaits waits{node::RangeWaits::Limits{}};
     std::uint64_t received = 0, sent = 0;  // bytes
     std::size_t up = 0, down = 0;          // transfers
   };
@@ -103,7 +102,8 @@ class FanOut {
   void AskOfARelay(std::size_t from, std::size_t to, const node::ObjectPull::Question& question) {
     const Transfer wanted{from, to, question, static_cast<double>(question.length)};
     const auto ticket = next_ticket_++;
-    const auto answer = members_[from].waits.Ask(ticket, "model", question.offset, question.length);
+    const auto answer =
+        members_[from].waits.Ask(ticket, NameOf(to), "model", question.offset, question.length);
     if (answer == node::RangeWaits::Answer::kWaits) {
       waiting_.emplace(ticket, wanted);
     } else if (answer == node::RangeWaits::Answer::kHere) {

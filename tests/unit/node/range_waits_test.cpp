@@ -13,11 +13,11 @@ using Answer = RangeWaits::Answer;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::size_t kMost = 3;
+constexpr RangeWaits::Limits kMost = {.most = 3, .most_of_one = 3};
 
 TEST(RangeWaits, AnObjectThatIsNotFetchedIsAbsent) {
   RangeWaits waits(kMost);
-  EXPECT_EQ(waits.Ask(1, "a", 0, 10), Answer::kAbsent);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 0, 10), Answer::kAbsent);
   EXPECT_EQ(waits.waiting(), 0u);
   EXPECT_THAT(waits.Came("a", {"up", 100, 10}), IsEmpty());
   EXPECT_THAT(waits.Over("a", true), IsEmpty());
@@ -26,14 +26,14 @@ TEST(RangeWaits, AnObjectThatIsNotFetchedIsAbsent) {
 TEST(RangeWaits, ARangeIsHereWhenItsEndHasCome) {
   RangeWaits waits(kMost);
   waits.Expect("a");
-  EXPECT_EQ(waits.Ask(1, "a", 0, 10), Answer::kWaits);
-  EXPECT_EQ(waits.Ask(2, "a", 10, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(2, "n", "a", 10, 10), Answer::kWaits);
   EXPECT_EQ(waits.Of("a"), nullptr);
   EXPECT_THAT(waits.Came("a", {"up", 25, 9}), IsEmpty());
   EXPECT_THAT(waits.Came("a", {"up", 25, 10}), ElementsAre(1));
   EXPECT_EQ(waits.Of("a")->upload, "up");
-  EXPECT_EQ(waits.Ask(3, "a", 5, 5), Answer::kHere);
-  EXPECT_EQ(waits.Ask(4, "a", 5, 6), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(3, "n", "a", 5, 5), Answer::kHere);
+  EXPECT_EQ(waits.Ask(4, "n", "a", 5, 6), Answer::kWaits);
   EXPECT_THAT(waits.Came("a", {"up", 25, 25}), ElementsAre(4, 2)) << "by their ends";
   EXPECT_EQ(waits.waiting(), 0u);
 }
@@ -41,11 +41,11 @@ TEST(RangeWaits, ARangeIsHereWhenItsEndHasCome) {
 TEST(RangeWaits, ARangeBehindTheEndIsRefusedAsSoonAsTheSizeIsKnown) {
   RangeWaits waits(kMost);
   waits.Expect("a");
-  EXPECT_EQ(waits.Ask(1, "a", 1, std::numeric_limits<std::uint64_t>::max()), Answer::kBeyond);
-  EXPECT_EQ(waits.Ask(2, "a", 20, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 1, std::numeric_limits<std::uint64_t>::max()), Answer::kBeyond);
+  EXPECT_EQ(waits.Ask(2, "n", "a", 20, 10), Answer::kWaits);
   static_cast<void>(waits.Came("a", {"up", 25, 10}));
-  EXPECT_EQ(waits.Ask(3, "a", 20, 10), Answer::kBeyond);
-  EXPECT_EQ(waits.Ask(4, "a", 20, 5), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(3, "n", "a", 20, 10), Answer::kBeyond);
+  EXPECT_EQ(waits.Ask(4, "n", "a", 20, 5), Answer::kWaits);
   EXPECT_THAT(waits.Over("a", true), ElementsAre(4, 2)) << "the repository says that it has no such range";
 }
 
@@ -53,20 +53,34 @@ TEST(RangeWaits, QuestionsAreBounded) {
   RangeWaits waits(kMost);
   waits.Expect("a");
   waits.Expect("b");
-  EXPECT_EQ(waits.Ask(1, "a", 0, 10), Answer::kWaits);
-  EXPECT_EQ(waits.Ask(2, "b", 0, 10), Answer::kWaits);
-  EXPECT_EQ(waits.Ask(3, "b", 0, 10), Answer::kWaits);
-  EXPECT_EQ(waits.Ask(4, "a", 0, 10), Answer::kTooMany);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(2, "n", "b", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(3, "n", "b", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(4, "n", "a", 0, 10), Answer::kTooMany);
   EXPECT_TRUE(waits.GiveUp(2));
   EXPECT_FALSE(waits.GiveUp(2));
-  EXPECT_EQ(waits.Ask(5, "a", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(5, "n", "a", 0, 10), Answer::kWaits);
   EXPECT_THAT(waits.Came("b", {"up", 10, 10}), ElementsAre(3));
+}
+
+TEST(RangeWaits, OneNodeDoesNotTakeThePlacesOfOthers) {
+  RangeWaits waits({.most = 4, .most_of_one = 2});
+  waits.Expect("a");
+  EXPECT_EQ(waits.Ask(1, "greedy", "a", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(2, "greedy", "a", 10, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(3, "greedy", "a", 20, 10), Answer::kTooMany);
+  EXPECT_EQ(waits.Ask(4, "other", "a", 0, 10), Answer::kWaits);
+  EXPECT_THAT(waits.Came("a", {"up", 100, 10}), ElementsAre(1, 4));
+  EXPECT_EQ(waits.Ask(5, "greedy", "a", 20, 10), Answer::kWaits);
+  EXPECT_TRUE(waits.GiveUp(2));
+  EXPECT_EQ(waits.Ask(6, "greedy", "a", 30, 10), Answer::kWaits);
+  EXPECT_THAT(waits.Over("a", true), ElementsAre(5, 6));
 }
 
 TEST(RangeWaits, WhenTheFetchFailsItsQuestionsEnd) {
   RangeWaits waits(kMost);
   waits.Expect("a");
-  EXPECT_EQ(waits.Ask(1, "a", 0, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 0, 10), Answer::kWaits);
   EXPECT_THAT(waits.Over("a", false), ElementsAre(1));
   EXPECT_FALSE(waits.Expects("a"));
   EXPECT_FALSE(waits.GiveUp(1));
@@ -80,11 +94,11 @@ TEST(RangeWaits, OfTwoFetchesOfAnObjectTheOneThatIsAheadIsRead) {
   static_cast<void>(waits.Came("a", {"fast", 100, 20}));
   static_cast<void>(waits.Came("a", {"slow", 100, 15}));
   EXPECT_EQ(waits.Of("a")->upload, "fast");
-  EXPECT_EQ(waits.Ask(1, "a", 20, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 20, 10), Answer::kWaits);
   EXPECT_THAT(waits.Over("a", false), IsEmpty()) << "the other fetch goes on";
   EXPECT_EQ(waits.Of("a"), nullptr) << "which of them ended is not known";
   EXPECT_THAT(waits.Came("a", {"slow", 100, 30}), ElementsAre(1));
-  EXPECT_EQ(waits.Ask(2, "a", 30, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(2, "n", "a", 30, 10), Answer::kWaits);
   EXPECT_THAT(waits.Over("a", true), ElementsAre(2));
   EXPECT_FALSE(waits.Expects("a"));
 }
@@ -93,7 +107,7 @@ TEST(RangeWaits, TheFirstOfTwoFetchesThatIsWholeAnswersAll) {
   RangeWaits waits(kMost);
   waits.Expect("a");
   waits.Expect("a");
-  EXPECT_EQ(waits.Ask(1, "a", 20, 10), Answer::kWaits);
+  EXPECT_EQ(waits.Ask(1, "n", "a", 20, 10), Answer::kWaits);
   EXPECT_THAT(waits.Over("a", true), ElementsAre(1));
   EXPECT_TRUE(waits.Expects("a"));
   EXPECT_THAT(waits.Over("a", true), IsEmpty());
