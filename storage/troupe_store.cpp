@@ -29,8 +29,8 @@ constexpr char kExitCodes[] =
     "  2  the command or an argument is wrong\n"
     "  3  there is no such store or backup\n";
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "troupe store: %s\n", std::string(status.message()).c_str());
+int Fail(const absl::Status& status, const char* command = "troupe store") {
+  std::fprintf(stderr, "%s: %s\n", command, std::string(status.message()).c_str());
   if (absl::IsNotFound(status)) return kNotFound;
   return absl::IsInvalidArgument(status) ? kUsage : kRefused;
 }
@@ -99,7 +99,12 @@ int Restore(const std::string& from, const std::string& data, bool other_cluster
 int ShowAudit(const std::string& data, const AuditQuery& query, bool as_json) {
   std::size_t damaged = 0;
   const auto lines = ReadAudit(data + "/audit", query, damaged);
-  if (!lines.ok()) return Fail(lines.status());
+  if (absl::IsNotFound(lines.status()))
+    return Fail(absl::NotFoundError(absl::StrCat("there is no audit in ", data,
+                                                 ": --data is the data directory of a daemon, such as "
+                                                 "/var/lib/troupe/manager")),
+                "troupe audit");
+  if (!lines.ok()) return Fail(lines.status(), "troupe audit");
   for (const auto& line : *lines) {
     if (as_json) {
       std::fputs(FormatAuditLine(line).c_str(), stdout);
