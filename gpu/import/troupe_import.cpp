@@ -105,6 +105,22 @@ absl::StatusOr<OutputFiles> OpenOutput(const fs::path& folder, bool pack) {
   return files;
 }
 
+// Of all that was sent.
+Bytes SizeOf(const Files& files) {
+  Bytes size(files.onnx.size());
+  for (const auto& [path, bytes] : files.beside) size += Bytes(bytes.size());
+  return size;
+}
+
+// More stages than the model can have: its weights are in the file, twice as wide at most, or are computed of constants. Two stages
+// that follow each other have more than two thirds of what one may have.
+std::uint32_t MostStages(const proto::StageBounds& bounds, Bytes sent) {
+  const std::uint64_t weights = sent.count() * 2 + FoldLimits().bytes.count();
+  if (weights <= bounds.above.count() || bounds.most == Bytes()) return 1;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(weights / bounds.most.count() * 3 + 3, proto::kMostStages));
+}
+
 absl::StatusOr<Files> OpenFiles(const Options& options) {
   Files files;
   TROUPE_ASSIGN_OR_RETURN(files.onnx, Map(options.onnx));
@@ -115,18 +131,12 @@ absl::StatusOr<Files> OpenFiles(const Options& options) {
     return files;
   }
   // How many stages there are is known in the jail, where no file can be opened.
-  for (std::uint32_t stage = 1; stage <= proto::kMostStages; ++stage) {
+  const std::uint32_t most = MostStages(options.stages, SizeOf(files));
+  for (std::uint32_t stage = 1; stage <= most; ++stage) {
     TROUPE_ASSIGN_OR_RETURN(const fs::path folder, MakeFolder(fs::path(options.output) / StageFolder(stage)));
     TROUPE_ASSIGN_OR_RETURN(files.output.emplace_back(), OpenOutput(folder, options.pack));
   }
   return files;
-}
-
-// Of all that was sent.
-Bytes SizeOf(const Files& files) {
-  Bytes size(files.onnx.size());
-  for (const auto& [path, bytes] : files.beside) size += Bytes(bytes.size());
-  return size;
 }
 
 void Tell(ImportProgress::Stage stage, std::uint64_t steps, std::uint64_t total) {
@@ -178,6 +188,10 @@ void Judge(const ImportedModel& imported, ImportReport& report) {
 
 // Writes one model and prints its report.
 absl::Status Write(const Options& options, const Files& files, const ImportedModel& imported) {
+  if (!options.check && imported.stage > files.output.size())
+    return absl::InternalError(
+        absl::StrCat("the model has ", imported.stages, " stages, and ", files.output.size(),
+                     " at most were expected of its size; please report it with the file"));
   ImportReport report;
   if (options.check) {
     Judge(imported, report);
@@ -215,6 +229,7 @@ absl::Status Import(const Options& options, const Files& files) {
   std::optional<WeightsFile> output;  // of the stage that is being written
   const auto weights_of = [&](std::uint32_t stage) -> WeightsOutput* {
     if (options.check) return &small;
+    if (stage > files.output.size()) return nullptr;  // Write refuses it
     return &output.emplace(files.output[stage - 1].canonical.weights);
   };
   Tell(ImportProgress::Stage::kChecking, 0, 0);
