@@ -22,7 +22,8 @@ std::string OptionOf(const proto::SharingField& field) {
 std::string HelpOf(std::string_view setting) {
   if (setting == "sm_partition")
     return "percent of a GPU's SMs that each of its runs takes, 'all', or 'auto': as its profile says";
-  if (setting == "quota_request") return "percent of a window's GPU time that it is to get, 'none', or 'auto': what its load needs";
+  if (setting == "quota_request")
+    return "percent of a window's GPU time that it is to get, 'none', or 'auto': what its load needs";
   if (setting == "quota_limit") return "percent of a window's GPU time that it gets at most, or 'none'";
   if (setting == "gpu_mem")
     return "GPU memory that its weights, runs and state take at most, like 2GiB, 'none', or 'auto': as its profile says";

@@ -50,7 +50,7 @@ DASHED = re.compile(r'"([a-z]+(?:-[a-z]+)+)"')
 MADE_KINDS = re.compile(r"(member|worker)-(alive|suspect|dead|draining|left|ready|down|unfit)$")
 # The page that explains each kind, one in a row.
 EVENT_PAGE = "docs/events.md"
-LISTED_KIND = re.compile(r'^ +"([a-z-]+)",', re.MULTILINE)
+LISTED_KIND = re.compile(r'"([a-z-]+)",')
 EVENT_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 
 

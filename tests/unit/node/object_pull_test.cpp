@@ -186,7 +186,8 @@ TEST(ObjectPull, BesideARelayThatIsLateTheHoldersAreAskedToo) {
   EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 2)) << "nothing came since";
   EXPECT_TRUE(pull.Arrived(asked[2].ticket));
   EXPECT_TRUE(pull.Arrived(next[0].ticket));
-  EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 1)) << "it is asked for what the holder may not be asked for";
+  EXPECT_THAT(SourcesOf(AskAll(pull)), ElementsAre(2, 1))
+      << "it is asked for what the holder may not be asked for";
   pull.Beat();
   EXPECT_THAT(AskAll(pull), IsEmpty()) << "it is in time again";
 }
