@@ -56,18 +56,18 @@ class Pair(Site):
         self.directory = tempfile.TemporaryDirectory(prefix="troupe-bench-", dir="/dev/shm")
         self.home = pathlib.Path(self.directory.name)
 
-    def start(self):
+    def start_manager(self, replicas, *options):
         self.manager = f"127.0.0.1:{free_port()}"
-        self._daemon("manager", "--role", "manager,gateway", "--manager", self.manager, "--http", "127.0.0.1:0", "--replicas", "2",
-                     "--host-id", "host-manager")
+        self._daemon("manager", "--role", "manager,gateway", "--manager", self.manager, "--http", "127.0.0.1:0", "--replicas",
+                     str(replicas), "--host-id", "host-manager", *options)
         self.url = self._wait("manager", r"gateway at http://[0-9.:]+").split()[-1]
+
+    def start(self):
+        self.start_manager(2)
         self.add_node("a")
 
     def start_burst(self, nodes, fetching):
-        self.manager = f"127.0.0.1:{free_port()}"
-        self._daemon("manager", "--role", "manager,gateway", "--manager", self.manager, "--http", "127.0.0.1:0", "--replicas", str(nodes),
-                     "--host-id", "host-manager", "--set", f"fetching={fetching}")
-        self.url = self._wait("manager", r"gateway at http://[0-9.:]+").split()[-1]
+        self.start_manager(nodes, "--set", f"fetching={fetching}")
         for number in range(nodes):
             self.add_node(f"n{number}")
 

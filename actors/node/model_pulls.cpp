@@ -169,7 +169,8 @@ void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
   auto& pull = *Find(id);
   const bool manager = question.source == node::ObjectPull::kManager;
   const auto source = SourceOf(pull, question.source);
-  if (!source && manager) {
+  // The manager gives the range itself, or the digest of another node's.
+  if (!manager_ && (manager || !pull.digests.contains(question.offset))) {
     pull.plan->Drop(question.ticket);
     return Pause(self, id, absl::UnavailableError("the cluster manager is not connected"));
   }
@@ -181,15 +182,8 @@ void ModelPulls::Ask(Self* self, std::uint64_t id, const Question& question) {
   part.set_digest(pull.object);
   part.set_offset(question.offset);
   part.set_length(question.length);
-  const auto timeout = TimeoutOf(pull, question.source);
-  if (!manager) {
-    AskDigest(self, id, question.offset, question.length);
-    // Without the manager that fails at once: the pull is paused, or over.
-    auto* still = Find(id);
-    if (still != nullptr && still->paused) still->plan->Drop(question.ticket);
-    if (still == nullptr || still->paused) return;
-  }
-  Call<proto::FetchReply>(self, calls_, source, timeout, std::move(part),
+  if (!manager) AskDigest(self, id, question.offset, question.length);
+  Call<proto::FetchReply>(self, calls_, source, TimeoutOf(pull, question.source), std::move(part),
                           [this, self, id, question, source](absl::StatusOr<proto::FetchReply> reply) {
                             Answered(self, id, question, source, std::move(reply));
                           });

@@ -76,7 +76,7 @@ class Copies {
   void Disown(const std::string& digest, const std::string& node);
   // The other nodes that have the model and can be asked for it, each time another one first.
   [[nodiscard]] std::vector<const Member*> HoldersFor(const PlacesAsked& event);
-  // The node that is still fetching the model and hands it on to the one that asks; null: none does.
+  // The node that is still fetching the model, and that the node which asks is to follow; null: it follows none.
   [[nodiscard]] const Member* RelayFor(const PlacesAsked& event, std::size_t holders);
 
   Parts& parts_;

@@ -8,8 +8,8 @@
 
 namespace troupe::cluster {
 
-// `relay` (default): from nodes that have it; when as many nodes fetch it already as have it, from one of those that fetch it,
-// range by range as they come there (model_relays.hpp).
+// `relay` (default): from nodes that have it. When as many nodes fetch it already as have it, a further node follows a node that
+// still fetches, and takes each range when it has come there (model_relays.hpp).
 // `holders`: from nodes that have it, however many fetch it from them.
 enum class FetchPolicy { kRelay, kHolders };
 

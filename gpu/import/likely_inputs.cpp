@@ -11,10 +11,8 @@ namespace {
 // The inputs for one row, with these sizes of their other open dimensions.
 InputSpecs InputsOf(const ImportedModel& imported, const OpenDimensions::Sizes& sizes) {
   InputSpecs inputs;
-  for (const proto::TensorSpec& input : imported.model.inputs()) {
-    inputs.push_back(imported.open.With(sizes, input));
-    if (proto::LeadingIsOpen(input)) inputs.back().set_shape(0, 1);
-  }
+  for (const proto::TensorSpec& input : imported.model.inputs())
+    inputs.push_back(imported.open.ForOneRow(sizes, input));
   return inputs;
 }
 

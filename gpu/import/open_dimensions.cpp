@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "proto/open_dimension.hpp"
+
 namespace troupe::gpu {
 
 void OpenDimensions::AddInput(const proto::TensorSpec& spec, std::span<const std::string> names) {
@@ -55,6 +57,12 @@ proto::TensorSpec OpenDimensions::With(const Sizes& sizes, proto::TensorSpec inp
     if (dimensions[i] != kFixed)
       input.set_shape(static_cast<int>(i), sizes[static_cast<std::size_t>(dimensions[i])]);
   return input;
+}
+
+proto::TensorSpec OpenDimensions::ForOneRow(const Sizes& sizes, const proto::TensorSpec& input) const {
+  auto row = With(sizes, input);
+  if (proto::LeadingIsOpen(input)) row.set_shape(0, 1);
+  return row;
 }
 
 }  // namespace troupe::gpu

@@ -32,6 +32,8 @@ class OpenDimensions {
   [[nodiscard]] Sizes SizesOf(const Trial& trial) const;
   // The input, which was added, with these sizes.
   [[nodiscard]] proto::TensorSpec With(const Sizes& sizes, proto::TensorSpec input) const;
+  // The same, for one row of the model if its first dimension is open.
+  [[nodiscard]] proto::TensorSpec ForOneRow(const Sizes& sizes, const proto::TensorSpec& input) const;
 
  private:
   static constexpr int kFixed = -1;

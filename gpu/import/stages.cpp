@@ -16,7 +16,6 @@
 #include "gpu/import/passes.hpp"
 #include "gpu/import/weight_layout.hpp"
 #include "proto/element_size.hpp"
-#include "proto/open_dimension.hpp"
 
 namespace troupe::gpu {
 namespace {
@@ -190,10 +189,8 @@ void AddLikelyInputs(const Graph& whole, std::vector<DividedGraph::Stage>& stage
   Graph concrete = whole;
   for (const auto& trial : whole.open.Trials()) {
     const auto sizes = whole.open.SizesOf(trial);
-    for (std::size_t i = 0; i < whole.inputs.size(); ++i) {
-      concrete.inputs[i] = whole.open.With(sizes, whole.inputs[i]);
-      if (proto::LeadingIsOpen(whole.inputs[i])) concrete.inputs[i].set_shape(0, 1);
-    }
+    for (std::size_t i = 0; i < whole.inputs.size(); ++i)
+      concrete.inputs[i] = whole.open.ForOneRow(sizes, whole.inputs[i]);
     const auto values = InferValues(concrete, {});
     if (!values.ok()) continue;
     for (auto& stage : stages) stage.likely_inputs = InputsFrom(*values, stage.graph.inputs);

@@ -38,7 +38,7 @@ std::vector<RangeWaits::Ticket> RangeWaits::Came(const std::string& object, Rece
   const auto found = objects_.find(object);
   if (found == objects_.end()) return here;
   auto& at = found->second;
-  // Of two fetches of one object the one that is ahead is read from.
+  // When two fetches bring one object, ranges are read from the fetch that has more of it.
   if (received.upload != at.received.upload && received.bytes <= at.received.bytes) return here;
   at.received = std::move(received);
   for (auto it = at.waiting.begin(); it != at.waiting.end() && it->first <= at.received.bytes;) {

@@ -84,7 +84,7 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> NodeKindChoice(const ExperimentOptions& options);
 
-// One model to many nodes (sim/experiments/model_fanout.cpp). The presets are policies of the fetching slot.
+// One model to many nodes (sim/experiments/model_fanout.cpp). It runs each policy of the fetching slot.
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> ModelFanout(const ExperimentOptions& options);
 
 // What decisions cost by the number of functions and GPUs (sim/experiments/scale.cpp). `fewest_functions`, ten times as many,

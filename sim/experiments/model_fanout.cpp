@@ -31,7 +31,7 @@ constexpr std::size_t kServedByANode = 8;  // actors/node/cache.hpp
 constexpr std::size_t kServedByManager = 1024;
 constexpr std::uint32_t kNodes[] = {1, 2, 4, 8, 16, 32};
 
-// The members: the manager, the node that has the model, and those that fetch it.
+// The members by number: the manager, the node that has the model, and from 2 on the nodes that fetch it.
 constexpr std::size_t kManager = 0;
 constexpr std::size_t kHolder = 1;
 

@@ -129,7 +129,7 @@ class ModelPulls(E2eTest):
         deployment = threading.Thread(target=lambda: self.gateway.http.deploy("dense", onnx))
         deployment.start()
         eventually(lambda: all(being_written(node) >= 4 * MIB for node in nodes), "each node has a part of the model")
-        # The one that is ahead of the others has them behind it.
+        # The node that has most of the model hands it on to the others.
         ahead = max(nodes, key=being_written)
         ahead.kill_node()
         deployment.join()
