@@ -33,23 +33,35 @@ std::uint64_t MostCalls(const proto::WorkflowStep& step) {
 absl::StatusOr<RunValue> RunValues::Find(const std::string& name) const {
   const auto it = values_.find(name);
   if (it == values_.end()) return absl::NotFoundError(absl::StrCat("the run has no value '", name, "' yet"));
-  return it->second;
+  return it->second.value;
 }
 
 void RunValues::DropOutputs() {
   std::erase_if(values_, [](const auto& value) { return !cluster::ParseValue(value.first).step.empty(); });
 }
 
-bool RunValues::FallBack(const std::string& name) {
+RunValues::Numbers RunValues::NumbersOf(const proto::WorkflowStep& step) const {
+  Numbers numbers;
+  for (const auto& binding : step.inputs())
+    if (const auto it = values_.find(binding.value()); it != values_.end())
+      numbers[binding.value()] = it->second.number;
+  return numbers;
+}
+
+void RunValues::Lost(const std::string& name, const Numbers& read) {
   const auto it = values_.find(name);
-  if (it == values_.end()) return false;
-  auto& value = it->second;
+  const auto number = read.find(name);
+  if (it != values_.end() && number != read.end() && number->second == it->second.number) FallBack(it);
+}
+
+void RunValues::FallBack(Values::iterator it) {
+  auto& [value, number] = it->second;
   if (!value.IsKept() || !value.stored) {
     values_.erase(it);
-    return false;
+    return;
   }
   value.Release();
-  return true;
+  number = next_number_++;
 }
 
 void RunValues::DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnds& ends) {
@@ -61,11 +73,13 @@ void RunValues::DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnd
     if (ends.Find(step.name()) == nullptr) cluster::ForEachRead(step, want);
   for (const auto& binding : spec.outputs()) want(binding);
   const auto stand_ins = cluster::StepsThatStandIn(spec);
-  std::vector<std::string> read;
-  for (const auto& [name, value] : values_)
-    if (value.IsKept() && !wanted.contains(name) && !stand_ins.contains(cluster::ParseValue(name).step))
-      read.push_back(name);
-  for (const auto& name : read) FallBack(name);
+  for (auto it = values_.begin(); it != values_.end();) {
+    const auto entry = it++;
+    const auto& name = entry->first;
+    const bool kept = entry->second.value.IsKept();
+    if (kept && !wanted.contains(name) && !stand_ins.contains(cluster::ParseValue(name).step))
+      FallBack(entry);
+  }
 }
 
 std::set<std::string> RunValues::Missing(const proto::WorkflowSpec& spec,
@@ -90,7 +104,7 @@ std::vector<std::string> RunValues::NeededAsBytes(const proto::WorkflowStep& ste
   for (const auto& binding : step.inputs()) {
     const auto it = values_.find(binding.value());
     if (it == values_.end()) continue;
-    const RunValue& value = it->second;
+    const RunValue& value = it->second.value;
     bool needed = value.OnlyInLog();
     if (value.IsKept() && step.has_for_each() && binding.tensor() == step.for_each().input()) {
       const auto dimension = step.for_each().dimension();

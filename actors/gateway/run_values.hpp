@@ -3,6 +3,7 @@
 // reference: the bytes go from the worker that keeps them to the workers that read them, and never come here.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -18,7 +19,10 @@ namespace troupe::actors {
 
 class RunValues {
  public:
-  void Set(const std::string& name, RunValue value) { values_[name] = std::move(value); }
+  // What a reader has of each of its inputs. A value that changes has another number.
+  using Numbers = std::map<std::string, std::uint64_t>;
+
+  void Set(const std::string& name, RunValue value) { values_[name] = {std::move(value), next_number_++}; }
   // The outputs of all steps: another gateway has the run, or it has ended.
   void DropOutputs();
   // NotFound: a bug of the run, since the workflow was validated; said rather than crashed on.
@@ -28,8 +32,11 @@ class RunValues {
   // expected.
   [[nodiscard]] static absl::Status CheckInputs(const proto::WorkflowSpec& spec,
                                                 const proto::InferRequest& request);
-  // A node has lost it. True: the log has its bytes, and the value is in the log only from now on; false: it is gone.
-  bool FallBack(const std::string& name);
+  // The numbers of the values that this step reads now.
+  [[nodiscard]] Numbers NumbersOf(const proto::WorkflowStep& step) const;
+  // A reader has found it lost that had it under this number. If the log has its bytes, it is in the log only from now on;
+  // else it is gone. Nothing, when it has changed since: another reader has found the same before.
+  void Lost(const std::string& name, const Numbers& read);
   // What nodes keep and no step will read any more that has not ended: they keep it no longer.
   void DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnds& ends);
   // Of these steps, those with outputs that are read somewhere in the workflow and are not here.
@@ -47,7 +54,16 @@ class RunValues {
       const proto::WorkflowStep& step, const std::vector<std::vector<RunValue>>& calls);
 
  private:
-  std::map<std::string, RunValue> values_;
+  struct Numbered {
+    RunValue value;
+    std::uint64_t number = 0;
+  };
+  using Values = std::map<std::string, Numbered>;
+  // Where it was kept, it is not any more.
+  void FallBack(Values::iterator it);
+
+  Values values_;
+  std::uint64_t next_number_ = 1;
 };
 
 }  // namespace troupe::actors

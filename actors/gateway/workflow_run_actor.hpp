@@ -54,7 +54,8 @@ class WorkflowRun : public RunSelf::base {
   // What the run has come to so far.
   struct Results {
     RunValues values;
-    bool has_inputs = false;          // in `values`
+    std::map<std::string, RunValues::Numbers> read;  // what each step has read, by its name
+    bool has_inputs = false;                         // in `values`
     std::set<std::string> committed;  // ends of steps: by us, on their way too, or found in the log
     std::map<std::string, std::uint32_t> recomputed;  // how often a committed result was lost, by step
   };

@@ -78,6 +78,7 @@ void WorkflowRun::RunStep(const proto::WorkflowStep& step) {
       status.ok() ? RunStep(step) : Failed(step, status);
     });
   const auto bound = progress_.Bound(step.name());
+  results_.read[step.name()] = results_.values.NumbersOf(bound);
   if (const auto names = results_.values.NeededAsBytes(bound); !names.empty()) return FetchFor(bound, names);
   const auto calls = results_.values.CallsOf(bound);
   if (!calls.ok()) return StepFailed(step.name(), calls.status());
@@ -127,8 +128,8 @@ void WorkflowRun::FetchFor(const proto::WorkflowStep& step, const std::vector<st
 void WorkflowRun::InputsLost(const proto::WorkflowStep& step, const std::set<std::string>& inputs) {
   if (progress_.state() != proto::RUN_RUNNING) return Failed(step, absl::CancelledError("the run has ended"));
   for (const auto& binding : step.inputs())
-    if (inputs.contains(binding.tensor())) results_.values.FallBack(binding.value());
-  // Another step that read them may have had them computed anew already.
+    if (inputs.contains(binding.tensor())) results_.values.Lost(binding.value(), results_.read[step.name()]);
+  // The values may be there again already, for another step that read them.
   auto again = cluster::StepsToRecompute(progress_.spec(), progress_.ends(),
                                          results_.values.Missing(progress_.spec(), progress_.Committed()));
   for (const auto& name : again) {

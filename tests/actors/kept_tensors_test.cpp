@@ -47,6 +47,17 @@ steps:
   - {name: three, function: net-c, inputs: {x: two.out_x}}
 outputs: {y: three.out_x}
 )";
+// Two steps read what the first one left, side by side.
+constexpr char kFork[] = R"(
+name: fork
+inputs:
+  image: {type: FP32, shape: [-1, 4]}
+steps:
+  - {name: one, function: net-a, inputs: {x: image}, durable: bytes}
+  - {name: two, function: net-b, inputs: {x: one.out_x}}
+  - {name: three, function: net-c, inputs: {x: one.out_x}}
+outputs: {y: two.out_x, z: three.out_x}
+)";
 
 class KeptTensors : public ::testing::Test {
  protected:
@@ -63,13 +74,14 @@ class KeptTensors : public ::testing::Test {
   void SetUp() override {
     for (const char* name : {"net-a", "net-b", "net-c"}) ASSERT_TRUE(world_.Deploy(name, MiB(1)).ok());
     ASSERT_TRUE(world_.Deploy("join", MiB(1), milliseconds(100), {"a", "b"}).ok());
-    for (const char* yaml : {kChain, kFan, kSure}) {
-      proto::AdminRequest submit;
-      submit.mutable_submit_workflow()->set_yaml(yaml);
-      const auto submitted = world_.Ask(submit);
-      ASSERT_TRUE(submitted.ok()) << submitted.status();
-    }
+    for (const char* yaml : {kChain, kFan, kSure}) Submit(yaml);
     world_.Run(seconds(2));
+  }
+  void Submit(const std::string& yaml) {
+    proto::AdminRequest submit;
+    submit.mutable_submit_workflow()->set_yaml(yaml);
+    const auto submitted = world_.Ask(submit);
+    ASSERT_TRUE(submitted.ok()) << submitted.status();
   }
   static std::string Bytes(std::int64_t rows) {
     std::string bytes(static_cast<std::size_t>(rows) * 16, '\0');
@@ -288,6 +300,21 @@ TEST_F(WrittenTensors, WhatCostsMoreToComputeThanToWriteIsReadFromTheStoreWhenIt
   const auto run = Ask("chain");
   while (Kept() == 0) world_.Run(milliseconds(1));
   world_.Run(milliseconds(5));  // the step is committed, and the next one has begun
+  const auto before = Runs();
+  for (const auto& worker : world_.node(HolderOfSome()).workers) worker->kill();
+  world_.Run(seconds(10));
+  ExpectRight(run);
+  EXPECT_EQ(Runs(), before + 2) << "the first step is not run again";
+  EXPECT_EQ(Kept(), 0u);
+}
+
+// Each of the two readers learns for itself that the worker has lost it.
+TEST_F(WrittenTensors, TwoReadersOfALostOneReadItFromTheStore) {
+  Submit(kFork);
+  world_.Run(seconds(1));
+  const auto run = Ask("fork");
+  while (Kept() == 0) world_.Run(milliseconds(1));
+  world_.Run(milliseconds(5));  // the step is committed, and both readers have begun
   const auto before = Runs();
   for (const auto& worker : world_.node(HolderOfSome()).workers) worker->kill();
   world_.Run(seconds(10));
