@@ -79,6 +79,7 @@ struct alignas(64) Gpu {
   absl::flat_hash_map<ModelId, Resident> residents{};
   std::string key{};                    // whom it serves
   std::optional<std::string> coming{};  // whom it will serve when its worker is ready
+  Time ready_since{};                   // of its latest worker
   Time idle_since{};                    // with nothing in flight
   std::uint32_t unread = 0;             // answers whose outputs lie in its worker's memory
   std::vector<ModelId> host_loads{};    // on their way from the host

@@ -116,6 +116,7 @@ void GpuTable::WorkerUp(const WorkerReady& ready, absl::Span<const ModelId> resi
   WorkerGone(ready.gpu, WorkerState::kAbsent);
   Gpu& gpu = Changing(ready.gpu);
   loads_.Set(gpu, WorkerState::kReady, 0, 0);
+  gpu.ready_since = now;
   gpu.memory = ready.memory;
   gpu.peer_copies = ready.peer_copies;
   gpu.broadcasts = ready.broadcasts;

@@ -27,12 +27,13 @@ bool RuntimeAssignments::Settled(Time since, Time now) {
 // its key waits. A runtime that is held for a request of the same key may be taken although others wait for it, so that no
 // request waits for ever: of the requests of a model a decision looks at the first, and the hold may be of a later one. Nor
 // may outputs that lie with its worker keep a runtime for ever: the workflow that has them may itself wait for a runtime, and
-// computes anew what is lost.
+// computes anew what is lost. They are not lost while another runtime of the GPU is started, and just behind that: their reader
+// may be what it is started for.
 bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
   const RequestEntry* const holder = tables_.rights.held.HolderOf(gpu.index);
   const bool held = holder != nullptr && tables_.models[holder->model].key == tables_.models[entry.model].key;
   if (tables_.Serves(entry, gpu) || (holder != nullptr && !held) || !TakeableWithLoss(gpu)) return false;
-  if (!Takeable(gpu) && !Settled(gpu.idle_since, now)) return false;
+  if (!Takeable(gpu) && !OutputsMayGo(gpu, now)) return false;
   if (!tables_.CanEverFit(entry.model, gpu) || !tables_.StateAllows(entry, gpu)) return false;
   if (tables_.rules.policies.gpu.early_binding && gpu.device != tables_.homes.Of(entry.model)) return false;
   const std::string& key = tables_.models[entry.model].key;
@@ -43,6 +44,11 @@ bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time
   if (Served(tables_.gpus.gpus(), key, std::nullopt)) return Settled(gpu.idle_since, now);
   // A runtime that is being started will be warm in a moment, and is taken from no key.
   return !Starting(tables_.gpus.gpus()) || Settled(entry.arrival, now);
+}
+
+bool RuntimeAssignments::OutputsMayGo(const Gpu& gpu, Time now) {
+  const GpuMap& gpus = tables_.gpus.gpus();
+  return !ComingOn(gpus, gpu.device) && Settled(std::max(gpu.idle_since, LatestStart(gpus, gpu.device)), now);
 }
 
 void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, Time now) {

@@ -26,6 +26,8 @@ class RuntimeAssignments {
  private:
   [[nodiscard]] bool KeyWaits(const std::string& key) const;
   [[nodiscard]] bool Settled(Time since, Time now);
+  // The outputs that lie with its worker may be lost.
+  [[nodiscard]] bool OutputsMayGo(const Gpu& gpu, Time now);
   [[nodiscard]] bool MayTake(const RequestEntry& entry, const Gpu& gpu, Time now);
   [[nodiscard]] bool ClearStates(GpuIndex index);
   void Assign(GpuIndex index, const node::Serves& serves);

@@ -16,6 +16,20 @@ bool Coming(const GpuMap& gpus, const std::string& key) {
   return std::any_of(gpus.begin(), gpus.end(), [&](const auto& gpu) { return gpu.second.coming == key; });
 }
 
+bool ComingOn(const GpuMap& gpus, std::uint32_t device) {
+  return std::any_of(gpus.begin(), gpus.end(), [device](const auto& entry) {
+    const Gpu& gpu = entry.second;
+    return gpu.device == device && gpu.worker == WorkerState::kAbsent && gpu.coming;
+  });
+}
+
+Time LatestStart(const GpuMap& gpus, std::uint32_t device) {
+  Time latest{};
+  for (const auto& [index, gpu] : gpus)
+    if (gpu.device == device) latest = std::max(latest, gpu.ready_since);
+  return latest;
+}
+
 bool Starting(const GpuMap& gpus) {
   return std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) {
     return gpu.second.worker == WorkerState::kAbsent && !gpu.second.coming;

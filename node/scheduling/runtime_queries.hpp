@@ -16,6 +16,10 @@ using GpuMap = std::map<GpuIndex, Gpu>;
 // A runtime with this key that is ready, on this device or on any; and a runtime that will be.
 [[nodiscard]] bool Served(const GpuMap& gpus, const std::string& key, std::optional<std::uint32_t> device);
 [[nodiscard]] bool Coming(const GpuMap& gpus, const std::string& key);
+// A runtime of this device is started for some key.
+[[nodiscard]] bool ComingOn(const GpuMap& gpus, std::uint32_t device);
+// When the latest runtime of this device became ready.
+[[nodiscard]] Time LatestStart(const GpuMap& gpus, std::uint32_t device);
 // A worker is being started, for no particular key.
 [[nodiscard]] bool Starting(const GpuMap& gpus);
 // Nothing is in flight, on its way or read there: its worker may be taken away.

@@ -209,6 +209,21 @@ TEST_F(Runtimes, AnswersThatAreNotReadKeepARuntimeForASecondOnly) {
   EXPECT_EQ(dispatches.back().model, Model("c"));
 }
 
+// Their reader may be what it is started for.
+TEST_F(Runtimes, AnswersThatAreNotReadAreNotLostWhileARuntimeOfTheGpuIsStarted) {
+  Use("a");
+  scheduler.Unread(0, 1);
+  Submit(Model("b"));
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
+  Submit(Model("c"));
+  now += minutes(1);
+  EXPECT_THAT(Decide(), IsEmpty());
+  Ready(1, "tenant/b");
+  EXPECT_THAT(Decide(), IsEmpty()) << "the request that it was started for runs there";
+  now += seconds(1);
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/c!"));
+}
+
 TEST_F(Runtimes, ARuntimeWhoseWorkerDiesOnTheWayIsSoughtElsewhere) {
   Submit(Model("a"));
   EXPECT_THAT(Decide(), ElementsAre("0:tenant/a"));
