@@ -27,6 +27,10 @@ constexpr BytesPerSecond kHostMemory{10e9};
 constexpr double kHandleOfHost = 0.22;
 constexpr double kDirectOfHost = 0.06;
 
+Duration ThroughHost(Bytes bytes, BytesPerSecond link) {
+  return 2 * TransferTime(bytes, link) + 2 * TransferTime(bytes, kHostMemory);
+}
+
 // A GPU here is granted twice as many requests as its streams run, and those share it evenly: `locality`
 // would give a burst of one workflow to one node whole, before it gave another a second copy.
 PolicyNames Ours() {
@@ -84,7 +88,7 @@ Sandbox StreamOnly() {
 }  // namespace
 
 Duration Sandbox::HandOverTime(Bytes bytes, BytesPerSecond link) const {
-  const Duration host = 2 * TransferTime(bytes, link) + 2 * TransferTime(bytes, kHostMemory);
+  const Duration host = ThroughHost(bytes, link);
   switch (hand_over) {
     case HandOver::kHost:
       return host;
@@ -94,6 +98,15 @@ Duration Sandbox::HandOverTime(Bytes bytes, BytesPerSecond link) const {
       break;
   }
   return FromSeconds(kDirectOfHost * ToSeconds(host));
+}
+
+Duration Sandbox::ReadingTime(const proto::RunOrder& run, Bytes bytes, BytesPerSecond link) const {
+  Duration sum{};
+  for (const proto::Tensor& input : run.inputs()) {
+    const bool by_preset = input.data().has_kept() || isolation == proto::ISOLATION_FUNCTION;
+    sum += by_preset ? HandOverTime(bytes, link) : ThroughHost(bytes, link);
+  }
+  return sum;
 }
 
 std::string Sandbox::Describe() const {

@@ -10,6 +10,7 @@
 #include "base/policy.hpp"
 #include "base/units.hpp"
 #include "proto/function.pb.h"
+#include "proto/worker.pb.h"
 
 namespace troupe::sim {
 
@@ -35,6 +36,9 @@ struct Sandbox {
   HandOver hand_over = HandOver::kDirect;
 
   [[nodiscard]] Duration HandOverTime(Bytes bytes, BytesPerSecond link) const;
+  // Until a run has its inputs, which other runs left, each of so many bytes. What stayed with its runtime comes by the preset's
+  // way, and so does all where each function has a runtime of its own; else what lies elsewhere comes through the host.
+  [[nodiscard]] Duration ReadingTime(const proto::RunOrder& run, Bytes bytes, BytesPerSecond link) const;
   // One line, for people: what of this was taken from the paper or from measurements.
   [[nodiscard]] std::string Describe() const;
 };

@@ -12,15 +12,34 @@ namespace {
 
 constexpr std::uint32_t kRuntimesAtWork = 64;  // requests given to a GPU whose functions have each their own
 
+// The tensors of the simulator are small and stand for large ones, which cost more to write than to compute again: so they are
+// kept, as a run would choose for those. Where each function has its own runtime they would often be lost with it, when it is
+// given to another function: systems with such sandboxes have a store for them.
+StepTerms TermsOf(const SimulationSetup& setup) {
+  return {.timeout = setup.cluster.timeout,
+          .written = setup.sandbox && setup.sandbox->isolation == proto::ISOLATION_FUNCTION};
+}
+
 }  // namespace
 
 SimulatedCluster::SimulatedCluster(const SimulationSetup& setup, std::vector<std::size_t> models,
                                    OnBring on_bring)
-    : setup_(setup), models_(std::move(models)), on_bring_(std::move(on_bring)), world_(NetworkOf(setup)) {
+    : setup_(setup),
+      models_(std::move(models)),
+      on_bring_(std::move(on_bring)),
+      workflows_(WorkflowsOf(setup.workload.functions, TermsOf(setup))),
+      world_(NetworkOf(setup)),
+      disk_(world_, setup.seed) {
   for (std::size_t i = 0; i < setup_.workload.functions.size(); ++i) {
     functions_[World::WorkerDigest(Name(i))] = i;
     (*catalogue_)[World::WorkerDigest(Name(i))] = TimesOf(ModelOf(i));
   }
+  if (!workflows_.all.empty()) world_.UseStore(disk_.store());
+}
+
+void SimulatedCluster::ShutDown() {
+  disk_.End();
+  world_.ShutDown();
 }
 
 void SimulatedCluster::Start() {
@@ -110,6 +129,10 @@ void SimulatedCluster::StartSandboxed(const std::string& name, World::NodePlan p
     return RunMemory(*setup_.sandbox, ModelOf(functions_.at(digest)));
   };
   plan.worker.activation_of = run_memory;
+  plan.worker.reading = [this](const proto::RunOrder& run) {
+    const Bytes bytes = workflows_.bytes_read[functions_.at(run.digest())];
+    return bytes > Bytes() ? setup_.sandbox->ReadingTime(run, bytes, setup_.cluster.link) : Duration();
+  };
   plan.make_gpu = [this, name, shared, sandbox, run_memory](std::uint32_t runtime,
                                                             actors::FakeGpu::Timer timer) {
     const auto gpu = runtime / sandbox.runtimes;
@@ -198,7 +221,17 @@ absl::Status SimulatedCluster::Deploy() {
     const Bytes memory = MemoryOf(model);
     TROUPE_RETURN_IF_ERROR(world_.Deploy(Name(i), memory, model.deadline, {"x"}, {}, wish));
   }
+  TROUPE_RETURN_IF_ERROR(SubmitWorkflows());
   world_.Run(std::chrono::seconds(1));
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedCluster::SubmitWorkflows() {
+  for (const TraceWorkflow& workflow : workflows_.all) {
+    proto::AdminRequest submit;
+    submit.mutable_submit_workflow()->set_yaml(workflow.yaml);
+    TROUPE_RETURN_IF_ERROR(world_.Ask(submit).status());
+  }
   return absl::OkStatus();
 }
 

@@ -16,6 +16,8 @@
 #include "sim/network.hpp"
 #include "sim/sandbox_gpu.hpp"
 #include "sim/simulation.hpp"
+#include "sim/trace_workflows.hpp"
+#include "sim/virtual_disk.hpp"
 #include "sim/world.hpp"
 
 namespace troupe::sim {
@@ -38,11 +40,14 @@ class SimulatedCluster {
   // Manager, gateway and nodes; Deploy comes when they know each other.
   void Start();
   absl::Status Deploy();
+  // Ends every actor; none calls back afterwards.
+  void ShutDown();
 
   [[nodiscard]] World& world() { return world_; }
   [[nodiscard]] const std::string& Name(std::size_t function) const {
     return setup_.workload.functions[function].name;
   }
+  [[nodiscard]] const TraceWorkflows& workflows() const { return workflows_; }
   [[nodiscard]] const ModelSpec& ModelOf(std::size_t function) const {
     return setup_.cluster.models[models_[function]];
   }
@@ -58,6 +63,7 @@ class SimulatedCluster {
   [[nodiscard]] static std::optional<NetworkOptions> NetworkOf(const SimulationSetup& setup);
   [[nodiscard]] ModelTimes TimesOf(const ModelSpec& model) const;
   [[nodiscard]] Bytes MemoryOf(const ModelSpec& model) const;
+  absl::Status SubmitWorkflows();
   void StartNode(const std::string& name);
   void StartSandboxed(const std::string& name, World::NodePlan plan);
   [[nodiscard]] proto::NodeProfiles Profiles() const;
@@ -71,7 +77,9 @@ class SimulatedCluster {
   const OnBring on_bring_;
   const std::shared_ptr<ModelCatalogue> catalogue_ = std::make_shared<ModelCatalogue>();
   std::map<std::string, std::size_t> functions_;  // by the key under which workers know their models
+  const TraceWorkflows workflows_;
   World world_;
+  VirtualDisk disk_;  // of the manager, where there are workflows
   std::vector<std::string> nodes_;
   std::map<std::pair<std::string, std::uint32_t>, std::shared_ptr<GpuUse>> uses_;
   std::set<std::shared_ptr<HostLink>> links_;

@@ -51,21 +51,15 @@ class Run {
       : setup_(setup),
         cluster_(setup, std::move(models),
                  [this](const SimulatedCluster::Bringing& bringing) { Brought(bringing); }),
-        faults_(StepsOf(setup.faults)),
-        chains_(setup.workload.functions) {}
+        faults_(StepsOf(setup.faults)) {}
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  ~Run() {  // its actors write into this
-    caf::anon_send_exit(later_, caf::exit_reason::user_shutdown);
-    later_ = nullptr;
-    world().ShutDown();
-  }
+  ~Run() { cluster_.ShutDown(); }  // its actors write into this
 
   absl::StatusOr<Outcome> Go() {
     outcome_.from_host.resize(setup_.workload.functions.size());
     outcome_.from_peers.resize(setup_.workload.functions.size());
     cluster_.Start();
-    later_ = SpawnLater();
     world().Run(std::chrono::seconds(1) + (setup_.sandbox ? setup_.sandbox->start : Duration()));
     TROUPE_RETURN_IF_ERROR(cluster_.Deploy());
     const auto before = world().WorkerStarts();
@@ -91,11 +85,11 @@ class Run {
     begin_ = world().Now();
     for (const Arrival& arrival : setup_.workload.arrivals) {
       if (!Reach(arrival.at)) return;
-      Ask(arrival.function, chains_.Begin(arrival.function, Elapsed()));
+      Ask(arrival.function);
       world().Settle();
     }
     const Duration latest = Elapsed() + kLongestDrain;
-    while ((outcome_.answers.size() < outcome_.arrived || !waiting_.empty()) && Elapsed() < latest)
+    while (outcome_.answers.size() < outcome_.arrived && Elapsed() < latest)
       if (!Reach(std::min(samples_.next(), latest))) return;
   }
 
@@ -122,56 +116,65 @@ class Run {
     return true;
   }
 
-  // As part of a run of a workflow, or (zero) of none.
-  void Ask(std::uint32_t function, std::uint64_t run) {
+  // A function's request goes to the router, a run of a workflow through the front, as in a gateway.
+  void Ask(std::uint32_t function) {
     ++outcome_.arrived;
     samples_.Asked(function);
     proto::InferRequest request;
-    request.mutable_function()->set_name(cluster_.Name(function));
     request.set_timeout_ns(setup_.cluster.timeout.count());
-    auto done = [this, function, run, at = Elapsed()](const proto::InferReply& reply) {
-      Answered(function, at, reply);
-      Follow(run, function, reply.code() == 0);
-    };
     auto& gateway = world().gateway(0);
+    if (const TraceWorkflow* const workflow = cluster_.workflows().BegunBy(function); workflow != nullptr) {
+      request.mutable_function()->set_name(workflow->name);
+      request.set_timeout_ns(
+          (workflow->depth * setup_.cluster.timeout).count());  // its steps have it one after the other
+      *request.add_inputs() = SmallInput();
+      return gateway.front->Infer(std::move(request),
+                                  [this, function, at = Elapsed()](const proto::InferReply& reply) {
+                                    RunEnded(function, at, reply);
+                                  });
+    }
+    request.mutable_function()->set_name(cluster_.Name(function));
+    auto done = [this, function, at = Elapsed()](const proto::InferReply& reply) {
+      Answered(function, at, reply);
+    };
     gateway.inbox->Post(gateway.router, [request = std::move(request), done = std::move(done)](
                                             actors::RouterClient& router) { router.Infer(request, done); });
   }
 
-  // What comes after an answer, when it has been handed over.
-  void Follow(std::uint64_t run, std::uint32_t function, bool served) {
-    const auto next = chains_.Answered(run, function, served, Elapsed());
-    if (next.empty()) return;
-    const Bytes bytes = setup_.workload.functions[function].passes;
-    const Duration passing =
-        setup_.sandbox ? setup_.sandbox->HandOverTime(bytes, setup_.cluster.link) : Duration();
-    for (const std::uint32_t follower : next) {
-      proto::Tick tick;
-      tick.set_token(next_waiting_++);
-      waiting_[tick.token()] = {follower, run};
-      caf::delayed_anon_send(later_, passing, tick);
-    }
+  static proto::Tensor SmallInput() {
+    proto::Tensor input;
+    input.mutable_spec()->set_name("x");
+    input.mutable_spec()->set_type(proto::FP32);
+    input.mutable_spec()->add_shape(1);
+    input.mutable_spec()->add_shape(4);
+    input.mutable_data()->set_inlined(std::string(4 * sizeof(float), '\0'));
+    return input;
   }
 
-  caf::actor SpawnLater() {
-    return world().system().spawn([this](caf::event_based_actor*) -> caf::behavior {
-      return {[this](const proto::Tick& tick) {
-        const auto due = waiting_.extract(tick.token());
-        Ask(due.mapped().first, due.mapped().second);
-      }};
-    });
+  void RunEnded(std::uint32_t function, Duration at, const proto::InferReply& reply) {
+    outcome_.workflows.push_back(
+        {.function = function, .at = at, .took = Elapsed() - at, .served = reply.code() == 0});
+    Keep({.function = function,
+          .code = reply.code(),
+          .at = at,
+          .took = Elapsed() - at,
+          .in_time = reply.code() == 0});
   }
 
   void Answered(std::uint32_t function, Duration at, const proto::InferReply& reply) {
     Answer answer{.function = function, .code = reply.code(), .at = at, .took = Elapsed() - at};
     const Duration deadline = cluster_.ModelOf(function).deadline;
     answer.in_time = reply.code() == 0 && (deadline == Duration() || answer.took <= deadline);
-    outcome_.Count(static_cast<absl::StatusCode>(reply.code()));
     outcome_.misses += reply.code() == 0 && !reply.hit() ? 1 : 0;
+    Keep(answer);
+  }
+
+  void Keep(const Answer& answer) {
+    outcome_.Count(static_cast<absl::StatusCode>(answer.code));
     outcome_.length = Elapsed();
     Mix(&answer.function, sizeof(answer.function));
     Mix(&answer.code, sizeof(answer.code));
-    const auto end = (at + answer.took).count();
+    const auto end = (answer.at + answer.took).count();
     Mix(&end, sizeof(end));
     outcome_.answers.push_back(answer);
   }
@@ -185,7 +188,6 @@ class Run {
   void Finish() {
     outcome_.waiting = outcome_.arrived - outcome_.answers.size();
     outcome_.trace_hash = hash_;
-    outcome_.workflows = chains_.ended();
     cluster_.ShowUse(outcome_);
     samples_.Show(cluster_, setup_.sandbox, outcome_);
   }
@@ -194,10 +196,6 @@ class Run {
   SimulatedCluster cluster_;
   const std::vector<FaultStep> faults_;
   std::size_t next_fault_ = 0;
-  Chains chains_;
-  caf::actor later_;
-  std::map<std::uint64_t, std::pair<std::uint32_t, std::uint64_t>> waiting_;  // functions and their runs
-  std::uint64_t next_waiting_ = 1;
   Time begin_{};
   Samples samples_;
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;

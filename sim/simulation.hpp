@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "base/policy.hpp"
 #include "node/scheduling/scheduler_types.hpp"
-#include "sim/chains.hpp"
 #include "sim/cluster_file.hpp"
 #include "sim/faults.hpp"
 #include "sim/sandbox.hpp"
@@ -46,13 +45,21 @@ struct SimulationSetup {
 };
 
 struct Answer {
-  std::uint32_t function = 0;
-  std::int32_t code = 0;  // absl::StatusCode
-  Duration at{};          // of the request, since the begin
+  std::uint32_t function = 0;  // of a run of a workflow: the first
+  std::int32_t code = 0;       // absl::StatusCode
+  Duration at{};               // of the request, since the begin
   Duration took{};
-  bool in_time = false;  // served within the deadline of its model; true without one
+  bool in_time =
+      false;  // served, and a function's request within the deadline of its model where that has one
 };
-// How the requests ended.
+// Of a run of a workflow: of the functions that come after each other.
+struct WorkflowAnswer {
+  std::uint32_t function = 0;  // the first
+  Duration at{};               // of the request, since the begin
+  Duration took{};
+  bool served = true;
+};
+// How the requests ended; a run of a workflow is one.
 struct RequestEnds {
   std::uint64_t arrived = 0, served = 0, rejected = 0, expired = 0, cancelled = 0, failed = 0;
   std::uint64_t waiting = 0;  // not answered at its end: only of a simulation that was ended early
@@ -78,7 +85,7 @@ struct MachineUse {
 };
 struct Outcome : RequestEnds, ModelLoads, MachineUse {
   std::vector<Answer> answers;            // in the order in which they came
-  std::vector<WorkflowAnswer> workflows;  // of functions that others come after
+  std::vector<WorkflowAnswer> workflows;  // in the same order, those among them that were runs of workflows
   Duration length{};                      // until the last answer
   std::uint64_t connections_lost = 0;
   std::uint64_t starts = 0;  // of runtimes, since the first request

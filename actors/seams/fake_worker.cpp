@@ -126,11 +126,7 @@ class Worker : public caf::event_based_actor {
 
   FakeGpu& Gpu() {
     if (device_.gpu) return *device_.gpu;
-    const auto& profile = shared_->profile;
-    FakeGpu::Timer timer = [this](Time at, Later then) { InTime(at, std::move(then)); };
-    device_.gpu = profile.make_gpu
-                      ? profile.make_gpu(std::move(timer))
-                      : MakeSimpleGpu({profile.link, profile.peer_link, profile.run}, std::move(timer));
+    device_.gpu = shared_->profile.NewGpu([this](Time at, Later then) { InTime(at, std::move(then)); });
     return *device_.gpu;
   }
 
@@ -151,7 +147,7 @@ class Worker : public caf::event_based_actor {
     if (order.has_swap_in()) return SwapIn(order);
     if (order.has_evict()) return Evict(order);
     if (order.has_write_back()) return WriteBack(order);
-    if (order.has_run()) return Run(order);
+    if (order.has_run()) return Read(order);
     if (order.has_export_tensor())
       return AnswerNow(order, shared_->control->life.tensors.Export(order.export_tensor().tensor(),
                                                                     shared_->profile.channel));
@@ -296,8 +292,12 @@ class Worker : public caf::event_based_actor {
     });
   }
 
-  void Run(const proto::WorkerOrder& given) {
-    auto order = given;
+  void Read(const proto::WorkerOrder& order) {
+    const Duration takes = shared_->profile.ReadingTime(order.run());
+    takes == Duration::zero() ? Run(order) : InTime(Now(this) + takes, [this, order] { Run(order); });
+  }
+
+  void Run(proto::WorkerOrder order) {
     const auto& control = *shared_->control;
     const auto status =
         control.life.tensors.Resolve(*order.mutable_run(), shared_->profile.channel, control.swaps_parts);
@@ -345,7 +345,6 @@ class Worker : public caf::event_based_actor {
   }
 
   void Ran(const proto::WorkerOrder& order, Time begin, Time last_weights) {
-    const bool passes = order.run().by_layer();
     if (cancelled_.erase(order.sequence()) == 1)
       return Answer(order.sequence(), absl::CancelledError("cancelled"), {}, begin);
     if (const auto status = shared_->control->life.HasWhatItNeeds(order.run()); !status.ok())
@@ -366,7 +365,8 @@ class Worker : public caf::event_based_actor {
                     begin);
     }
     ++shared_->control->runs;
-    shared_->control->by_layer += passes && !Resident().contains(order.run().digest()) ? 1 : 0;
+    shared_->control->by_layer +=
+        order.run().by_layer() && !Resident().contains(order.run().digest()) ? 1 : 0;
     run.set_next_turn_in_ns(pause_.count());
     run.set_last_group_ns(last_weights.time_since_epoch().count());
     shared_->control->batches += AnswerEach(order.run(), shared_->control->swap_members, run) > 1 ? 1 : 0;

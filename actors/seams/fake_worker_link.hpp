@@ -45,11 +45,19 @@ struct FakeWorkerProfile {
   std::shared_ptr<FakeLongRuns> long_runs = std::make_shared<FakeLongRuns>();
   std::shared_ptr<FakeQuotas> quotas = std::make_shared<FakeQuotas>();  // common to them, too
   std::shared_ptr<transport::FakeTensorChannel> channel;  // in which it exports tensors; null: it cannot
+  // What a run's inputs take until the run may begin, by where they are; empty: nothing.
+  std::function<Duration(const proto::RunOrder& run)> reading;
   // What its loads and runs take; empty: a link of `link` or `peer_link`, and runs of `run`.
   std::function<std::unique_ptr<FakeGpu>(FakeGpu::Timer)> make_gpu;
 
   [[nodiscard]] Bytes RunOf(const std::string& digest) const {
     return activation_of ? activation_of(digest) : activation;
+  }
+  [[nodiscard]] std::unique_ptr<FakeGpu> NewGpu(FakeGpu::Timer timer) const {
+    return make_gpu ? make_gpu(std::move(timer)) : MakeSimpleGpu({link, peer_link, run}, std::move(timer));
+  }
+  [[nodiscard]] Duration ReadingTime(const proto::RunOrder& run) const {
+    return reading ? reading(run) : Duration::zero();
   }
 };
 

@@ -13,8 +13,8 @@ struct TraceFunction {
   std::string name;
   std::string model;                  // of the cluster file; empty: the cluster file's turn decides
   std::string tenant{};               // whose runtimes it uses, where they are a user's
-  std::vector<std::uint32_t> then{};  // asked when it has been served (sim/chains.hpp)
-  Bytes passes{};                     // to each of those
+  std::vector<std::uint32_t> then{};  // steps of a workflow that read its output (sim/trace_workflows.hpp)
+  Bytes passes{};                     // what each of those reads
 };
 struct Arrival {
   Duration at{};  // since the begin

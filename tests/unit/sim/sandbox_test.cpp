@@ -4,8 +4,10 @@
 
 #include <map>
 
-#include "sim/chains.hpp"
+#include "absl/strings/str_cat.h"
+#include "cluster/workflow_parser.hpp"
 #include "sim/presets.hpp"
+#include "sim/trace_workflows.hpp"
 
 namespace troupe::sim {
 namespace {
@@ -196,24 +198,47 @@ TEST(SimPresets, TorporOnOurMechanismsIsTorporButForThem) {
   }
 }
 
-TEST(Chains, EndWithTheLastOfTheirAnswers) {
+TEST(TraceWorkflows, HaveAStepForEachFunctionThatComesAfterTheFirst) {
   std::vector<TraceFunction> functions(4);
+  for (std::size_t i = 0; i < functions.size(); ++i) functions[i].name = absl::StrCat("f", i);
   functions[0].then = {1, 2};
+  functions[0].passes = MiB(4);
   functions[1].then = {3};
-  Chains chains(functions);
-  EXPECT_EQ(chains.Begin(3, {}), 0u) << "no function comes after it";
-  const auto run = chains.Begin(0, seconds(1));
-  const auto other = chains.Begin(0, seconds(1));
-  EXPECT_EQ(chains.Answered(run, 0, true, seconds(2)), (std::vector<std::uint32_t>{1, 2}));
-  EXPECT_TRUE(chains.Answered(other, 0, false, seconds(2)).empty());
-  EXPECT_TRUE(chains.Answered(run, 2, true, seconds(3)).empty());
-  EXPECT_EQ(chains.Answered(run, 1, true, seconds(4)), std::vector<std::uint32_t>{3});
-  ASSERT_EQ(chains.ended().size(), 1u);
-  EXPECT_FALSE(chains.ended()[0].served);
-  EXPECT_TRUE(chains.Answered(run, 3, true, seconds(6)).empty());
-  ASSERT_EQ(chains.ended().size(), 2u);
-  EXPECT_TRUE(chains.ended()[1].served);
-  EXPECT_EQ(chains.ended()[1].took, seconds(5));
+  functions[1].passes = MiB(1);
+  const TraceWorkflows found = WorkflowsOf(functions, {.timeout = seconds(10)});
+  const auto& workflows = found.all;
+  ASSERT_EQ(workflows.size(), 2u);
+  EXPECT_EQ(found.BegunBy(0), &workflows[0]);
+  EXPECT_EQ(found.BegunBy(1), &workflows[1]);
+  EXPECT_EQ(found.BegunBy(2), nullptr);
+  EXPECT_EQ(workflows[0].depth, 3u);
+  const auto parsed = cluster::ParseWorkflow(workflows[0].yaml);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->name(), "f0-workflow");
+  EXPECT_EQ(Duration(parsed->steps(3).timeout_ns()), seconds(10));
+  EXPECT_EQ(parsed->steps(3).durable(), proto::DURABLE_LINEAGE);
+  std::vector<std::string> called;
+  for (const auto& step : parsed->steps())
+    called.push_back(absl::StrCat(step.function(), "(", step.inputs(0).value(), ")"));
+  EXPECT_EQ(called, (std::vector<std::string>{"f0(x)", "f1(s1.out_x)", "f3(s2.out_x)", "f2(s1.out_x)"}));
+  EXPECT_EQ(parsed->outputs_size(), 2) << "of the steps that no other step comes after";
+  EXPECT_EQ(found.bytes_read, (std::vector<Bytes>{Bytes(), MiB(4), MiB(4), MiB(1)}));
+}
+
+TEST(Sandboxes, WhatIsNotInTheirRuntimeComesThroughTheHost) {
+  const Bytes bytes(100'000'000);
+  const BytesPerSecond link{10e9};
+  proto::RunOrder run;
+  const auto of = [&](const char* preset) {
+    return FindSimPreset(preset)->sandbox->ReadingTime(run, bytes, link);
+  };
+  run.add_inputs()->mutable_data()->mutable_kept()->set_number(1);
+  const Duration kept = of("streambox");
+  EXPECT_EQ(kept, FindSimPreset("streambox")->sandbox->HandOverTime(bytes, link));
+  run.add_inputs()->mutable_data()->mutable_arena()->set_length(1);
+  EXPECT_EQ(of("streambox"), kept + milliseconds(40));
+  EXPECT_EQ(of("infless"), milliseconds(2 * 40));
+  EXPECT_LT(of("astraea"), of("infless")) << "a runtime opens the memory of another one by its handle";
 }
 
 }  // namespace
