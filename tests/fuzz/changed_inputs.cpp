@@ -1,4 +1,4 @@
-// The main of a fuzz target that GCC compiled. It is libFuzzer's, but for the first word `changed`: then it asks the target with
+// The main of each fuzz target. It is libFuzzer's, but for the first word `changed`: then it asks the target with
 // every input of the folders, and with inputs that it changes at random, the same ones for the same seed. It looks for nothing
 // that is new, as libFuzzer does, and so asks many more of them each second.
 //   NAME [-OPTION=VALUE ...] FOLDER|FILE ...
