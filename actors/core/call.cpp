@@ -79,6 +79,9 @@ absl::Status ToStatus(const caf::error& error, Duration timeout) {
   if (error == caf::sec::request_receiver_down || error == caf::sec::remote_linking_failed ||
       error.category() == caf::atom("exit"))
     return absl::UnavailableError(absl::StrCat("the peer is gone: ", caf::to_string(error)));
+  if (error == caf::sec::unexpected_message)
+    return absl::UnimplementedError(
+        "the peer does not know this message: it is of another release, and can be asked when it is upgraded");
   return absl::InternalError(caf::to_string(error));
 }
 

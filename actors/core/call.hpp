@@ -62,7 +62,8 @@ class PendingCalls {
   std::uint64_t next_ = 1;
 };
 
-// What a CAF error means to the caller: UNAVAILABLE for a peer that is gone, DEADLINE_EXCEEDED for silence.
+// What a CAF error means to the caller: UNAVAILABLE for a peer that is gone, DEADLINE_EXCEEDED for silence, UNIMPLEMENTED for
+// a peer of another release that does not know the message.
 [[nodiscard]] absl::Status ToStatus(const caf::error& error, Duration timeout);
 
 // Asks `to` and calls `done(absl::StatusOr<Reply>)` exactly once, or never when `self` ends before the

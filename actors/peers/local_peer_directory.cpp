@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/peers/earlier_peer.hpp"
 
 namespace troupe::actors {
 
@@ -37,13 +38,17 @@ struct LocalPeerDirectory::Table {
     const auto it = published.find(address);
     if (it == published.end()) return;
     const auto& offered = it->second.interface;
-    if (!std::includes(offered.begin(), offered.end(), watching.interface.begin(), watching.interface.end()))
-      return;
+    const auto& wanted = watching.interface;
+    auto peer = it->second.actor;
+    if (!std::includes(offered.begin(), offered.end(), wanted.begin(), wanted.end())) {
+      if (!OfOneKind(offered, wanted)) return;
+      peer = SpawnEarlierPeer(peer, offered);
+    }
     watching.announced = true;
     proto::PeerUp up;
     up.set_address(address);
     up.set_connection(++connections);
-    caf::anon_send(watching.watcher, std::move(up), it->second.actor);
+    caf::anon_send(watching.watcher, std::move(up), std::move(peer));
   }
 
   // What stood there is handed out: its last reference must not go under the lock.

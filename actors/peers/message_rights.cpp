@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "actors/peers/peer_kinds.hpp"
 #include "base/status.hpp"
 
 namespace troupe::actors {
@@ -237,18 +238,8 @@ absl::Status CheckMember(const Peer& peer, const std::string& name, proto::Membe
 }
 
 absl::Status CheckInterface(const std::set<std::string>& interface, const Peer& peer) {
-  struct Mark {
-    std::string_view message;  // that only this kind of actor takes
-    Roles roles;
-    std::string_view purpose;
-  };
-  static constexpr Mark kMarks[] = {{"troupe.proto.Heartbeat", kManager, "be a cluster manager"},
-                                    {"troupe.proto.AdoptModel", kNode, "be a node"},
-                                    {"troupe.proto.ContinueRun", kGateway, "be a gateway"}};
-  for (const auto& operation : interface)
-    for (const auto& mark : kMarks)
-      if (operation.find(mark.message) != std::string::npos)
-        TROUPE_RETURN_IF_ERROR(Require(peer, mark.roles, mark.purpose));
+  for (const PeerKind& kind : kPeerKinds)
+    if (Takes(interface, kind.mark)) TROUPE_RETURN_IF_ERROR(Require(peer, kind.roles, kind.purpose));
   return absl::OkStatus();
 }
 

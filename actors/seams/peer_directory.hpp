@@ -15,7 +15,8 @@ class PeerDirectory {
   virtual ~PeerDirectory() = default;
   // Keeps `watcher` informed about the actor published at `address` until Forget or the watcher's end. Only
   // an actor with every operation of `interface` is announced (as CAF's system().message_types<Handle>()
-  // names them).
+  // names them), and a manager, node or gateway of another release that lacks some: what is asked of it that it
+  // does not know fails with UNIMPLEMENTED (actors/peers/earlier_peer).
   virtual void Watch(const std::string& address, std::set<std::string> interface,
                      PeerWatcherActor watcher) = 0;
   virtual void Forget(const std::string& address, const PeerWatcherActor& watcher) = 0;

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "tests/actors/world.hpp"
@@ -84,6 +85,29 @@ TEST(Cluster, AMemberJoinsADeploymentIsAdoptedAndARequestIsServed) {
   // A swap of 100 MiB over 6 GB/s and 10 ms of compute; only the messages' own time comes on top.
   EXPECT_GE(world.answers[0].took, milliseconds(10) + TransferTime(MiB(100), BytesPerSecond{6e9}));
   EXPECT_LT(world.answers[0].took, milliseconds(40));
+}
+
+// A gateway that was upgraded first wants more of a node than that one has.
+TEST(Cluster, NodesOfAnEarlierReleaseServeTheGatewayOfALaterOne) {
+  World world(2);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  world.Run(seconds(2));
+  for (const std::string name : {"node-1", "node-2"}) {
+    const auto& controller = world.node(name).controller;
+    auto interface = world.system().message_types(controller);
+    EXPECT_EQ(
+        std::erase_if(interface, [](const auto& one) { return absl::StrContains(one, "ExportTensors"); }),
+        1u);
+    world.directory().Retract(name, "its daemon is asked what it knows");
+    world.directory().Publish(name, caf::actor_cast<caf::strong_actor_ptr>(controller), interface);
+  }
+  world.Run(seconds(1));
+  for (std::uint64_t call = 1; call <= 20; ++call) world.Infer("resnet", call);
+  world.Run(milliseconds(2));
+  world.KillNode(world.node("node-1").workers[0]->given > 0 ? "node-1" : "node-2");
+  world.Run(seconds(20));
+  ASSERT_EQ(world.answers.size(), 20u);
+  for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
 }
 
 TEST(Cluster, ASecondRequestFindsTheModelResident) {

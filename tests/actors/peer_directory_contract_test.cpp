@@ -34,7 +34,12 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(60);
 
-// What is published: an actor with one operation, or with two.
+// What is published: an actor with one operation, or with two; or a node of an earlier release, without an operation that is
+// wanted of nodes.
+enum class Offer { kSmall, kLarge, kEarlierNode };
+using EarlierNode = Interface<Asks<proto::DescribeNode, proto::NodeDescription>,
+                              Asks<proto::AdoptModel, proto::AdoptModelReply>>;
+using NewNode = EarlierNode::extend<Asks<proto::DrainNode, proto::DrainReply>>;
 using Small = Interface<Asks<proto::DescribeNode, proto::NodeDescription>>;
 using Large = Interface<Asks<proto::DescribeNode, proto::NodeDescription>, Hears<proto::KillGpu>>;
 
@@ -54,12 +59,22 @@ Large::behavior_type BeLarge() {
           [](const proto::KillGpu&) {}};
 }
 
+EarlierNode::behavior_type BeAnEarlierNode() {
+  return {[](const proto::DescribeNode&) {
+            proto::NodeDescription report;
+            report.add_adopted("earlier");
+            return report;
+          },
+          [](const proto::AdoptModel&) { return proto::AdoptModelReply(); }};
+}
+
 // What one watcher has heard; it outlives the watcher.
 struct Heard {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::uint64_t> ups;    // the numbers of the connections
   std::vector<std::string> answers;  // of the peers that were announced
+  std::vector<caf::error> refusals;  // by those that do not know how to drain
   std::size_t losts = 0;
   bool ended = false;  // the watcher's actor has ended, not only stopped watching
 
@@ -73,8 +88,8 @@ struct Heard {
 
 class Watcher : public PeerWatcherActor::base {
  public:
-  Watcher(caf::actor_config& config, std::shared_ptr<Heard> heard)
-      : PeerWatcherActor::base(config), heard_(std::move(heard)) {}
+  Watcher(caf::actor_config& config, std::shared_ptr<Heard> heard, bool asks_to_drain = false)
+      : PeerWatcherActor::base(config), heard_(std::move(heard)), asks_to_drain_(asks_to_drain) {}
   ~Watcher() override {
     heard_->Change([&] { heard_->ended = true; });
   }
@@ -87,6 +102,12 @@ class Watcher : public PeerWatcherActor::base {
               .then([this](const proto::NodeDescription& report) {
                 heard_->Change([&] { heard_->answers.push_back(report.adopted(0)); });
               });
+          if (!asks_to_drain_) return;
+          request(caf::actor_cast<NewNode>(peer), kPatience, proto::DrainNode())
+              .then([](const proto::DrainReply&) { ADD_FAILURE() << "no such peer can drain"; },
+                    [this](caf::error& error) {
+                      heard_->Change([&] { heard_->refusals.push_back(std::move(error)); });
+                    });
         },
         [this](const proto::PeerLost&) { heard_->Change([&] { ++heard_->losts; }); },
     };
@@ -95,6 +116,7 @@ class Watcher : public PeerWatcherActor::base {
 
  private:
   std::shared_ptr<Heard> heard_;
+  const bool asks_to_drain_;
 };
 
 class Site {
@@ -104,7 +126,7 @@ class Site {
   virtual caf::actor_system& system() = 0;
   virtual std::string address() = 0;
   // An actor appears at the address; it goes by Stop (it ends) or Crash.
-  virtual void Publish(bool large) = 0;
+  virtual void Publish(Offer offer) = 0;
   virtual void Stop() = 0;
   virtual void Crash() = 0;
   virtual bool Await(Heard& heard, const std::function<bool()>& condition) = 0;
@@ -121,12 +143,10 @@ class Local final : public Site {
   PeerDirectory& directory() override { return directory_; }
   caf::actor_system& system() override { return system_; }
   std::string address() override { return "here"; }
-  void Publish(bool large) override {
-    if (large) {
-      Stand(system_.spawn(BeLarge));
-    } else {
-      Stand(system_.spawn(BeSmall));
-    }
+  void Publish(Offer offer) override {
+    if (offer == Offer::kLarge) return Stand(system_.spawn(BeLarge));
+    if (offer == Offer::kEarlierNode) return Stand(system_.spawn(BeAnEarlierNode));
+    Stand(system_.spawn(BeSmall));
   }
   void Stop() override { End(caf::exit_reason::user_shutdown); }
   void Crash() override { End(caf::exit_reason::kill); }
@@ -245,11 +265,14 @@ class Network final : public Site {
   PeerDirectory& directory() override { return *directory_; }
   caf::actor_system& system() override { return system_; }
   std::string address() override { return absl::StrCat(host_, ":", port_); }
-  void Publish(bool large) override {
+  void Publish(Offer offer) override {
     if (other_ == nullptr)
       other_ =
           std::make_unique<OtherProcess>(host_, authority_ == nullptr ? "" : authority_->folder("rack-3"));
-    other_->Do(absl::StrCat(large ? "large " : "small ", port_));
+    const char* const word = offer == Offer::kLarge   ? "large "
+                             : offer == Offer::kSmall ? "small "
+                                                      : "earlier ";
+    other_->Do(absl::StrCat(word, port_));
   }
   void Stop() override { other_->Do("stop"); }
   void Crash() override { other_.reset(); }
@@ -273,12 +296,14 @@ class Network final : public Site {
 
 // A watcher of the site's address.
 struct Watch {
-  explicit Watch(Site& s, bool large = false) : site(s) {
+  explicit Watch(Site& s, Offer wanted = Offer::kSmall) : site(s) {
     Watcher::address = site.address();
-    watcher = caf::actor_cast<PeerWatcherActor>(site.system().spawn<Watcher>(heard));
-    site.directory().Watch(
-        site.address(), large ? site.system().message_types<Large>() : site.system().message_types<Small>(),
-        watcher);
+    watcher =
+        caf::actor_cast<PeerWatcherActor>(site.system().spawn<Watcher>(heard, wanted == Offer::kEarlierNode));
+    auto interface = site.system().message_types<Small>();
+    if (wanted == Offer::kLarge) interface = site.system().message_types<Large>();
+    if (wanted == Offer::kEarlierNode) interface = site.system().message_types<NewNode>();
+    site.directory().Watch(site.address(), std::move(interface), watcher);
   }
   ~Watch() { End(); }
   void End() {
@@ -326,7 +351,7 @@ class PeerDirectoryContract : public ::testing::TestWithParam<Form> {
 using Counts = std::pair<std::size_t, std::size_t>;
 
 TEST_P(PeerDirectoryContract, APeerThatIsThereIsAnnouncedAndCanBeAsked) {
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   Watch watch(site());
   ASSERT_TRUE(watch.AwaitUps(1));
   EXPECT_EQ(watch.heard->answers[0], "small");
@@ -336,18 +361,18 @@ TEST_P(PeerDirectoryContract, APeerThatIsThereIsAnnouncedAndCanBeAsked) {
 TEST_P(PeerDirectoryContract, APeerThatComesLaterIsAnnouncedToAllWhoWaitForIt) {
   Watch one(site()), two(site());
   EXPECT_EQ(one.Counts(), Counts(0, 0));
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   EXPECT_TRUE(one.AwaitUps(1));
   EXPECT_TRUE(two.AwaitUps(1));
 }
 
 TEST_P(PeerDirectoryContract, APeerThatEndsIsLostAndItsSuccessorIsANewConnection) {
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   Watch watch(site());
   ASSERT_TRUE(watch.AwaitUps(1));
   site().Stop();
   ASSERT_TRUE(watch.AwaitLosts(1));
-  site().Publish(true);
+  site().Publish(Offer::kLarge);
   ASSERT_TRUE(watch.AwaitUps(2));
   EXPECT_EQ(watch.heard->answers[1], "large");
   EXPECT_GT(watch.heard->ups[1], watch.heard->ups[0]);
@@ -355,33 +380,48 @@ TEST_P(PeerDirectoryContract, APeerThatEndsIsLostAndItsSuccessorIsANewConnection
 }
 
 TEST_P(PeerDirectoryContract, APeerThatCrashesIsLostAndFoundAgain) {
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   Watch watch(site());
   for (std::size_t round = 1; round <= 3; ++round) {
     ASSERT_TRUE(watch.AwaitUps(round));
     site().Crash();
     ASSERT_TRUE(watch.AwaitLosts(round));
-    site().Publish(false);
+    site().Publish(Offer::kSmall);
   }
   ASSERT_TRUE(watch.AwaitUps(4));
   EXPECT_EQ(watch.Counts(), Counts(4, 3));
 }
 
 TEST_P(PeerDirectoryContract, OnlyAPeerWithEveryOperationIsAnnounced) {
-  site().Publish(false);
-  Watch large(site(), true);
+  site().Publish(Offer::kSmall);
+  Watch large(site(), Offer::kLarge);
   Watch small(site());
   ASSERT_TRUE(small.AwaitUps(1));
   site().Stop();
   ASSERT_TRUE(small.AwaitLosts(1));
   EXPECT_EQ(large.Counts(), Counts(0, 0)) << "a peer that was never announced was reported as lost";
-  site().Publish(true);
+  site().Publish(Offer::kLarge);
   ASSERT_TRUE(large.AwaitUps(1));
   ASSERT_TRUE(small.AwaitUps(2));
 }
 
+// While a cluster is upgraded: what it knows it is asked, and what it does not know never reaches it.
+TEST_P(PeerDirectoryContract, APeerOfAnEarlierReleaseIsAnnouncedAndSaysWhatItLacks) {
+  site().Publish(Offer::kEarlierNode);
+  Watch watch(site(), Offer::kEarlierNode);
+  ASSERT_TRUE(watch.AwaitUps(1));
+  ASSERT_TRUE(watch.Await([&] { return watch.heard->refusals.size() >= 1; }));
+  EXPECT_EQ(watch.heard->answers.front(), "earlier");
+  EXPECT_EQ(watch.heard->refusals.front(), caf::sec::unexpected_message);
+  EXPECT_EQ(watch.Counts(), Counts(1, 0)) << "the connection is still there";
+  site().Stop();
+  ASSERT_TRUE(watch.AwaitLosts(1));
+  site().Publish(Offer::kEarlierNode);
+  ASSERT_TRUE(watch.AwaitUps(2));
+}
+
 TEST_P(PeerDirectoryContract, AWatcherThatForgetsAnAddressHearsNothingMore) {
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   Watch stays(site()), goes(site());
   ASSERT_TRUE(stays.AwaitUps(1));
   ASSERT_TRUE(goes.AwaitUps(1));
@@ -389,13 +429,13 @@ TEST_P(PeerDirectoryContract, AWatcherThatForgetsAnAddressHearsNothingMore) {
   site().directory().Forget("127.0.0.1:1", goes.watcher);  // no actor watches this address
   site().Stop();
   ASSERT_TRUE(stays.AwaitLosts(1));
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   ASSERT_TRUE(stays.AwaitUps(2));
   EXPECT_EQ(goes.Counts(), Counts(1, 0));
 }
 
 TEST_P(PeerDirectoryContract, AWatcherThatEndsIsLetGo) {
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   Watch stays(site()), ends(site());
   ASSERT_TRUE(stays.AwaitUps(1));
   ASSERT_TRUE(ends.AwaitUps(1));
@@ -408,7 +448,7 @@ TEST_P(PeerDirectoryContract, AWatcherThatEndsIsLetGo) {
 }
 
 TEST_P(PeerDirectoryContract, AnAddressThatWasNotWatchedForAWhileIsFoundAgain) {
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   for (int round = 0; round < 3; ++round) {
     Watch watch(site());
     ASSERT_TRUE(watch.AwaitUps(1));
@@ -427,7 +467,7 @@ TEST_P(PeerDirectoryContract, AnInvalidAddressHasNoActorAndHarmsNothing) {
   site().directory().Watch("no address", {}, watcher);
   site().directory().Forget("no address", watcher);
   caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
-  site().Publish(false);
+  site().Publish(Offer::kSmall);
   Watch watch(site());
   EXPECT_TRUE(watch.AwaitUps(1));
 }
@@ -495,7 +535,7 @@ TEST(ParseAddress, TakesHostAndPortAndNothingElse) {
 
 }  // namespace
 
-// The other process; it understands "small PORT", "large PORT" and "stop".
+// The other process; it understands "small PORT", "large PORT", "earlier PORT" and "stop".
 int BeThePeer(const std::string& host, const std::string& folder) {
   auto config = NetworkConfiguration();
   caf::actor_system system(*config);
@@ -524,6 +564,8 @@ int BeThePeer(const std::string& host, const std::string& folder) {
       };
       if (command == "large") {
         stand(system.spawn(BeLarge));
+      } else if (command == "earlier") {
+        stand(system.spawn(BeAnEarlierNode));
       } else {
         stand(system.spawn(BeSmall));
       }

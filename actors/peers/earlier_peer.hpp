@@ -1,0 +1,24 @@
+// EARLIER PEER: stands before an actor of another release that lacks some of the operations that are wanted of it, while the
+// processes of a cluster are upgraded one after the other. What the actor knows goes on to it, and its answers come from itself;
+// what it does not know ends here, since a process that gets a message of a kind that it has never heard of hangs up.
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/actor_control_block.hpp>
+#include <set>
+#include <string>
+
+namespace troupe::actors {
+
+// By CAF's names of operations (system().message_types(handle)).
+using OperationNames = std::set<std::string>;
+
+// Whether both are interfaces of a manager, of a node, or of a gateway. An interface of something else is of no kind.
+[[nodiscard]] bool OfOneKind(const OperationNames& one, const OperationNames& other);
+
+// An actor that can be asked in the place of `peer`, which has the operations `offered` alone. Anything else that it is asked
+// is answered with caf::sec::unexpected_message. It ends with the peer.
+[[nodiscard]] caf::strong_actor_ptr SpawnEarlierPeer(const caf::strong_actor_ptr& peer,
+                                                     OperationNames offered);
+
+}  // namespace troupe::actors
