@@ -18,6 +18,7 @@
 #include "actors/manager/provision_orders.hpp"
 #include "actors/manager/runner_handles.hpp"
 #include "actors/manager/stored_catalogue.hpp"
+#include "actors/peers/earlier_peer.hpp"
 #include "actors/peers/message_rights.hpp"
 #include "cluster/cluster.hpp"
 #include "security/api_keys.hpp"
@@ -124,6 +125,13 @@ class ClusterManager : public ManagerSelf::base {
   // The process that sent the message being handled. A promise takes the sender away: ask before making one.
   [[nodiscard]] std::shared_ptr<const Peer> Sender() { return PeerOf(options_.identities, current_sender()); }
 
+  // The member's actor, or one that asks nothing of it that its release does not know.
+  template <class Handle>
+  Handle ReachedBy(const Handle& member, const OperationNames& operations) {
+    return caf::actor_cast<Handle>(AskedForWhatItOffers(caf::actor_cast<caf::strong_actor_ptr>(member),
+                                                        operations, system().message_types(member)));
+  }
+
   template <class Handle>
   Promise<proto::JoinReply> Join(const proto::JoinRequest& join, const Handle& member,
                                  MemberHandles joining) {
@@ -137,6 +145,12 @@ class ClusterManager : public ManagerSelf::base {
     asked.daemon = caf::to_string(caf::actor_cast<caf::actor_addr>(member));
     if (!sender->name.empty()) asked.certificate = sender->ToString();
     if (joining.front && asked.allowed.ok()) asked.front = runners_.ProcessOf(joining.front.node());
+    const auto reach = [this](auto& handle, const auto& operations) {
+      if (handle && !operations.empty()) handle = ReachedBy(handle, {operations.begin(), operations.end()});
+    };
+    reach(joining.node, join.operations());
+    reach(joining.router, join.operations());
+    reach(joining.front, join.front_operations());
     asking_.member = std::move(joining);
     auto promise = Ask<proto::JoinReply>(std::move(asked));
     asking_ = {};

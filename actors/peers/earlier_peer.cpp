@@ -57,9 +57,10 @@ bool OfOneKind(const OperationNames& one, const OperationNames& other) {
       kPeerKinds, [&](const PeerKind& kind) { return Takes(one, kind.mark) && Takes(other, kind.mark); });
 }
 
-caf::strong_actor_ptr SpawnEarlierPeer(const caf::strong_actor_ptr& peer, OperationNames offered) {
-  auto& system = *peer->home_system;
-  return caf::actor_cast<caf::strong_actor_ptr>(system.spawn<EarlierPeer>(peer, std::move(offered)));
+caf::strong_actor_ptr AskedForWhatItOffers(const caf::strong_actor_ptr& peer, const OperationNames& offered,
+                                           const OperationNames& wanted) {
+  if (std::ranges::includes(offered, wanted)) return peer;
+  return caf::actor_cast<caf::strong_actor_ptr>(peer->home_system->spawn<EarlierPeer>(peer, offered));
 }
 
 }  // namespace troupe::actors

@@ -16,9 +16,10 @@ using OperationNames = std::set<std::string>;
 // Whether both are interfaces of a manager, of a node, or of a gateway. An interface of something else is of no kind.
 [[nodiscard]] bool OfOneKind(const OperationNames& one, const OperationNames& other);
 
-// An actor that can be asked in the place of `peer`, which has the operations `offered` alone. Anything else that it is asked
-// is answered with caf::sec::unexpected_message. It ends with the peer.
-[[nodiscard]] caf::strong_actor_ptr SpawnEarlierPeer(const caf::strong_actor_ptr& peer,
-                                                     OperationNames offered);
+// The peer itself, when it has all that is wanted of it. Else an actor that can be asked in its place, and ends with it: what is
+// not offered is answered with caf::sec::unexpected_message.
+[[nodiscard]] caf::strong_actor_ptr AskedForWhatItOffers(const caf::strong_actor_ptr& peer,
+                                                         const OperationNames& offered,
+                                                         const OperationNames& wanted);
 
 }  // namespace troupe::actors

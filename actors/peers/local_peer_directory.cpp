@@ -39,16 +39,12 @@ struct LocalPeerDirectory::Table {
     if (it == published.end()) return;
     const auto& offered = it->second.interface;
     const auto& wanted = watching.interface;
-    auto peer = it->second.actor;
-    if (!std::includes(offered.begin(), offered.end(), wanted.begin(), wanted.end())) {
-      if (!OfOneKind(offered, wanted)) return;
-      peer = SpawnEarlierPeer(peer, offered);
-    }
+    if (!std::ranges::includes(offered, wanted) && !OfOneKind(offered, wanted)) return;
     watching.announced = true;
     proto::PeerUp up;
     up.set_address(address);
     up.set_connection(++connections);
-    caf::anon_send(watching.watcher, std::move(up), std::move(peer));
+    caf::anon_send(watching.watcher, std::move(up), AskedForWhatItOffers(it->second.actor, offered, wanted));
   }
 
   // What stood there is handed out: its last reference must not go under the lock.

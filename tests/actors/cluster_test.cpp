@@ -110,6 +110,40 @@ TEST(Cluster, NodesOfAnEarlierReleaseServeTheGatewayOfALaterOne) {
   for (const auto& answer : world.answers) EXPECT_EQ(answer.reply.code(), 0) << answer.reply.message();
 }
 
+// A manager that was upgraded first hears what a node can be asked, and asks nothing else.
+TEST(Cluster, AManagerAsksANodeOfAnEarlierReleaseForWhatItKnows) {
+  World world(1);
+  ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
+  const auto& controller = world.node("node-1").controller;
+  proto::AdminRequest list;
+  list.mutable_list_gpus();
+  EXPECT_EQ(world.Ask(list)->gpus_size(), 2);
+  proto::JoinRequest join;
+  join.mutable_member()->set_name("node-1");
+  join.mutable_member()->set_kind(proto::MEMBER_NODE);
+  join.mutable_member()->set_address("node-1");
+  join.mutable_member()->add_gpus()->set_state("ready");
+  for (const auto& operation : world.system().message_types(controller))
+    if (!absl::StrContains(operation, "DescribeNode")) join.add_operations(operation);
+  bool joined = false;
+  world.system().spawn([&](caf::event_based_actor* self) {
+    self->request(world.manager(), caf::infinite, join, controller).then([&](const proto::JoinReply& reply) {
+      joined = reply.code() == 0;
+    });
+  });
+  world.Run(milliseconds(10));
+  ASSERT_TRUE(joined);
+  const auto listed = world.Ask(list);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  EXPECT_EQ(listed->gpus_size(), 0) << "the node was asked what it does not know";
+  proto::AdminRequest kill;
+  kill.mutable_kill_gpu()->set_node("node-1");
+  const auto killed = world.Ask(kill);
+  ASSERT_TRUE(killed.ok()) << killed.status();
+  world.Run(seconds(1));
+  EXPECT_EQ(world.node("node-1").workers[0]->spawns, 2u) << "what it knows comes to it";
+}
+
 TEST(Cluster, ASecondRequestFindsTheModelResident) {
   World world(1);
   ASSERT_TRUE(world.Deploy("resnet", MiB(100)).ok());
