@@ -125,11 +125,13 @@ class ClusterManager : public ManagerSelf::base {
   // The process that sent the message being handled. A promise takes the sender away: ask before making one.
   [[nodiscard]] std::shared_ptr<const Peer> Sender() { return PeerOf(options_.identities, current_sender()); }
 
-  // The member's actor, or one that asks nothing of it that its release does not know.
+  // From now on the member's actor is asked nothing that its release does not know, if it tells what it knows.
   template <class Handle>
-  Handle ReachedBy(const Handle& member, const OperationNames& operations) {
-    return caf::actor_cast<Handle>(AskedForWhatItOffers(caf::actor_cast<caf::strong_actor_ptr>(member),
-                                                        operations, system().message_types(member)));
+  void AskForWhatItOffers(Handle& member, const google::protobuf::RepeatedPtrField<std::string>& operations) {
+    if (!member || operations.empty()) return;
+    const OperationNames offered(operations.begin(), operations.end());
+    member = caf::actor_cast<Handle>(AskedForWhatItOffers(caf::actor_cast<caf::strong_actor_ptr>(member),
+                                                          offered, system().message_types(member)));
   }
 
   template <class Handle>
@@ -145,12 +147,9 @@ class ClusterManager : public ManagerSelf::base {
     asked.daemon = caf::to_string(caf::actor_cast<caf::actor_addr>(member));
     if (!sender->name.empty()) asked.certificate = sender->ToString();
     if (joining.front && asked.allowed.ok()) asked.front = runners_.ProcessOf(joining.front.node());
-    const auto reach = [this](auto& handle, const auto& operations) {
-      if (handle && !operations.empty()) handle = ReachedBy(handle, {operations.begin(), operations.end()});
-    };
-    reach(joining.node, join.operations());
-    reach(joining.router, join.operations());
-    reach(joining.front, join.front_operations());
+    AskForWhatItOffers(joining.node, join.operations());
+    AskForWhatItOffers(joining.router, join.operations());
+    AskForWhatItOffers(joining.front, join.front_operations());
     asking_.member = std::move(joining);
     auto promise = Ask<proto::JoinReply>(std::move(asked));
     asking_ = {};
