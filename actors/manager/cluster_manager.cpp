@@ -200,7 +200,7 @@ class ClusterManager : public ManagerSelf::base {
     const auto process = sender == nullptr ? node() : sender->node();
     if (process == node() && request.has_caller()) return actors::AskerOf(request.caller());
     for (const auto& [name, gateway] : links_.gateways())
-      if (gateway.node() == process) return actors::AskerOf(request.caller(), name);
+      if (links_.ProcessOf(name) == process) return actors::AskerOf(request.caller(), name);
     return actors::AskerOf(CallerOf(peer));
   }
 

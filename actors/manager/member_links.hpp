@@ -43,6 +43,11 @@ class MemberLinks {
     const auto it = fault_targets_.find(name);
     return it == fault_targets_.end() ? FaultTargetActor() : it->second;
   }
+  // The process of the member, by its session: its other actors may be asked through actors of this process. None: not connected.
+  [[nodiscard]] caf::node_id ProcessOf(const std::string& name) const {
+    const auto session = FaultTarget(name);
+    return session ? session.node() : caf::node_id();
+  }
   void Forget(const std::string& name) {
     nodes_.erase(name);
     gateways_.erase(name);

@@ -109,7 +109,8 @@ class Member : public MemberSelf::base {
     *join.mutable_adopted() = report.adopted();
     join.set_cluster(session_.cluster);
     for (const auto& operation : this->system().message_types(subject_)) join.add_operations(operation);
-    for (const auto& operation : this->system().message_types(front_)) join.add_front_operations(operation);
+    if (front_)
+      for (const auto& operation : this->system().message_types(front_)) join.add_front_operations(operation);
     const auto beside = [&](const auto&... handles) {
       return this->request(manager_, options_.join_timeout, std::move(join), subject_, handles...);
     };

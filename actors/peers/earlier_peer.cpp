@@ -31,8 +31,12 @@ class EarlierPeer : public caf::event_based_actor {
 
  private:
   caf::result<caf::message> Forward(caf::message_view& view) {
-    if (!Knows(view.content())) return caf::sec::unexpected_message;
     const auto* const element = current_mailbox_element();
+    if (!Knows(view.content())) {
+      // An error in answer to a message that asks nothing would come to its sender as a message of its own, and end it.
+      if (element->mid.is_async()) return caf::delegated<caf::message>();
+      return caf::sec::unexpected_message;
+    }
     peer_->enqueue(element->sender, element->mid, view.move_content_to_message(), context());
     return caf::delegated<caf::message>();
   }

@@ -9,6 +9,12 @@
 #include "node/scheduling/scheduler_parts.hpp"
 
 namespace troupe::node {
+namespace {
+
+constexpr Duration kOutputsStay =
+    std::chrono::minutes(1);  // whatever starts beside them: as long as a run has by default
+
+}  // namespace
 
 bool RuntimeAssignments::KeyWaits(const std::string& key) const {
   return std::ranges::any_of(tables_.requests.queue.waiting(), [&](ModelId model) {
@@ -28,7 +34,7 @@ bool RuntimeAssignments::Settled(Time since, Time now) {
 // request waits for ever: of the requests of a model a decision looks at the first, and the hold may be of a later one. Nor
 // may outputs that lie with its worker keep a runtime for ever: the workflow that has them may itself wait for a runtime, and
 // computes anew what is lost. They are not lost while another runtime of the GPU is started, and just behind that: their reader
-// may be what it is started for.
+// may be what it is started for. One start behind the other keeps them for a minute.
 bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time now) {
   const RequestEntry* const holder = tables_.rights.held.HolderOf(gpu.index);
   const bool held = holder != nullptr && tables_.models[holder->model].key == tables_.models[entry.model].key;
@@ -48,7 +54,9 @@ bool RuntimeAssignments::MayTake(const RequestEntry& entry, const Gpu& gpu, Time
 
 bool RuntimeAssignments::OutputsMayGo(const Gpu& gpu, Time now) {
   const GpuMap& gpus = tables_.gpus.gpus();
-  return !ComingOn(gpus, gpu.device) && Settled(std::max(gpu.idle_since, LatestStart(gpus, gpu.device)), now);
+  if (!ComingOn(gpus, gpu.device) && Settled(std::max(gpu.idle_since, LatestStart(gpus, gpu.device)), now))
+    return true;
+  return Settled(gpu.idle_since + kOutputsStay, now);
 }
 
 void RuntimeAssignments::SeekFor(RequestEntry& entry, const GpuChoice& choice, Time now) {

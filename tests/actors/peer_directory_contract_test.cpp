@@ -39,7 +39,7 @@ constexpr Duration kPatience = std::chrono::seconds(60);
 enum class Offer { kSmall, kLarge, kEarlierNode };
 using EarlierNode = Interface<Asks<proto::DescribeNode, proto::NodeDescription>,
                               Asks<proto::AdoptModel, proto::AdoptModelReply>>;
-using NewNode = EarlierNode::extend<Asks<proto::DrainNode, proto::DrainReply>>;
+using NewNode = EarlierNode::extend<Asks<proto::DrainNode, proto::DrainReply>, Hears<proto::KillGpu>>;
 using Small = Interface<Asks<proto::DescribeNode, proto::NodeDescription>>;
 using Large = Interface<Asks<proto::DescribeNode, proto::NodeDescription>, Hears<proto::KillGpu>>;
 
@@ -103,6 +103,8 @@ class Watcher : public PeerWatcherActor::base {
                 heard_->Change([&] { heard_->answers.push_back(report.adopted(0)); });
               });
           if (!asks_to_drain_) return;
+          send(caf::actor_cast<NewNode>(peer),
+               proto::KillGpu());  // before the question, so that it is dropped by its answer
           request(caf::actor_cast<NewNode>(peer), kPatience, proto::DrainNode())
               .then([](const proto::DrainReply&) { ADD_FAILURE() << "no such peer can drain"; },
                     [this](caf::error& error) {
@@ -414,6 +416,7 @@ TEST_P(PeerDirectoryContract, APeerOfAnEarlierReleaseIsAnnouncedAndSaysWhatItLac
   EXPECT_EQ(watch.heard->answers.front(), "earlier");
   EXPECT_EQ(watch.heard->refusals.front(), caf::sec::unexpected_message);
   EXPECT_EQ(watch.Counts(), Counts(1, 0)) << "the connection is still there";
+  EXPECT_FALSE(watch.heard->ended) << "what the peer could not hear did not end its sender";
   site().Stop();
   ASSERT_TRUE(watch.AwaitLosts(1));
   site().Publish(Offer::kEarlierNode);

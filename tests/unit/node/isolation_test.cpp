@@ -216,11 +216,25 @@ TEST_F(Runtimes, AnswersThatAreNotReadAreNotLostWhileARuntimeOfTheGpuIsStarted) 
   Submit(Model("b"));
   EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
   Submit(Model("c"));
-  now += minutes(1);
+  now += seconds(30);
   EXPECT_THAT(Decide(), IsEmpty());
   Ready(1, "tenant/b");
   EXPECT_THAT(Decide(), IsEmpty()) << "the request that it was started for runs there";
   now += seconds(1);
+  EXPECT_THAT(Decide(), ElementsAre("0:tenant/c!"));
+}
+
+// One runtime after the other may be started beside them.
+TEST_F(Runtimes, AStartBesideAnswersThatAreNotReadKeepsThemForAMinute) {
+  Use("a");
+  scheduler.Unread(0, 1);
+  Submit(Model("b"));
+  EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
+  Submit(Model("c"));
+  const Decision decision = scheduler.Decide(now);
+  EXPECT_THAT(decision.assignments, IsEmpty());
+  EXPECT_EQ(decision.due, now + minutes(1) + seconds(1)) << "nothing else would have it decide again";
+  now = decision.due;
   EXPECT_THAT(Decide(), ElementsAre("0:tenant/c!"));
 }
 
