@@ -36,8 +36,9 @@ struct Sandbox {
   HandOver hand_over = HandOver::kDirect;
 
   [[nodiscard]] Duration HandOverTime(Bytes bytes, BytesPerSecond link) const;
-  // Until a run has its inputs, which other runs left, each of so many bytes. What stayed with its runtime comes by the preset's
-  // way, and so does all where each function has a runtime of its own; else what lies elsewhere comes through the host.
+  // How long a run reads its inputs, each of so many bytes, which other runs have left. It reads an input that stayed with its
+  // runtime in the preset's way of handing over. It reads all others through the host, unless each function has a runtime of
+  // its own: then the preset's way leads from one runtime to another.
   [[nodiscard]] Duration ReadingTime(const proto::RunOrder& run, Bytes bytes, BytesPerSecond link) const;
   // One line, for people: what of this was taken from the paper or from measurements.
   [[nodiscard]] std::string Describe() const;

@@ -127,7 +127,7 @@ class Run {
       request.mutable_function()->set_name(workflow->name);
       request.set_timeout_ns(
           (workflow->depth * setup_.cluster.timeout).count());  // its steps have it one after the other
-      *request.add_inputs() = SmallInput();
+      *request.add_inputs() = World::InputX(1, std::string(4 * sizeof(float), '\0'));
       return gateway.front->Infer(std::move(request),
                                   [this, function, at = Elapsed()](const proto::InferReply& reply) {
                                     RunEnded(function, at, reply);
@@ -141,24 +141,9 @@ class Run {
                                             actors::RouterClient& router) { router.Infer(request, done); });
   }
 
-  static proto::Tensor SmallInput() {
-    proto::Tensor input;
-    input.mutable_spec()->set_name("x");
-    input.mutable_spec()->set_type(proto::FP32);
-    input.mutable_spec()->add_shape(1);
-    input.mutable_spec()->add_shape(4);
-    input.mutable_data()->set_inlined(std::string(4 * sizeof(float), '\0'));
-    return input;
-  }
-
   void RunEnded(std::uint32_t function, Duration at, const proto::InferReply& reply) {
-    outcome_.workflows.push_back(
-        {.function = function, .at = at, .took = Elapsed() - at, .served = reply.code() == 0});
-    Keep({.function = function,
-          .code = reply.code(),
-          .at = at,
-          .took = Elapsed() - at,
-          .in_time = reply.code() == 0});
+    const bool served = reply.code() == 0;
+    Keep({.function = function, .code = reply.code(), .at = at, .took = Elapsed() - at, .in_time = served});
   }
 
   void Answered(std::uint32_t function, Duration at, const proto::InferReply& reply) {

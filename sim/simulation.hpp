@@ -49,15 +49,8 @@ struct Answer {
   std::int32_t code = 0;       // absl::StatusCode
   Duration at{};               // of the request, since the begin
   Duration took{};
-  bool in_time =
-      false;  // served, and a function's request within the deadline of its model where that has one
-};
-// Of a run of a workflow: of the functions that come after each other.
-struct WorkflowAnswer {
-  std::uint32_t function = 0;  // the first
-  Duration at{};               // of the request, since the begin
-  Duration took{};
-  bool served = true;
+  // Served; and within the deadline of its model, where it is a function's request and the model has one.
+  bool in_time = false;
 };
 // How the requests ended; a run of a workflow is one.
 struct RequestEnds {
@@ -84,9 +77,8 @@ struct MachineUse {
   Bytes gpu_memory{};        // of a GPU that sandboxes share, in use by them: averaged over seconds
 };
 struct Outcome : RequestEnds, ModelLoads, MachineUse {
-  std::vector<Answer> answers;            // in the order in which they came
-  std::vector<WorkflowAnswer> workflows;  // in the same order, those among them that were runs of workflows
-  Duration length{};                      // until the last answer
+  std::vector<Answer> answers;  // in the order in which they came
+  Duration length{};            // until the last answer
   std::uint64_t connections_lost = 0;
   std::uint64_t starts = 0;  // of runtimes, since the first request
   std::uint64_t trace_hash = 0;

@@ -1,5 +1,5 @@
-// TRACE WORKFLOWS: the workflows of a workload, as they are submitted to the manager. A function that others come after
-// (TraceFunction::then) is the first step of a workflow of its own; each step reads the output of the one before it. Pure.
+// TRACE WORKFLOWS: the workflows of a workload, as they are submitted to the manager. Each function with a list `then`
+// (TraceFunction) begins a workflow: the functions of the list are its next steps and read the first one's output, and so on. Pure.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct TraceWorkflows {
   // One for each function that others come after, in the order of these functions. A function that comes after two others is a
   // step behind each of them.
   std::vector<TraceWorkflow> all{};
-  // By function: what each of its runs reads of the function before it; zero for a function that comes after none.
+  // By function: the most that one of its runs reads of a function before it; zero for a function that comes after none.
   std::vector<Bytes> bytes_read{};
 
   // The one whose first step is this function; null: there is none.

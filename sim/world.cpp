@@ -305,6 +305,16 @@ std::string World::MakeModel(const std::string& name, Bytes weights, const std::
   return onnx;
 }
 
+proto::Tensor World::InputX(std::int64_t rows, std::string bytes) {
+  proto::Tensor input;
+  input.mutable_spec()->set_name("x");
+  input.mutable_spec()->set_type(proto::FP32);
+  input.mutable_spec()->add_shape(rows);
+  input.mutable_spec()->add_shape(4);
+  input.mutable_data()->set_inlined(std::move(bytes));
+  return input;
+}
+
 proto::NodeDescription World::Describe(const std::string& name) {
   auto reply = std::make_shared<std::optional<proto::NodeDescription>>();
   system().spawn([controller = node(name).controller, reply](caf::event_based_actor* self) {

@@ -110,6 +110,8 @@ class World : public VirtualSystem {
                       Duration deadline = std::chrono::milliseconds(100),
                       const std::vector<std::string>& inputs = {"x"},
                       const std::vector<proto::StateTensor>& state = {}, const DeployWish& wish = {});
+  // The input `x` of a request for such a function: so many rows of four numbers. `bytes` is what lies in it, of any length.
+  [[nodiscard]] static proto::Tensor InputX(std::int64_t rows, std::string bytes);
   // A model that the manager has, for deployments: its ONNX file's digest. A node fetches it when it adopts
   // it; Deploy has put it there before.
   std::string MakeModel(const std::string& name, Bytes weights,

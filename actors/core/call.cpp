@@ -81,7 +81,7 @@ absl::Status ToStatus(const caf::error& error, Duration timeout) {
     return absl::UnavailableError(absl::StrCat("the peer is gone: ", caf::to_string(error)));
   if (error == caf::sec::unexpected_message)
     return absl::UnimplementedError(
-        "the peer does not know this message: it is of another release, and can be asked when it is upgraded");
+        "the peer does not know this message: it is of another release; upgrade the older of the two");
   return absl::InternalError(caf::to_string(error));
 }
 

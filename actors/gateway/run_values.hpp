@@ -19,7 +19,7 @@ namespace troupe::actors {
 
 class RunValues {
  public:
-  // What a reader has of each of its inputs. A value that changes has another number.
+  // The numbers of the values that a step has read, by their names. A value that is set or lost gets another number.
   using Numbers = std::map<std::string, std::uint64_t>;
 
   void Set(const std::string& name, RunValue value) { values_[name] = {std::move(value), next_number_++}; }
@@ -34,8 +34,9 @@ class RunValues {
                                                 const proto::InferRequest& request);
   // The numbers of the values that this step reads now.
   [[nodiscard]] Numbers NumbersOf(const proto::WorkflowStep& step) const;
-  // A reader has found it lost that had it under this number. If the log has its bytes, it is in the log only from now on;
-  // else it is gone. Nothing, when it has changed since: another reader has found the same before.
+  // A step that has read the value under the number in `read` has found that a node lost it. If the log has the bytes, the value is
+  // in the log only from now on, else it is gone. A value that has another number by now stays: another step has found it lost
+  // before, and it is there again.
   void Lost(const std::string& name, const Numbers& read);
   // What nodes keep and no step will read any more that has not ended: they keep it no longer.
   void DropRead(const proto::WorkflowSpec& spec, const cluster::StepEnds& ends);
@@ -59,7 +60,7 @@ class RunValues {
     std::uint64_t number = 0;
   };
   using Values = std::map<std::string, Numbered>;
-  // Where it was kept, it is not any more.
+  // The value is in the log only from now on; or it is gone, if the log does not have it.
   void FallBack(Values::iterator it);
 
   Values values_;

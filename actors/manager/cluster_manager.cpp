@@ -147,9 +147,11 @@ class ClusterManager : public ManagerSelf::base {
     asked.daemon = caf::to_string(caf::actor_cast<caf::actor_addr>(member));
     if (!sender->name.empty()) asked.certificate = sender->ToString();
     if (joining.front && asked.allowed.ok()) asked.front = runners_.ProcessOf(joining.front.node());
-    AskForWhatItOffers(joining.node, join.operations());
-    AskForWhatItOffers(joining.router, join.operations());
-    AskForWhatItOffers(joining.front, join.front_operations());
+    if (asked.allowed.ok()) {
+      AskForWhatItOffers(joining.node, join.operations());
+      AskForWhatItOffers(joining.router, join.operations());
+      AskForWhatItOffers(joining.front, join.front_operations());
+    }
     asking_.member = std::move(joining);
     auto promise = Ask<proto::JoinReply>(std::move(asked));
     asking_ = {};

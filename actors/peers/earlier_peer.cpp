@@ -33,7 +33,7 @@ class EarlierPeer : public caf::event_based_actor {
   caf::result<caf::message> Forward(caf::message_view& view) {
     const auto* const element = current_mailbox_element();
     if (!Knows(view.content())) {
-      // An error in answer to a message that asks nothing would come to its sender as a message of its own, and end it.
+      // CAF sends the error of a message that waits for no answer to the message's sender, whom an error ends.
       if (element->mid.is_async()) return caf::delegated<caf::message>();
       return caf::sec::unexpected_message;
     }

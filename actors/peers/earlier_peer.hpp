@@ -1,8 +1,7 @@
 // EARLIER PEER: stands before an actor of another release that lacks some of the operations that are wanted of it, while the
-// processes of a cluster are upgraded one after the other. What the actor knows goes on to it, and its answers come from itself;
-// what it does not know ends here, since a process that gets a message of a kind that it has never heard of hangs up: a question
-// gets an error, and what is only told is dropped.
-
+// processes of a cluster are upgraded one after the other. A message that the actor knows goes on to it, and the actor answers the
+// sender itself. A message that it does not know stays here, because a process hangs up on kinds of messages that it has never
+// heard of: a question is answered with an error, and a message that waits for no answer is dropped.
 #pragma once
 
 #include <caf/actor.hpp>

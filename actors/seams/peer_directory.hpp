@@ -13,10 +13,10 @@ namespace troupe::actors {
 class PeerDirectory {
  public:
   virtual ~PeerDirectory() = default;
-  // Keeps `watcher` informed about the actor published at `address` until Forget or the watcher's end. Only
-  // an actor with every operation of `interface` is announced (as CAF's system().message_types<Handle>()
-  // names them), and a manager, node or gateway of another release that lacks some: what is asked of it that it
-  // does not know fails with UNIMPLEMENTED (actors/peers/earlier_peer).
+  // Keeps `watcher` informed about the actor published at `address` until Forget or the watcher's end. The
+  // actor is announced if it has every operation of `interface` (as CAF's system().message_types<Handle>()
+  // names them). A manager, node or gateway of another release is announced, too, if it lacks some of them; a
+  // question that such an actor does not know fails with caf::sec::unexpected_message (actors/peers/earlier_peer).
   virtual void Watch(const std::string& address, std::set<std::string> interface,
                      PeerWatcherActor watcher) = 0;
   virtual void Forget(const std::string& address, const PeerWatcherActor& watcher) = 0;

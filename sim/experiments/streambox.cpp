@@ -137,15 +137,14 @@ absl::StatusOr<SimulationSetup> SetupOf(ClusterSpec cluster, const Load& load, c
 
 Summary WorkflowSummary(const SimulationSetup& setup, const Outcome& outcome) {
   std::vector<Duration> took;
-  for (const WorkflowAnswer& workflow : outcome.workflows)
-    took.push_back(workflow.served ? workflow.took : std::max(workflow.took, setup.cluster.timeout));
+  for (const Answer& run : outcome.answers)
+    took.push_back(run.code == 0 ? run.took : std::max(run.took, setup.cluster.timeout));
   const auto within = [&](Duration limit) {
-    return static_cast<double>(std::ranges::count_if(outcome.workflows, [&](const WorkflowAnswer& workflow) {
-      return workflow.served && workflow.took <= limit;
-    }));
+    return static_cast<double>(std::ranges::count_if(
+        outcome.answers, [&](const Answer& run) { return run.code == 0 && run.took <= limit; }));
   };
   const Duration sum = std::accumulate(took.begin(), took.end(), Duration());
-  const double all = std::max<double>(1, static_cast<double>(outcome.workflows.size()));
+  const double all = std::max<double>(1, static_cast<double>(outcome.answers.size()));
   Summary summary = {{"in_time", within(kSlo) / all},
                      {"mean_ms", took.empty() ? 0 : ToMillis(sum) / static_cast<double>(took.size())},
                      {"p50_ms", ToMillis(NearestRank(took, 50))},
@@ -180,7 +179,7 @@ Sweep SweepOf(const std::string& experiment) {
                              {"memory_gb", "GB"}},
               .summarize = &WorkflowSummary,
               .paper = {}};
-  for (const TimeOut& time_out : kTimeOuts) sweep.quantities.emplace_back(time_out.served, "1/s");
+  for (const TimeOut& time_out : kTimeOuts) sweep.quantities.push_back({time_out.served, "1/s"});
   return sweep;
 }
 

@@ -27,12 +27,8 @@ proto::InferRequest RequestOf(const RequestRecord& record, std::uint64_t call) {
   request.mutable_function()->set_version(record.version);
   request.set_timeout_ns(record.timeout.count());
   request.set_call(call);
-  auto& input = *request.add_inputs();
-  input.mutable_spec()->set_name("x");
-  input.mutable_spec()->set_type(proto::FP32);
-  input.mutable_spec()->add_shape(static_cast<std::int64_t>(record.question.size() / kRowBytes));
-  input.mutable_spec()->add_shape(4);
-  input.mutable_data()->set_inlined(record.question);
+  const auto rows = static_cast<std::int64_t>(record.question.size() / kRowBytes);
+  *request.add_inputs() = World::InputX(rows, record.question);
   if (record.sequence.empty()) return request;
   request.mutable_sequence()->set_id(record.sequence);
   request.mutable_sequence()->set_start(record.starts);

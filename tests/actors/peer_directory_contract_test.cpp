@@ -74,7 +74,7 @@ struct Heard {
   std::condition_variable changed;
   std::vector<std::uint64_t> ups;    // the numbers of the connections
   std::vector<std::string> answers;  // of the peers that were announced
-  std::vector<caf::error> refusals;  // by those that do not know how to drain
+  std::vector<caf::error> refusals;  // the answers of peers that were asked to drain and cannot
   std::size_t losts = 0;
   bool ended = false;  // the watcher's actor has ended, not only stopped watching
 
@@ -103,8 +103,8 @@ class Watcher : public PeerWatcherActor::base {
                 heard_->Change([&] { heard_->answers.push_back(report.adopted(0)); });
               });
           if (!asks_to_drain_) return;
-          send(caf::actor_cast<NewNode>(peer),
-               proto::KillGpu());  // before the question, so that it is dropped by its answer
+          // The peer has dropped this message by the time that it answers the question behind it.
+          send(caf::actor_cast<NewNode>(peer), proto::KillGpu());
           request(caf::actor_cast<NewNode>(peer), kPatience, proto::DrainNode())
               .then([](const proto::DrainReply&) { ADD_FAILURE() << "no such peer can drain"; },
                     [this](caf::error& error) {

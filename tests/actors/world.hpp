@@ -56,12 +56,7 @@ class World : public sim::World {
     request.mutable_function()->set_name(function);
     request.set_timeout_ns(timeout.count());
     request.set_call(call);
-    auto& input = *request.add_inputs();
-    input.mutable_spec()->set_name("x");
-    input.mutable_spec()->set_type(proto::FP32);
-    input.mutable_spec()->add_shape(1);
-    input.mutable_spec()->add_shape(4);
-    input.mutable_data()->set_inlined(std::to_string(call));
+    *request.add_inputs() = InputX(1, std::to_string(call));
     clients_[call] = system().spawn([this, request, call](caf::event_based_actor* self) -> caf::behavior {
       const auto sent = actors::Now(self);
       self->request(router(), caf::infinite, request)

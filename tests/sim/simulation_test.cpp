@@ -121,12 +121,12 @@ TEST(Simulation, SandboxedWorkflowsAreServedUnderEveryPreset) {
     const auto outcome = Simulate(setup);
     ASSERT_TRUE(outcome.ok()) << preset.name << ": " << outcome.status();
     EXPECT_TRUE(outcome->Conserved().ok()) << preset.name << ": " << outcome->Conserved();
-    EXPECT_EQ(outcome->workflows.size(), setup.workload.arrivals.size()) << preset.name;
+    EXPECT_EQ(outcome->answers.size(), setup.workload.arrivals.size()) << preset.name;
     EXPECT_EQ(outcome->served, setup.workload.arrivals.size()) << preset.name;
     EXPECT_EQ(outcome->trace_hash, Simulate(setup)->trace_hash) << preset.name;
     Duration sum{};
-    for (const auto& workflow : outcome->workflows) sum += workflow.took;
-    mean[preset.name] = sum / static_cast<Duration::rep>(outcome->workflows.size());
+    for (const auto& workflow : outcome->answers) sum += workflow.took;
+    mean[preset.name] = sum / static_cast<Duration::rep>(outcome->answers.size());
   }
   EXPECT_LT(mean["astraea"], mean["infless"]);
   EXPECT_LT(mean["planned+streams"], mean["streambox"]);

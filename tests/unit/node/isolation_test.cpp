@@ -129,6 +129,14 @@ class Runtimes : public testing::Test {
     ASSERT_EQ(dispatches.back().model, Model(tenant));
     Serve(dispatches.back());
   }
+  // Runtime 0 has answers that are not read, runtime 1 is started for tenant b, and a request of tenant c waits.
+  void WaitBesideUnreadAnswersAndAStart() {
+    Use("a");
+    scheduler.Unread(0, 1);
+    Submit(Model("b"));
+    EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
+    Submit(Model("c"));
+  }
 
   SwapScheduler scheduler;
   std::vector<Dispatch> dispatches;
@@ -211,11 +219,7 @@ TEST_F(Runtimes, AnswersThatAreNotReadKeepARuntimeForASecondOnly) {
 
 // Their reader may be what it is started for.
 TEST_F(Runtimes, AnswersThatAreNotReadAreNotLostWhileARuntimeOfTheGpuIsStarted) {
-  Use("a");
-  scheduler.Unread(0, 1);
-  Submit(Model("b"));
-  EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
-  Submit(Model("c"));
+  WaitBesideUnreadAnswersAndAStart();
   now += seconds(30);
   EXPECT_THAT(Decide(), IsEmpty());
   Ready(1, "tenant/b");
@@ -226,11 +230,7 @@ TEST_F(Runtimes, AnswersThatAreNotReadAreNotLostWhileARuntimeOfTheGpuIsStarted) 
 
 // One runtime after the other may be started beside them.
 TEST_F(Runtimes, AStartBesideAnswersThatAreNotReadKeepsThemForAMinute) {
-  Use("a");
-  scheduler.Unread(0, 1);
-  Submit(Model("b"));
-  EXPECT_THAT(Decide(), ElementsAre("1:tenant/b"));
-  Submit(Model("c"));
+  WaitBesideUnreadAnswersAndAStart();
   const Decision decision = scheduler.Decide(now);
   EXPECT_THAT(decision.assignments, IsEmpty());
   EXPECT_EQ(decision.due, now + minutes(1) + seconds(1)) << "nothing else would have it decide again";
