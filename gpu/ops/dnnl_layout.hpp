@@ -20,6 +20,8 @@ namespace troupe::gpu {
 [[nodiscard]] dnnl::memory::desc DescLike(const dnnl::memory::desc& like, std::span<const std::int64_t> dims);
 // True when the elements lie as in a row-major FP32 tensor, whatever the descriptor is called.
 [[nodiscard]] bool IsRowMajor(const dnnl::memory::desc& desc);
+// Some dimension is stored with more than its size: blocks of it are filled up with zeros.
+[[nodiscard]] bool IsPadded(const dnnl::memory::desc& desc);
 // The block of a dense tensor of batch, channels and places that is stored as [batch, blocks, places, channels of a block],
 // with all blocks full; 0 for any other.
 [[nodiscard]] std::int64_t ChannelBlock(const dnnl::memory::desc& desc);

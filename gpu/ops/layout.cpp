@@ -275,10 +275,15 @@ std::int64_t ChannelBlock(const dnnl::memory::desc& desc) {
   return whole ? block : 0;
 }
 
+bool IsPadded(const dnnl::memory::desc& desc) {
+  const LayoutFields fields = FieldsOf(desc.data);
+  return fields.dims != fields.padded;
+}
+
 bool IsRowMajor(const dnnl::memory::desc& desc) {
   if (!IsExpressible(desc) || IsBf16(desc)) return false;
+  if (IsPadded(desc)) return false;
   const LayoutFields fields = FieldsOf(desc.data);
-  if (fields.dims != fields.padded) return false;
   return std::ranges::is_sorted(LoopsOf(fields), {}, &Loop::dim);
 }
 

@@ -191,14 +191,17 @@ Made MakeBinary(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> of_channels, MakeOfChannels(ctx, in, first, data));
   if (of_channels != nullptr) return of_channels;
   auto program = std::make_unique<DnnlProgram>();
+  dnnl::post_ops activation;
+  TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, activation));
+  // oneDNN 2.6 leaves the last block of channels as it is, when that is padded and something is fused to the operation.
+  const bool apart = IsPadded(data) && activation.len() > 0;
   DnnlProgram::Operand left = DnnlProgram::Input(first);
   std::size_t done = 1;
   for (std::size_t i = 0; i < in.size(); ++i) {
     program->SetInputLayout(i, LayoutOf(OperandDesc(in[i], data, shape)));
     if (i == first) continue;
     const memory::desc right = OperandDesc(in[i], data, shape);
-    dnnl::post_ops ops;
-    if (++done == in.size()) TROUPE_RETURN_IF_ERROR(AppendActivation(ctx, ops));
+    const dnnl::post_ops ops = ++done == in.size() && !apart ? activation : dnnl::post_ops();
     const dnnl::binary::primitive_desc made(dnnl::binary::desc(function, data, right, data),
                                             UserScratchpad(ops), CpuEngine());
     const DnnlProgram::Argument arguments[] = {{DNNL_ARG_SRC_0, data, left},
@@ -207,6 +210,7 @@ Made MakeBinary(const StepContext& ctx, Infos in, Infos out) {
     program->Add(dnnl::binary(made), made, arguments);
     left = DnnlProgram::Output(0);
   }
+  if (apart) AddActivation(*program, data, activation);
   program->SetOutputLayout(0, LayoutOf(data));
   if (in.size() == 2) program->SetInPlace(static_cast<int>(first));
   return program;
