@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/digest.hpp"
 #include "base/status.hpp"
+#include "proto/cluster.pb.h"
 #include "storage/directory_lock.hpp"
 #include "storage/disk_status.hpp"
 #include "storage/durable_file.hpp"
@@ -114,6 +115,26 @@ absl::StatusOr<std::uint64_t> NumberOf(const MetadataStore& store, const std::st
   return number;
 }
 
+// Homes of states may have changed since the backup, and nodes take nothing of an earlier home. Which nodes had copies in step
+// then says nothing of now: copies are made anew.
+absl::Status RaiseTerms(const MetadataStore& store, Batch& batch) {
+  absl::Status damaged;
+  const auto scanned =
+      store.Scan(Table::kSettings, "state-home/", [&](std::string_view key, std::string_view value) {
+        proto::PlacementRecord home;
+        if (!home.ParseFromArray(value.data(), static_cast<int>(value.size()))) {
+          damaged = absl::DataLossError(absl::StrCat("setting ", std::string(key), " is not a valid record"));
+          return false;
+        }
+        home.set_term(home.term() + kFarAbove);
+        home.clear_in_step();
+        batch.Put(Table::kSettings, std::string(key), home.SerializeAsString());
+        return true;
+      });
+  damaged.Update(scanned);
+  return damaged;
+}
+
 // Members may have seen epochs and revisions that the backup does not know.
 absl::Status RaiseNumbers(const std::string& metadata) {
   TROUPE_ASSIGN_OR_RETURN(const auto store, RocksMetadataStore::Open(metadata));
@@ -122,6 +143,7 @@ absl::Status RaiseNumbers(const std::string& metadata) {
     TROUPE_ASSIGN_OR_RETURN(const std::uint64_t number, NumberOf(*store, setting));
     batch.Put(Table::kSettings, setting, absl::StrCat(number + kFarAbove));
   }
+  TROUPE_RETURN_IF_ERROR(RaiseTerms(*store, batch));
   return CommitAndWait(*store, std::move(batch));
 }
 

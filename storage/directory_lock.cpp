@@ -21,7 +21,7 @@ absl::Status Locked(const std::string& directory, const std::string& lock_path) 
     holder = absl::StrCat("pid ", pid);
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("data directory ", directory, " is locked by ", holder, ": stop it or choose another"));
+      absl::StrCat("directory ", directory, " is locked by ", holder, ": stop it or choose another"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <caf/scoped_actor.hpp>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@
 #include "actors/seams/stored_model_repository.hpp"
 #include "base/status.hpp"
 #include "node/runtimes/isolation.hpp"
+#include "storage/directory_lock.hpp"
 #include "storage/durable_file.hpp"
 #include "transport/local_channel.hpp"
 
@@ -56,6 +58,8 @@ class NodeRole final : public Role {
 
   absl::Status Start(const std::string& operations) {
     const auto& config = common_.config;
+    // The workers whose sockets lie there are this daemon's, as long as it lives.
+    TROUPE_ASSIGN_OR_RETURN(run_lock_, storage::DirectoryLock::Acquire(config.member.run));
     const bool huge_pages = config.gpus.huge_pages == HugePages::kAuto;
     TROUPE_ASSIGN_OR_RETURN(
         host_, storage::HostSegments::Create({config.member.name, config.gpus.host_region, huge_pages,
@@ -284,8 +288,9 @@ class NodeRole final : public Role {
   }
 
   Common& common_;
-  const std::shared_ptr<gpu::GpuWatch> watch_;  // null: virtual GPUs, or a driver that tells nothing
-  const std::vector<std::string> kinds_;        // of each GPU
+  std::optional<storage::DirectoryLock> run_lock_;  // of the run directory
+  const std::shared_ptr<gpu::GpuWatch> watch_;      // null: virtual GPUs, or a driver that tells nothing
+  const std::vector<std::string> kinds_;            // of each GPU
   const std::shared_ptr<WorkerRefusals> worker_refusals_ = std::make_shared<WorkerRefusals>();
   const node::Topology topology_;
   transport::LinkBuckets links_;

@@ -95,7 +95,7 @@ TEST(RocksMetadataStore, ASecondProcessIsToldWhoHoldsTheDirectory) {
   const auto store = MustOpen(directory.path());
   const absl::Status status = RocksMetadataStore::Open(directory.path()).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
-  EXPECT_EQ(status.message(), "data directory " + directory.path() + " is locked by pid " +
+  EXPECT_EQ(status.message(), "directory " + directory.path() + " is locked by pid " +
                                   std::to_string(::getpid()) + ": stop it or choose another");
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/digest.hpp"
+#include "proto/cluster.pb.h"
 #include "proto/function.pb.h"
 #include "storage/backup.hpp"
 #include "storage/disk_model_repository.hpp"
@@ -36,6 +37,11 @@ class StoreFiles : public testing::Test {
     Batch batch;
     batch.Put(Table::kSettings, "cluster", cluster);
     batch.Put(Table::kSettings, "epoch", "7");
+    proto::PlacementRecord home;
+    home.add_nodes("n1");
+    home.add_in_step("n2");
+    home.set_term(3);
+    batch.Put(Table::kSettings, "state-home/digest", home);
     batch.Put(Table::kFunctions, "double/1", function);
     ASSERT_TRUE(CommitAndWait(*store, std::move(batch)).ok());
   }
@@ -75,8 +81,8 @@ TEST_F(StoreFiles, ABackupComesBackAsItWas) {
   const auto report = BackUp(backup());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->list.cluster, "cluster-one");
-  EXPECT_EQ(report->list.sequence, 3u);
-  EXPECT_THAT(report->Line(backup()), HasSubstr("backup of cluster cluster-one, changes up to number 3: "));
+  EXPECT_EQ(report->list.sequence, 4u);
+  EXPECT_THAT(report->Line(backup()), HasSubstr("backup of cluster cluster-one, changes up to number 4: "));
   // Later changes are not in the backup.
   ASSERT_TRUE(PutOne(*MustOpen(data() + "/metadata"), "later", "v").ok());
   std::filesystem::remove(data() + Model());
@@ -93,6 +99,11 @@ TEST_F(StoreFiles, ABackupComesBackAsItWas) {
     EXPECT_TRUE(store->Get(Table::kFunctions, "double/1").ok());
     EXPECT_FALSE(store->Get(Table::kRuns, "later").ok());
     EXPECT_EQ(*store->Get(Table::kSettings, "epoch"), "1000000000000007") << "no epoch is given twice";
+    proto::PlacementRecord home;
+    ASSERT_TRUE(home.ParseFromString(*store->Get(Table::kSettings, "state-home/digest")));
+    EXPECT_EQ(home.nodes(0), "n1");
+    EXPECT_EQ(home.term(), 1'000'000'000'000'003u) << "the nodes may know later homes than this one";
+    EXPECT_THAT(home.in_step(), IsEmpty()) << "nodes that were in step then need not be now";
   }
   EXPECT_EQ(ReadAll(data() + Model()), "the model");
   EXPECT_THAT(CheckStore(data())->problems, IsEmpty());
@@ -231,7 +242,7 @@ TEST_F(StoreFiles, ACheckNamesWhatIsDamagedAndChangesNothing) {
   EXPECT_THAT(report->problems, IsEmpty());
   EXPECT_EQ(report->models, 2u);
   EXPECT_EQ(report->records[Table::kFunctions], 1u);
-  EXPECT_EQ(report->records[Table::kSettings], 2u);
+  EXPECT_EQ(report->records[Table::kSettings], 3u);
   Spoil(data() + Model());
   const auto before = FilesOf(data());
   report = CheckStore(data());
@@ -266,9 +277,9 @@ TEST_F(StoreFiles, ADumpIsJsonPerRecord) {
   std::vector<std::string> lines;
   const auto keep = [&](const std::string& line) { lines.push_back(line); };
   ASSERT_TRUE(DumpStore(data(), {}, "", keep).ok());
-  EXPECT_THAT(lines, SizeIs(3));
+  EXPECT_THAT(lines, SizeIs(4));
   EXPECT_EQ(lines[0], R"({"table":"settings","key":"cluster","value":"cluster-one"})");
-  EXPECT_THAT(lines[2],
+  EXPECT_THAT(lines[3],
               HasSubstr(R"({"table":"functions","key":"double/1","value":{"key":{"name":"double")"));
   lines.clear();
   ASSERT_TRUE(DumpStore(data(), Table::kSettings, "ep", keep).ok());
