@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/yaml_document.hpp"
 #include "cluster/function_registry.hpp"
 #include "cluster/workflows/for_each_limits.hpp"
 #include "cluster/workflows/yaml_fields.hpp"
@@ -273,7 +274,7 @@ ReadWorkflowFile ReadWorkflowText(std::string_view text, Mistakes& mistakes, con
   }
   // yaml-cpp reports text that is not YAML by exceptions; they end here.
   try {
-    reader.Read(YAML::Load(std::string(text)));
+    reader.Read(LoadOneDocument(std::string(text)));
   } catch (const YAML::Exception& error) {
     const std::uint32_t line = error.mark.is_null() ? 0 : static_cast<std::uint32_t>(error.mark.line + 1);
     mistakes.Add(line, absl::StrCat("this is not valid YAML: ", error.msg));

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "base/yaml_document.hpp"
 #include "shell/text/cat.hpp"
 
 namespace troupe::shell {
@@ -162,7 +163,7 @@ absl::StatusOr<ChaosPlan> ParseChaosPlan(const std::string& yaml) {
   Reader reader;
   ChaosPlan plan;
   try {
-    plan = reader.Read(YAML::Load(yaml));
+    plan = reader.Read(LoadOneDocument(yaml));
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(
         Cat("line ", error.mark.line + 1, ": this is not valid YAML: ", error.msg));

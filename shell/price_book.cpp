@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/nearest.hpp"
+#include "base/yaml_document.hpp"
 #include "shell/text/cat.hpp"
 
 namespace troupe::shell {
@@ -47,7 +48,7 @@ double PriceBook::CostOf(const proto::UsageAmount& amount) const {
 absl::StatusOr<PriceBook> ParsePriceBook(const std::string& yaml) {
   YAML::Node root;
   try {
-    root = YAML::Load(yaml);
+    root = LoadOneDocument(yaml);
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(Cat("line ", error.mark.line + 1, ": ", error.msg));
   }

@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/yaml_document.hpp"
 
 namespace troupe::sim {
 
@@ -13,7 +14,7 @@ absl::Status YamlReader::Wrong(const YAML::Mark& mark, const std::string& what) 
 
 absl::StatusOr<YAML::Node> YamlReader::Load(const std::string& text) const {
   try {
-    return YAML::Load(text);
+    return LoadOneDocument(text);
   } catch (const YAML::Exception& error) {
     return Wrong(error.mark, absl::StrCat("this is not valid YAML: ", error.msg));
   }

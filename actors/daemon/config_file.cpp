@@ -11,6 +11,7 @@
 #include "actors/daemon/config.hpp"
 #include "base/nearest.hpp"
 #include "base/status.hpp"
+#include "base/yaml_document.hpp"
 
 namespace troupe::actors {
 
@@ -64,7 +65,9 @@ absl::Status ApplyMap(const YAML::Node& map, bool in_advanced, const std::string
   std::set<std::string> seen;
   for (const auto& entry : map) {
     const auto key = entry.first.IsScalar() ? entry.first.Scalar() : std::string();
-    const bool opens_block = !in_advanced && key == kAdvancedBlock && entry.second.IsMap();
+    // Without a key in it, too, as it is when they are commented out.
+    const bool is_block = entry.second.IsMap() || entry.second.IsNull();
+    const bool opens_block = !in_advanced && key == kAdvancedBlock && is_block;
     absl::Status status;
     if (!seen.insert(key).second) {
       status = absl::InvalidArgumentError("is there twice");
@@ -95,7 +98,7 @@ absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
 absl::Status ApplyConfig(const std::string& text, const std::string& path, DaemonConfig& config) {
   YAML::Node root;
   try {
-    root = YAML::Load(text);
+    root = LoadOneDocument(text);
   } catch (const YAML::Exception& e) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ":", e.mark.line + 1, ": this is not valid YAML: ", e.msg));

@@ -299,9 +299,15 @@ TEST_F(DaemonConfigTest, AnUnknownKeyNamesItsLineAndTheNearestOne) {
   EXPECT_THAT(Error("? [a, b]\n: 1\n"), HasSubstr("unknown key"));
 }
 
+TEST_F(DaemonConfigTest, AnEmptyBlockOfAdvancedOptionsIsNoMistake) {
+  DaemonConfig config;
+  EXPECT_TRUE(Apply("name: x\nadvanced:\n#  hang: 10s\n", config).ok());
+}
+
 TEST_F(DaemonConfigTest, WhatIsNoListOfKeysNamesItsLine) {
   EXPECT_THAT(Error("name: x\n@broken: y\n"), StartsWith("2: this is not valid YAML"));
   EXPECT_THAT(Error("name: [x\n"), HasSubstr("this is not valid YAML"));
+  EXPECT_THAT(Error("name: x\n---\nname: y\n"), HasSubstr("a second document begins here"));
   EXPECT_THAT(Error("- role\n- all\n"), StartsWith("1: expected 'key: value'"));
   EXPECT_THAT(Error("all\n"), StartsWith("1: expected 'key: value'"));
   EXPECT_THAT(Error("name: {first: x}\n"), StartsWith("1: name: expected a value"));

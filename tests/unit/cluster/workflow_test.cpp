@@ -101,6 +101,7 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
       {"", {"nothing"}},
       {"[1, 2]", {"line 1: a workflow is a list"}},
       {"name: x\n  bad: [", {"the workflow has 1 error", "not valid YAML"}},
+      {"name: x\n---\nname: y\n", {"the workflow has 1 error", "line 3", "a second document begins here"}},
       {"name: x\nstepz: []\noutputs: {}\n", {"line 2: a workflow has no 'stepz'; did you mean 'steps'?"}},
       {"name: x\noutputs: {}\n", {"line 1: a workflow lacks 'steps'"}},
       {"name: a b\nsteps: []\noutputs: {}\n", {"line 1: 'a b' is not a valid name"}},

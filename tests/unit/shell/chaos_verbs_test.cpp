@@ -61,6 +61,7 @@ TEST(ChaosPlan, EveryMistakeIsToldWithItsLine) {
       {"faults:\n  - {at: 1s, fault: kill-daemon, member: n, when: 2s}", "line 2: a fault has no 'when'"},
       {"faults:\n  - kill-daemon", "line 2: a fault is a mapping"},
       {"faults: [", "not valid YAML"},
+      {"faults: []\n---\nfaults: []\n", "a second document begins here"},
   };
   for (const auto& [yaml, what] : wrong) {
     const auto plan = ParseChaosPlan(yaml);
