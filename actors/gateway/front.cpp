@@ -139,16 +139,13 @@ class Front : public FrontSelf::base {
                                 : absl::StrCat(kOwnRun, options_.gateway, "-",
                                                absl::Hex(options_.incarnation), "-", next_run_++);
     if (!options.keyed) options.trace = message.client_id();
-    proto::FunctionKey called;
-    called.set_name(workflow->spec().name());
-    called.set_version(workflow->spec().version());
     auto run = Spawn(std::move(options), workflow->spec());
     if (call != 0) runs_[call] = run;
     request(run, caf::infinite, std::move(message))
         .then(
-            [this, call, done, called, began = Now(this)](proto::InferReply& reply) {
+            [this, call, done, began = Now(this)](proto::InferReply& reply) {
               runs_.erase(call);
-              if (options_.on_run) options_.on_run(called, reply.code(), Now(this) - began);
+              if (options_.on_run) options_.on_run(reply.function(), reply.code(), Now(this) - began);
               done(std::move(reply));
             },
             [this, call, failed](const caf::error& error) {

@@ -6,6 +6,11 @@
 
 namespace troupe::actors {
 
+absl::Status VersionGone(const std::string& run, const std::string& version) {
+  return absl::FailedPreconditionError(absl::StrCat("run '", run, "' was begun with version ", version,
+                                                    " of the workflow, which is not there any more"));
+}
+
 void RunSession::Up(ClusterManagerActor manager) {
   if (!limits_.logged) return;
   manager_ = std::move(manager);

@@ -19,6 +19,9 @@
 
 namespace troupe::actors {
 
+// The workflow has no longer the version with which the run was begun.
+[[nodiscard]] absl::Status VersionGone(const std::string& run, const std::string& version);
+
 class RunSession {
  public:
   struct Limits {

@@ -115,6 +115,7 @@ void RunTensors::Store(const Values& values, Done<Stored> done) {
       continue;
     }
     gathering->Open();
+    stored->set_blob_bytes(values[i].bytes->size());
     StoreBlob(values[i], [gathering, stored](const absl::StatusOr<std::string>& digest) {
       if (digest.ok()) stored->set_blob(*digest);
       gathering->Close(digest.status());

@@ -185,6 +185,7 @@ void StepCalls::Collect(const CallPtr& call, const proto::InferReply& reply, std
     auto& under_way = steps_[call->step.name()];
     under_way.outputs[call->index] = std::move(*outputs);
     under_way.took = std::max(under_way.took, took);
+    under_way.advanced |= advanced;
     Called(call->step, status);
   };
   if (*open == 0 || life != life_) return done(absl::OkStatus());
@@ -210,7 +211,8 @@ void StepCalls::Collect(const CallPtr& call, const proto::InferReply& reply, std
 
 void StepCalls::CallFailed(const CallPtr& call, const absl::Status& status, Duration retry_after,
                            bool advanced) {
-  const auto& under_way = steps_[call->step.name()];
+  auto& under_way = steps_[call->step.name()];
+  under_way.advanced |= advanced;
   const auto before = [&call] {
     return absl::StrCat("; before it, ", call->failures, " calls failed, the last with ",
                         call->last.ToString(absl::StatusToStringMode::kWithNoExtraData));
@@ -272,7 +274,11 @@ void StepCalls::Called(const proto::WorkflowStep& step, const absl::Status& stat
   }
   auto ended = std::move(under_way);
   steps_.erase(step.name());
-  if (!ended.lost.empty()) return run_.lost(step, ended.lost);
+  if (!ended.lost.empty() && !ended.advanced) return run_.lost(step, ended.lost);
+  if (!ended.lost.empty())
+    ended.failure = absl::InternalError(
+        absl::StrCat("input '", *ended.lost.begin(), "' was lost, and the state of function '",
+                     step.function(), "' may have advanced all the same, so that the step is not run again"));
   auto outputs = ended.failure.ok() ? RunValues::Join(step, ended.outputs) : ended.failure;
   if (!outputs.ok()) return run_.ended(step, outputs.status());
   run_.ended(step, Outcome{*std::move(outputs), ended.took});

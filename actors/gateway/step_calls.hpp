@@ -89,6 +89,7 @@ class StepCalls {
     Duration took{};
     absl::Status failure;
     std::set<std::string> lost;  // inputs
+    bool advanced = false;       // a call may have advanced its function's state: none of them is made again
   };
   void InvokeMore(const std::string& step);
   void Invoke(const CallPtr& call);

@@ -99,6 +99,7 @@ void WorkflowRun::ManagerIs(ClusterManagerActor manager) {
 caf::typed_response_promise<proto::InferReply> WorkflowRun::Begin(const proto::InferRequest& request) {
   auto promise = client_.promise = make_response_promise<proto::InferReply>();
   client_.wanted = {request.outputs().begin(), request.outputs().end()};
+  start_.set_version_named(!request.function().version().empty());
   const auto timeout = request.timeout_ns() > 0 ? Duration(request.timeout_ns()) : options_.default_timeout;
   client_.expiry = Now(this) + std::min(timeout, options_.longest_timeout);
   if (const auto status = RunValues::CheckInputs(progress_.spec(), request); !status.ok()) {
@@ -168,15 +169,12 @@ void WorkflowRun::Registered(const absl::StatusOr<proto::RunRecord>& run) {
   Forget();
   ownership_.started = true;
   ownership_.claim = run->claim();
-  const auto& version = run->start().version();
-  // A step of another run asks for the newest version, and goes on with the version with which it began.
-  const auto view = options_.depth > 0 && options_.view ? options_.view->Get() : nullptr;
-  const auto* begun = view ? view->FindWorkflow(progress_.spec().name(), version) : nullptr;
-  if (begun != nullptr && version != progress_.spec().version())
+  // A client that names no version asks for the newest one, and gets the run with the version with which it began.
+  if (const auto& version = run->start().version(); version != progress_.spec().version()) {
+    const auto view = options_.view ? options_.view->Get() : nullptr;
+    const auto* begun = view ? view->FindWorkflow(progress_.spec().name(), version) : nullptr;
+    if (begun == nullptr) return Answer(VersionGone(options_.run, version));
     progress_ = cluster::WorkflowProgress(begun->spec());
-  if (version != progress_.spec().version()) {
-    return Answer(absl::FailedPreconditionError(
-        absl::StrCat("run '", options_.run, "' was begun with version ", version, " of the workflow")));
   }
   Restore(*run);
 }
@@ -247,7 +245,7 @@ void WorkflowRun::GoOnWith(Restored& restored) {
   for (const auto& step : again) {
     progress_.RunAgain(step);
     if (++results_.recomputed[step] <= options_.most_recomputed) continue;
-    progress_.Fail(step, LostTooOften(std::string(restored.lost.at(step).message())));
+    progress_.Fail(step, LostTooOften("its committed result", std::string(restored.lost.at(step).message())));
   }
   Advance();
 }
@@ -277,6 +275,7 @@ void WorkflowRun::Yield() {
 // A run that had ended before: its end is the answer.
 void WorkflowRun::AnswerAs(const proto::RunRecord& run) {
   Forget();
+  client_.version = run.start().version();
   if (run.state() == proto::RUN_CANCELLED) return Answer(absl::CancelledError("the run was cancelled"));
   if (run.state() == proto::RUN_FAILED) {
     // A release before this code was kept did not say what kind of failure it was.
@@ -374,8 +373,9 @@ void WorkflowRun::Reply(const absl::Status& status, const Values& outputs) {
   if (!client_.promise.pending()) return;
   proto::InferReply reply;
   SetStatus(status, reply);
-  reply.mutable_function()->set_name(progress_.spec().name());
-  reply.mutable_function()->set_version(progress_.spec().version());
+  auto& function = *reply.mutable_function();
+  function.set_name(progress_.spec().name());
+  function.set_version(client_.version.empty() ? progress_.spec().version() : client_.version);
   reply.set_attempts(1);
   for (const auto& output : outputs) {
     const auto& name = output.spec.name();

@@ -43,6 +43,7 @@ class WorkflowRun : public RunSelf::base {
   struct Client {
     caf::typed_response_promise<proto::InferReply> promise;
     std::vector<std::string> wanted;  // outputs
+    std::string version{};            // of an earlier run whose outcome the client gets; "": the run's own
     Time expiry{};
   };
   struct Ownership {
@@ -94,7 +95,7 @@ class WorkflowRun : public RunSelf::base {
   void Store(const Values& values, RunTensors::Done<RunTensors::Stored> done);
   void Load(const RunTensors::Stored& stored, RunTensors::Done<Values> done);
 
-  [[nodiscard]] absl::Status LostTooOften(const std::string& why) const;
+  [[nodiscard]] absl::Status LostTooOften(const std::string& what, const std::string& why) const;
 
   // --- steps (workflow_run_steps.cpp) ---
   void Advance();

@@ -108,6 +108,7 @@ void WorkflowRun::FetchFor(const proto::WorkflowStep& step, const std::vector<st
     if (value.ok()) results_.values.Set(name, *std::move(value));
     if (--*open > 0) return;
     if (!lost->empty()) return InputsLost(step, *lost);
+    if (progress_.state() != proto::RUN_RUNNING) failed->Update(absl::CancelledError("the run has ended"));
     failed->ok() ? RunStep(step) : StepFailed(step.name(), *failed);
   };
   for (const auto& name : names) {
@@ -134,7 +135,8 @@ void WorkflowRun::InputsLost(const proto::WorkflowStep& step, const std::set<std
                                          results_.values.Missing(progress_.spec(), progress_.Committed()));
   for (const auto& name : again) {
     if (++results_.recomputed[name] > options_.most_recomputed)
-      return Failed(progress_.Step(name), LostTooOften("the worker that kept it was lost"));
+      return Failed(step,
+                    LostTooOften(absl::StrCat("the result of step '", name, "'"), "what kept it was lost"));
     results_.committed.erase(name);
   }
   again.insert(step.name());
@@ -271,10 +273,9 @@ void WorkflowRun::Committed(const proto::WorkflowStep& step, const Values& outpu
   Advance();
 }
 
-absl::Status WorkflowRun::LostTooOften(const std::string& why) const {
-  return absl::DataLossError(
-      absl::StrCat("its committed result was lost again after it had been computed anew ",
-                   options_.most_recomputed, " times (", why, ")"));
+absl::Status WorkflowRun::LostTooOften(const std::string& what, const std::string& why) const {
+  return absl::DataLossError(absl::StrCat(what, " was lost again after it had been computed anew ",
+                                          options_.most_recomputed, " times (", why, ")"));
 }
 
 void WorkflowRun::Store(const Values& values, RunTensors::Done<RunTensors::Stored> done) {

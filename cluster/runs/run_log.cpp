@@ -1,6 +1,8 @@
 #include "cluster/runs/run_log.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,21 @@ bool SameInputs(const proto::StartRun& a, const proto::StartRun& b) {
                       return x.inlined() == y.inlined() && x.blob() == y.blob() &&
                              x.spec().SerializeAsString() == y.spec().SerializeAsString();
                     });
+}
+
+// A tensor that several steps hand on counts once; one that several runs share counts for each of them.
+Bytes BlobsOf(const proto::RunRecord& run) {
+  std::map<std::string_view, Bytes> blobs;
+  const auto add = [&blobs](const auto& tensors) {
+    for (const auto& tensor : tensors)
+      if (tensor.has_blob()) blobs[tensor.blob()] = Bytes(tensor.blob_bytes());
+  };
+  add(run.start().inputs());
+  for (const auto& step : run.steps()) add(step.outputs());
+  add(run.outputs());
+  Bytes sum;
+  for (const auto& [digest, size] : blobs) sum += size;
+  return sum;
 }
 
 }  // namespace
@@ -49,6 +66,11 @@ absl::Status RunLog::ValidateStart(const proto::StartRun& command) const {
     return absl::AlreadyExistsError(absl::StrCat("run '", command.run(),
                                                  "' was begun with other inputs: send those again to get its "
                                                  "outcome, or choose another key"));
+  }
+  if (known != nullptr && command.version_named() && known->version() != command.version()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "run '", command.run(), "' was begun with version ", known->version(), " of workflow '",
+        known->workflow(), "', and version ", command.version(), " is asked for: name that version or none"));
   }
   return absl::OkStatus();
 }
@@ -105,7 +127,7 @@ void RunLog::TakeBack(const std::string& run) {
   const auto it =
       std::find_if(ended_.begin(), ended_.end(), [&](const Ended& ended) { return ended.run == run; });
   if (it == ended_.end()) return;
-  ended_bytes_ -= it->size;
+  Subtract(*it);
   ended_.erase(it);
 }
 
@@ -140,8 +162,18 @@ void RunLog::Apply(const proto::FinishRun& command) {
   run.set_code(command.code());
   *run.mutable_outputs() = command.outputs();
   run.set_finished_unix_ns(command.unix_ns());
-  ended_.push_back({command.run(), Bytes(run.ByteSizeLong())});
-  ended_bytes_ += ended_.back().size;
+  AddEnded({command.run(), Bytes(run.ByteSizeLong()), BlobsOf(run)});
+}
+
+void RunLog::AddEnded(Ended ended) {
+  ended_bytes_ += ended.size;
+  ended_blobs_ += ended.blobs;
+  ended_.push_back(std::move(ended));
+}
+
+void RunLog::Subtract(const Ended& ended) {
+  ended_bytes_ -= ended.size;
+  ended_blobs_ -= ended.blobs;
 }
 
 const proto::CommitStep* RunLog::FindStep(const std::string& run, const std::string& step) const {
@@ -178,9 +210,10 @@ void RunLog::AddObjects(Digests& digests) const {
 
 std::vector<proto::RunRecord> RunLog::TakeSurplus() {
   std::vector<proto::RunRecord> surplus;
-  while (ended_.size() > limits_.runs || (ended_.size() > 1 && ended_bytes_ > limits_.bytes)) {
+  const auto too_large = [this] { return ended_bytes_ > limits_.bytes || ended_blobs_ > limits_.blobs; };
+  while (ended_.size() > limits_.runs || (ended_.size() > 1 && too_large())) {
     auto node = runs_.extract(ended_.front().run);
-    ended_bytes_ -= ended_.front().size;
+    Subtract(ended_.front());
     ended_.pop_front();
     if (!node.empty()) surplus.push_back(std::move(node.mapped()));
   }

@@ -30,11 +30,12 @@ inline constexpr std::uint64_t kAnyClaim = ~std::uint64_t{0};
 
 class RunLog {
  public:
-  // How many ended runs are kept, and how many bytes they may have together: their inputs and results lie in
-  // memory. The newest one is kept whatever its size.
+  // How many ended runs are kept, and how many bytes their inputs and results may have together: small ones lie in memory, large
+  // ones on the disk. The newest run is kept whatever its size.
   struct Limits {
     std::size_t runs = 10000;
     Bytes bytes = MiB(256);
+    Bytes blobs = GiB(4);
   };
   RunLog() = default;
   explicit RunLog(Limits limits) : limits_(limits) {}
@@ -85,13 +86,18 @@ class RunLog {
   struct Ended {
     std::string run;
     Bytes size;
+    Bytes blobs;  // on the disk
   };
+  void AddEnded(Ended ended);
+  // Takes it off the sums.
+  void Subtract(const Ended& ended);
   void TakeBack(const std::string& run);
 
   Limits limits_;
   std::map<std::string, proto::RunRecord> runs_;
   std::deque<Ended> ended_;  // oldest first
   Bytes ended_bytes_{};      // of all of them
+  Bytes ended_blobs_{};
   std::set<std::string> claiming_;
   std::map<std::string, proto::StartRun> starting_;
   std::uint64_t steps_recomputed_ = 0;

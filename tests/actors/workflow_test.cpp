@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/gateway/front.hpp"
 #include "base/digest.hpp"
+#include "base/wire_status.hpp"
 #include "tests/actors/world.hpp"
 #include "transport/fake_tensor_channel.hpp"
 
@@ -67,8 +70,12 @@ struct Script {
   std::map<std::string, int> failing;
   std::int64_t retry_after_ns = 0;  // of each failure
   bool advanced = false;            // each failure may have changed the function's state
-  std::vector<Time> times;          // of the calls
-  std::vector<Duration> timeouts;   // of the calls
+  std::set<std::string> advancing;  // functions whose state each call advances
+  // By function: inputs that its calls find lost, from the one with this number on (the first is 0).
+  std::map<std::string, std::pair<std::size_t, std::set<std::string>>> losing;
+  bool keep = false;               // outputs stay at a node, if the request wants them to
+  std::vector<Time> times;         // of the calls
+  std::vector<Duration> timeouts;  // of the calls
   bool hold = false;
   std::vector<HeldCall> held;
   std::size_t cancelled = 0;
@@ -92,10 +99,26 @@ proto::InferReply Echo(const proto::InferRequest& request, Script& script) {
     reply.set_message(std::string(it->second.message()));
     return reply;
   }
+  const auto before = std::ranges::count(script.calls, name) - 1;
+  if (const auto it = script.losing.find(name);
+      it != script.losing.end() && before >= static_cast<std::ptrdiff_t>(it->second.first)) {
+    SetStatus(absl::DataLossError("inputs of '" + name + "' are lost"), reply);
+    for (const auto& input : it->second.second) reply.add_lost_inputs(input);
+    reply.set_state_advanced(script.advanced);
+    return reply;
+  }
+  reply.set_state_advanced(script.advancing.contains(name));
   for (const auto& input : request.inputs()) {
     auto& output = *reply.add_outputs();
     output = input;
     output.mutable_spec()->set_name("out_" + input.spec().name());
+    if (!script.keep || std::ranges::count(request.keep(), output.spec().name()) == 0) continue;
+    const auto length =
+        input.data().has_kept() ? input.data().kept().length() : input.data().inlined().size();
+    auto& kept = *output.mutable_data()->mutable_kept();
+    kept.set_node("node-1");
+    kept.set_number(script.calls.size());
+    kept.set_length(length);
   }
   return reply;
 }
@@ -731,6 +754,53 @@ TEST_F(Workflow, ACallThatMayHaveAdvancedAStateIsNeverMadeAgain) {
   EXPECT_EQ(script_->calls, Calls{"join"}) << "the second submission with the key called the function again";
 }
 
+TEST_F(Workflow, AStepThatLosesItsInputAgainAndAgainEndsTheRun) {
+  script_->keep = true;
+  script_->losing["join"] = {0, {"a"}};
+  Infer(RequestOf("flow"));
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value()) << "the run hangs";
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kDataLoss)) << reply_->message();
+  EXPECT_NE(reply_->message().find("step 'left' was lost again after it had been computed anew 16 times"),
+            std::string::npos)
+      << reply_->message();
+  EXPECT_EQ(std::ranges::count(script_->calls, "net-a"), 17);
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+TEST_F(Workflow, AStepWhoseStateMayHaveAdvancedIsNotRunAgainWhenItsInputsAreLost) {
+  ShowFunctions({"join"});
+  script_->keep = true;
+  script_->advanced = true;
+  script_->losing["join"] = {0, {"a"}};
+  Infer(RequestOf("flow"));
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInternal)) << reply_->message();
+  EXPECT_NE(reply_->message().find("may have advanced"), std::string::npos) << reply_->message();
+  EXPECT_EQ(std::ranges::count(script_->calls, "join"), 1);
+}
+
+TEST_F(Workflow, ACallOfAStepThatAdvancedAStateIsNotMadeAgainForTheInputsOfAnotherCall) {
+  Submit(R"(
+name: rows
+inputs: {image: {type: FP32, shape: [-1, 4]}}
+steps:
+  - {name: first, function: net-a, inputs: {x: image}}
+  - {name: each, function: net-b, inputs: {x: first.out_x}, for_each: {input: x, dimension: 0, at_once: 1}}
+outputs: {y: each.out_x}
+)");
+  ShowFunctions({"net-b"});
+  script_->keep = true;
+  script_->advancing = {"net-b"};
+  script_->losing["net-b"] = {1, {"x"}};
+  Infer(RequestOf("rows"));
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInternal)) << reply_->message();
+  EXPECT_EQ(std::ranges::count(script_->calls, "net-b"), 2);
+}
+
 TEST_F(Workflow, ACancelledRunDoesNotWaitToCallAgain) {
   script_->failures["join"] = absl::UnavailableError("its worker died");
   script_->retry_after_ns = Duration(seconds(30)).count();
@@ -986,6 +1056,38 @@ TEST_F(Workflow, ASubmissionThatComesAgainGoesOnBehindItsCommittedSteps) {
   EXPECT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_EQ(reply_->outputs(0).data().inlined(), request.inputs(0).data().inlined());
   EXPECT_TRUE(script_->calls.empty());
+}
+
+TEST_F(Workflow, AKeyedRunGoesOnWithTheVersionWithWhichItBegan) {
+  auto request = RequestOf("flow");
+  request.set_run_key("mine");
+  script_->hold = true;
+  Infer(request);
+  AnswerHeld(2);
+  Orphan();
+  auto second = std::string(kFlow);
+  second.replace(second.find("net-a"), 5, "net-c");
+  Submit(second);
+  script_->hold = false;
+  script_->calls.clear();
+  for (int again = 0; again < 2; ++again) {  // it goes on, and then its outcome is told
+    Infer(request);
+    ASSERT_TRUE(reply_.has_value());
+    ASSERT_EQ(reply_->code(), 0) << reply_->message();
+    EXPECT_EQ(reply_->function().version(), "1");
+    EXPECT_EQ(script_->calls, (Calls{"net-c", "join"}));
+  }
+  request.mutable_function()->set_version("1");
+  Infer(request);
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  request.mutable_function()->set_version("2");
+  Infer(request);
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kAlreadyExists)) << reply_->message();
+  EXPECT_NE(reply_->message().find("begun with version 1"), std::string::npos) << reply_->message();
+  request.set_run_key("other");
+  Infer(request);
+  EXPECT_EQ(reply_->code(), 0) << reply_->message();
+  EXPECT_EQ(reply_->function().version(), "2");
 }
 
 TEST_F(Workflow, AStepWhoseCommittedResultIsLostIsRunAgainAndCounted) {

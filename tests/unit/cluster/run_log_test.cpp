@@ -106,6 +106,40 @@ TEST(RunLog, RunsThatHaveEndedAreKeptUpToTheirNumberAndTheirBytes) {
   EXPECT_EQ(log.size(), 3u);
 }
 
+TEST(RunLog, TensorsOnTheDiskCountToo) {
+  RunLog log({.blobs = KiB(100)});
+  for (const std::string run : {"a", "b", "c"}) {
+    log.Apply(StartOf(run));
+    auto finish = FinishOf(run, proto::RUN_SUCCEEDED, 7);
+    for (int twice = 0; twice < 2; ++twice) {  // one tensor under two names
+      finish.add_outputs()->set_blob("blob-" + run);
+      finish.mutable_outputs(twice)->set_blob_bytes(40'000);
+    }
+    log.Apply(finish);
+    EXPECT_EQ(log.TakeSurplus().size(), run == "c" ? 1u : 0u);
+  }
+  EXPECT_EQ(log.Find("a"), nullptr);
+  log.Apply(StartOf("huge"));
+  auto finish = FinishOf("huge", proto::RUN_SUCCEEDED, 7);
+  finish.add_outputs()->set_blob("blob");
+  finish.mutable_outputs(0)->set_blob_bytes(10'000'000);
+  log.Apply(finish);
+  EXPECT_EQ(log.TakeSurplus().size(), 2u) << "the newest is kept whatever its size";
+}
+
+TEST(RunLog, AKeyTakesNoOtherVersionThanThatOfItsRun) {
+  RunLog log;
+  auto start = StartOf("mine");
+  start.set_version("1");
+  EXPECT_TRUE(log.ValidateStart(start).ok());
+  log.Apply(start);
+  start.set_version("2");
+  EXPECT_TRUE(log.ValidateStart(start).ok())
+      << "the newest version was asked for, and the run goes on with its own";
+  start.set_version_named(true);
+  EXPECT_TRUE(absl::IsAlreadyExists(log.ValidateStart(start))) << log.ValidateStart(start);
+}
+
 TEST(RunLog, ACancelledRunRefusesCommits) {
   RunLog log;
   EXPECT_TRUE(absl::IsNotFound(log.ValidateCommit("r", 0)));
