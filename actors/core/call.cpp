@@ -51,13 +51,12 @@ void PendingCalls::Clear() {
 void PendingCalls::Arm(caf::scheduled_actor* self) {
   if (dues_.empty()) return;
   const auto due = dues_.begin()->first;
-  if (due == Time::max() || (!alarms_.empty() && *alarms_.begin() <= due)) return;
-  alarms_.insert(due);
-  // A request without a receiver: its timeout is the alarm. The actor's behaviour needs no handler for it.
-  const auto alarm = self->new_request_id(caf::message_priority::normal);
-  self->request_response_timeout(caf::duration(std::max(due - Now(self), Duration::zero())), alarm);
-  self->add_multiplexed_response_handler(alarm.response_id(), caf::behavior([this, self, due](caf::error&) {
-                                           alarms_.erase(due);
+  if (!alarm_.Set(due)) return;
+  // A request without a receiver: its timeout is the timer. The actor's behaviour needs no handler for it.
+  const auto timer = self->new_request_id(caf::message_priority::normal);
+  self->request_response_timeout(caf::duration(std::max(due - Now(self), Duration::zero())), timer);
+  self->add_multiplexed_response_handler(timer.response_id(), caf::behavior([this, self](caf::error&) {
+                                           alarm_.WentOff(Now(self));
                                            Expire(Now(self));
                                            Arm(self);
                                          }));

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/core/time.hpp"
+#include "base/alarm.hpp"
 #include "base/units.hpp"
 
 namespace caf {
@@ -45,7 +46,7 @@ class PendingCalls {
   // Sees to it that `self`, the owner, looks again when the earliest timeout passes.
   void Arm(caf::scheduled_actor* self);
   [[nodiscard]] std::size_t size() const { return calls_.size(); }
-  [[nodiscard]] std::size_t alarms() const { return alarms_.size(); }
+  [[nodiscard]] std::size_t timers() const { return alarm_.timers(); }
 
  private:
   struct Entry {
@@ -58,7 +59,7 @@ class PendingCalls {
 
   std::map<std::uint64_t, Entry> calls_;
   std::set<std::pair<Time, std::uint64_t>> dues_;  // of calls_
-  std::set<Time> alarms_;                          // set and not gone off; a new one is always the earliest
+  Alarm alarm_;
   std::uint64_t next_ = 1;
 };
 

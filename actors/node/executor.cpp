@@ -9,6 +9,7 @@
 #include "actors/core/time.hpp"
 #include "actors/node/worker_life.hpp"
 #include "actors/node/worker_orders.hpp"
+#include "base/alarm.hpp"
 #include "proto/local.pb.h"
 
 namespace troupe::actors {
@@ -78,10 +79,8 @@ class Executor : public ExecutorSelf::base {
 
   void Feed(const node::ExecutorEvent& event) {
     for (const auto& action : machine_.On(event, Now(this))) Act(action);
-    if (machine_.NextDue() != armed_ && machine_.NextDue() != Time::max()) {
-      armed_ = machine_.NextDue();
-      After(this, armed_ - Now(this), MakeTick(kSupervise));
-    }
+    const Time due = machine_.NextDue();
+    if (alarm_.Set(due)) After(this, due - Now(this), MakeTick(kSupervise));
   }
 
   void Act(const node::ExecutorAction& action) {
@@ -90,7 +89,8 @@ class Executor : public ExecutorSelf::base {
       case Kind::kSpawn:
         life_.Starting();
         link_->Serve(life_.serves());
-        link_->Spawn(life_.incarnation());
+        return link_->Spawn(life_.incarnation());
+      case Kind::kReportStarting:
         return Report(proto::ExecutorReport::STARTING, action.why);
       case Kind::kAdopt:
         life_.Adopting();
@@ -143,7 +143,7 @@ class Executor : public ExecutorSelf::base {
       if (!progress.hung.empty()) Feed(node::Restart{progress.hung});
       return;
     }
-    armed_ = Time{};
+    alarm_.WentOff(Now(this));
     Feed(node::Tick{});
   }
 
@@ -165,7 +165,7 @@ class Executor : public ExecutorSelf::base {
   node::ExecutorMachine machine_;
   WorkerLife life_;
   WorkerOrders orders_;
-  Time armed_{};
+  Alarm alarm_;
 };
 
 }  // namespace

@@ -63,13 +63,11 @@ void HostCopies::Move() {
     parts_.out.Add(std::move(drop));
   }
   const auto due = table_.NextDue();
-  if (due >= armed_) return;
-  armed_ = due;
-  parts_.out.WakeAt(Timer::kCopies, due);
+  if (alarm_.Set(due)) parts_.out.WakeAt(Timer::kCopies, due);
 }
 
 void HostCopies::OnTimer() {
-  armed_ = Time::max();
+  alarm_.WentOff(parts_.out.now());
   Move();
 }
 

@@ -2,6 +2,7 @@
 // moves; this part has it moved, and tells the scheduler which models are in the region.
 #pragma once
 
+#include "base/alarm.hpp"
 #include "node/events.hpp"
 #include "node/models/cache_table.hpp"
 
@@ -38,7 +39,7 @@ class HostCopies {
 
   Parts& parts_;
   CacheTable table_;
-  Time armed_ = Time::max();
+  Alarm alarm_;
 };
 
 }  // namespace troupe::node

@@ -72,6 +72,8 @@ void ExecutorMachine::Spawn(Time now, Actions& out) {
   ready_since_ = Time::max();
   Enter(ExecutorState::kStarting, now + limits_.start_timeout);
   out.push_back({ExecutorActionKind::kSpawn, {}});
+  // One that was told to be unfit stays so until a worker is ready.
+  if (starts_.failed < limits_.most_starts) out.push_back({ExecutorActionKind::kReportStarting, {}});
 }
 
 // The worker is there and of no use: it is killed, and its exit leads on.
@@ -90,15 +92,24 @@ void ExecutorMachine::ReportLost(const std::string& why, Actions& out) {
 
 void ExecutorMachine::BackOff(const std::string& why, Time now) {
   reason_ = why;
-  ++restarts_;
-  backoff_ =
-      backoff_ == Duration::zero() ? limits_.first_backoff : std::min(backoff_ * 2, limits_.longest_backoff);
-  Enter(ExecutorState::kBackoff, now + backoff_);
+  ++starts_.again;
+  starts_.backoff = starts_.backoff == Duration::zero()
+                        ? limits_.first_backoff
+                        : std::min(starts_.backoff * 2, limits_.longest_backoff);
+  Enter(ExecutorState::kBackoff, now + starts_.backoff);
+}
+
+void ExecutorMachine::StartFailed(std::uint32_t starts, Actions& out) {
+  const auto before = starts_.failed;
+  starts_.failed = std::min(before + starts, limits_.most_starts);
+  if (before == limits_.most_starts || starts_.failed < limits_.most_starts) return;
+  out.push_back({ExecutorActionKind::kReportUnfit,
+                 absl::StrCat("no worker comes up, and it is tried again: ", reason_)});
 }
 
 // A look is due when silence would be a hang, and when enough health is earned to forget the back-off.
 Time ExecutorMachine::ReadyDue() const {
-  Time due = backoff_ == Duration::zero() ? Time::max() : ready_since_ + limits_.healthy_after;
+  Time due = starts_.backoff == Duration::zero() ? Time::max() : ready_since_ + limits_.healthy_after;
   return busy_ ? std::min(due, last_progress_ + limits_.hang_timeout) : due;
 }
 
@@ -119,6 +130,7 @@ void ExecutorMachine::Handle(const AdoptSucceeded&, Time now, Actions& out) {
   if (state_ != ExecutorState::kAdopting) return;
   ready_since_ = last_progress_ = now;
   busy_ = false;
+  starts_.failed = 0;
   reported_ready_ = true;
   Enter(ExecutorState::kReady, Time::max());
   due_ = ReadyDue();
@@ -138,7 +150,7 @@ void ExecutorMachine::Handle(const Exited& event, Time now, Actions& out) {
   if (state_ == ExecutorState::kStopping) return Enter(ExecutorState::kAbsent, Time::max());
   // A worker that was well long enough starts with a clean record.
   if (state_ == ExecutorState::kReady && now - ready_since_ >= limits_.healthy_after)
-    backoff_ = Duration::zero();
+    starts_.backoff = Duration::zero();
   if (event.signal == 0 && MeansUnfit(event.code)) {
     reason_ = why;
     Enter(ExecutorState::kUnfit, Time::max());
@@ -147,13 +159,15 @@ void ExecutorMachine::Handle(const Exited& event, Time now, Actions& out) {
   }
   if (std::exchange(replacing_, false)) return Spawn(now, out);
   const bool at_once = StartsAtOnce();
+  const bool came_up = ready_since_ != Time::max();
   // The reason for a kill says more than the signal that it caused.
   BackOff(state_ == ExecutorState::kHung ? reason_ : why, now);
+  if (!came_up) StartFailed(1, out);
   if (at_once) Spawn(now, out);
 }
 
 bool ExecutorMachine::StartsAtOnce() const {
-  return backoff_ == Duration::zero() && ready_since_ != Time::max();
+  return starts_.backoff == Duration::zero() && ready_since_ != Time::max();
 }
 
 void ExecutorMachine::Handle(const Progress& event, Time now, Actions&) {
@@ -225,11 +239,11 @@ void ExecutorMachine::Handle(const Tick&, Time now, Actions& out) {
   if (now < due_) return;
   switch (state_) {
     case ExecutorState::kStarting:
-      return KillAsHung(absl::StrCat("did not listen within ", FormatDuration(limits_.start_timeout)), now,
-                        out);
+      KillAsHung(absl::StrCat("did not listen within ", FormatDuration(limits_.start_timeout)), now, out);
+      return StartFailed(limits_.most_starts, out);
     case ExecutorState::kAdopting:
-      return KillAsHung(absl::StrCat("did not answer within ", FormatDuration(limits_.adopt_timeout)), now,
-                        out);
+      KillAsHung(absl::StrCat("did not answer within ", FormatDuration(limits_.adopt_timeout)), now, out);
+      return StartFailed(limits_.most_starts, out);
     case ExecutorState::kBackoff:
       return Spawn(now, out);
     case ExecutorState::kHung:
@@ -243,8 +257,8 @@ void ExecutorMachine::Handle(const Tick&, Time now, Actions& out) {
       due_ = Time::max();
       return;
   }
-  if (backoff_ != Duration::zero() && now - ready_since_ >= limits_.healthy_after)
-    backoff_ = Duration::zero();
+  if (starts_.backoff != Duration::zero() && now - ready_since_ >= limits_.healthy_after)
+    starts_.backoff = Duration::zero();
   if (busy_ && now - last_progress_ >= limits_.hang_timeout) {
     return KillAsHung(absl::StrCat("busy without progress for ", FormatDuration(now - last_progress_)), now,
                       out);

@@ -7,6 +7,9 @@
 //   first) any -> unfit                           it exited with a code that says that a restart will not
 //   help, or its device is told to be of no use any -> stopping -> absent              Stop
 //
+// A GPU whose worker does not come up three times in a row, or does not listen in time, is told to be unfit, and its worker is
+// started again all the same: the GPU is fit when a worker is ready.
+//
 // Back-off doubles from `first_backoff` to `longest_backoff` and starts anew after `healthy_after` in ready. A
 // worker that was ready and had no back-off is started again at once: the next one that dies soon waits.
 #pragma once
@@ -40,6 +43,7 @@ struct SupervisionLimits {
   Duration first_backoff = std::chrono::milliseconds(100);
   Duration longest_backoff = std::chrono::seconds(60);
   Duration healthy_after = std::chrono::seconds(30);
+  std::uint32_t most_starts = 3;  // that end before the worker is ready, until the GPU is told to be unfit
 };
 
 // Events.
@@ -82,6 +86,7 @@ using ExecutorEvent = std::variant<Begin, Listening, AdoptSucceeded, AdoptFailed
 // Actions, to be done in order.
 enum class ExecutorActionKind {
   kSpawn,
+  kReportStarting,
   kAdopt,
   kKill,      // SIGKILL
   kShutDown,  // ask it to end; the machine kills after kill_timeout
@@ -102,8 +107,8 @@ class ExecutorMachine {
   // When to send Tick; Time::max(): only an event changes anything.
   [[nodiscard]] Time NextDue() const { return due_; }
   [[nodiscard]] ExecutorState state() const { return state_; }
-  [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
-  [[nodiscard]] Duration backoff() const { return backoff_; }
+  [[nodiscard]] std::uint64_t restarts() const { return starts_.again; }
+  [[nodiscard]] Duration backoff() const { return starts_.backoff; }
   [[nodiscard]] const std::string& reason() const { return reason_; }  // of the last failure
 
  private:
@@ -125,6 +130,8 @@ class ExecutorMachine {
   void ReportLost(const std::string& why, Actions& out);
   [[nodiscard]] Time ReadyDue() const;
   void BackOff(const std::string& why, Time now);
+  // A start has ended before the worker was ready, or several have.
+  void StartFailed(std::uint32_t starts, Actions& out);
   [[nodiscard]] bool StartsAtOnce() const;
 
   SupervisionLimits limits_;
@@ -136,8 +143,11 @@ class ExecutorMachine {
   bool busy_ = false;
   bool reported_ready_ = false;
   bool replacing_ = false;  // hung by our own will: its end is followed by a new one at once
-  Duration backoff_{};
-  std::uint64_t restarts_ = 0;
+  struct {
+    Duration backoff{};
+    std::uint32_t failed = 0;  // in a row
+    std::uint64_t again = 0;   // after a back-off
+  } starts_;
   std::string reason_;
 };
 

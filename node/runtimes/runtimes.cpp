@@ -58,8 +58,10 @@ void Runtimes::On(const WorkerReported& event) {
   if (report.gpu() >= runtimes_.size()) return;
   auto& runtime = runtimes_[report.gpu()];
   const bool given_up = runtime.last.state() == proto::ExecutorReport::UNFIT;
+  const bool first = !runtime.was_up && report.state() == proto::ExecutorReport::READY;
   runtime.last = report;
-  if (given_up) parts_.routers.UpdateCapacity();  // an operator has it started again
+  runtime.was_up |= first;
+  if (given_up || first) parts_.routers.UpdateCapacity();
   // A runtime that starts, or is down, holds no state from before; a runtime that is ready is asked first.
   if (report.state() != proto::ExecutorReport::READY) parts_.states.Met(report.gpu());
   Tell(report);
@@ -167,6 +169,13 @@ void Runtimes::Starting(const proto::ExecutorReport& report) {
   parts_.decisions.On(RuntimeLost{.gpu = report.gpu(), .why = report.reason()});
 }
 
+bool Runtimes::Works(std::uint32_t device) const {
+  const auto each = parts_.settings.isolation.runtimes;
+  const auto first = runtimes_.begin() + device * each;
+  return !Unfit(device) &&
+         std::any_of(first, first + each, [](const Runtime& runtime) { return runtime.was_up; });
+}
+
 void Runtimes::ArmGiveBack() {
   const auto idle = parts_.settings.isolation.idle;
   // One whose answers were not read yet stays beyond its time: not looked at all the time for that.
@@ -174,13 +183,11 @@ void Runtimes::ArmGiveBack() {
   auto due = parts_.scheduler.NextIdle(idle);
   if (due == Time::max()) return;
   due = std::max(due, parts_.out.now() + pause);
-  if (due >= give_back_armed_) return;
-  give_back_armed_ = due;
-  parts_.out.WakeAt(Timer::kGiveBack, due);
+  if (give_back_.Set(due)) parts_.out.WakeAt(Timer::kGiveBack, due);
 }
 
 void Runtimes::OnGiveBackTimer() {
-  give_back_armed_ = Time::max();
+  give_back_.WentOff(parts_.out.now());
   parts_.scheduler.GiveBack(parts_.out.now(), parts_.settings.isolation.idle);
   parts_.decisions.Decide();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/alarm.hpp"
 #include "node/events.hpp"
 #include "node/runtimes/order_purposes.hpp"
 
@@ -55,6 +56,8 @@ class Runtimes {
   [[nodiscard]] bool Unfit(std::uint32_t device) const {
     return StateOf(device) == proto::ExecutorReport::UNFIT;
   }
+  // A worker of it is up, or was, and another one will be soon.
+  [[nodiscard]] bool Works(std::uint32_t device) const;
   [[nodiscard]] proto::GpuRecord Record(std::uint32_t device) const;
   [[nodiscard]] static std::string StateName(proto::ExecutorReport::State state);
 
@@ -63,6 +66,7 @@ class Runtimes {
     proto::ExecutorReport last{};
     std::optional<std::string> coming{};  // what its worker was ordered to serve, until it is ready or lost
     bool takes_input_parts = false;       // as its latest worker said; before the first one: no
+    bool was_up = false;
   };
   [[nodiscard]] proto::ExecutorReport::State StateOf(std::uint32_t device) const;
   [[nodiscard]] bool TakesInputParts(std::uint32_t device) const;
@@ -76,7 +80,7 @@ class Runtimes {
 
   Parts& parts_;
   std::vector<Runtime> runtimes_;
-  Time give_back_armed_ = Time::max();
+  Alarm give_back_;
 };
 
 }  // namespace troupe::node

@@ -35,13 +35,11 @@ void Decisions::CarryOut(const Consequences& consequences) {
 }
 
 void Decisions::Arm(Time due) {
-  if (due >= armed_) return;
-  armed_ = due;
-  parts_.out.WakeAt(Timer::kExpire, due);
+  if (alarm_.Set(due)) parts_.out.WakeAt(Timer::kExpire, due);
 }
 
 void Decisions::OnTimer() {
-  armed_ = Time::max();
+  alarm_.WentOff(parts_.out.now());
   CarryOut(parts_.scheduler.Expire(parts_.out.now()));
   parts_.sequences.Left();  // a state that stayed on its GPU may leave now
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/alarm.hpp"
 #include "node/events.hpp"
 
 namespace troupe::node {
@@ -26,7 +27,7 @@ class Decisions {
   void Arm(Time due);
 
   Parts& parts_;
-  Time armed_ = Time::max();
+  Alarm alarm_;
   std::uint64_t rounds_ = 0;  // decisions so far
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,9 +14,13 @@
 namespace troupe::actors {
 namespace {
 
+using std::chrono::seconds;
+
 // What a test sets about the link, and what it sees of it.
 struct Ring {
   bool full = false;
+  bool busy = false;
+  std::uint64_t counter = 0;  // grows with each look at the worker
   std::vector<proto::WorkerOrder> orders;
 };
 
@@ -38,7 +43,13 @@ class SilentLink final : public WorkerLink {
     ring_->orders.push_back(order);
     return absl::OkStatus();
   }
-  [[nodiscard]] WorkerProgress Progress() const override { return {}; }
+  // Always computing, and getting on.
+  [[nodiscard]] WorkerProgress Progress() const override {
+    WorkerProgress progress;
+    progress.busy = ring_->busy;
+    progress.counter = ++ring_->counter;
+    return progress;
+  }
   void Kill() override {}
   void ShutDown() override {}
 
@@ -71,6 +82,19 @@ TEST(Executor, WhatGivesBackWaitsForAFullRingHoweverMuchWaits) {
   world.Run(limits.watch_every);
   ASSERT_EQ(ring->orders.size(), 5U) << "no outcome is due, so the next look at the worker sends the orders";
   for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(ring->orders[i].sequence(), i + 1);
+}
+
+// Each look at it puts off when it would count as hung.
+TEST(Executor, AWorkerThatIsAlwaysBusyDoesNotMakeTimersAddUp) {
+  World world(0);
+  auto ring = std::make_shared<Ring>();
+  ring->busy = true;
+  const auto executor = SpawnExecutor(world.system(), 0, "GPU 0", std::make_unique<SilentLink>(ring),
+                                      ExecutorListener(), ExecutorLimits());
+  world.Run(seconds(30));
+  const auto timers = world.scheduler().clock().schedule().size();
+  world.Run(seconds(300));
+  EXPECT_LE(world.scheduler().clock().schedule().size(), timers + 2);
 }
 
 }  // namespace

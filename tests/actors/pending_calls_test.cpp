@@ -136,7 +136,7 @@ TEST_F(CallTest, TimeoutsFallDueInTheirOrderThoughCallsCameInAnother) {
     Scheduler().advance_time(std::chrono::seconds(10));
   }
   EXPECT_EQ(state->calls.size(), 0u);
-  EXPECT_EQ(state->calls.alarms(), 0u);
+  EXPECT_EQ(state->calls.timers(), 0u);
 }
 
 TEST_F(CallTest, ManyCallsSetOneAlarm) {

@@ -32,10 +32,10 @@ class ExecutorMachineTest : public testing::Test {
   }
   void BringUp() {
     if (machine.state() == S::kAbsent) {
-      EXPECT_THAT(On(Begin{}), ElementsAre(K::kSpawn));
+      EXPECT_THAT(On(Begin{}), ElementsAre(K::kSpawn, K::kReportStarting));
     }
     if (machine.state() == S::kBackoff) {
-      EXPECT_THAT(Due(), ElementsAre(K::kSpawn));
+      EXPECT_THAT(Due(), ElementsAre(K::kSpawn, K::kReportStarting));
     }
     EXPECT_THAT(On(Listening{}), ElementsAre(K::kAdopt));
     EXPECT_THAT(On(AdoptSucceeded{}), ElementsAre(K::kReportReady));
@@ -59,7 +59,8 @@ TEST_F(ExecutorMachineTest, AdoptsALivingWorkerWithoutStartingOne) {
 
 TEST_F(ExecutorMachineTest, BackOffDoublesUpToAMinuteAndStartsAnewAfterHealth) {
   BringUp();
-  EXPECT_THAT(On(Exited{.signal = 11}), ElementsAre(K::kReportLost, K::kSpawn)) << "the first time, at once";
+  EXPECT_THAT(On(Exited{.signal = 11}), ElementsAre(K::kReportLost, K::kSpawn, K::kReportStarting))
+      << "the first time, at once";
   EXPECT_EQ(machine.backoff(), milliseconds(100));
   Duration expected = milliseconds(200);
   for (int i = 1; i < 14; ++i) {
@@ -75,7 +76,7 @@ TEST_F(ExecutorMachineTest, BackOffDoublesUpToAMinuteAndStartsAnewAfterHealth) {
   EXPECT_EQ(machine.restarts(), 14u);
   BringUp();
   now += seconds(31);
-  EXPECT_THAT(On(Exited{.signal = 9}), ElementsAre(K::kReportLost, K::kSpawn));
+  EXPECT_THAT(On(Exited{.signal = 9}), ElementsAre(K::kReportLost, K::kSpawn, K::kReportStarting));
   EXPECT_EQ(machine.backoff(), milliseconds(100));
 }
 
@@ -84,6 +85,34 @@ TEST_F(ExecutorMachineTest, AWorkerThatWasNeverReadyIsNotStartedAgainAtOnce) {
   EXPECT_THAT(On(Exited{.code = 1}), IsEmpty());
   EXPECT_EQ(machine.state(), S::kBackoff);
   EXPECT_EQ(machine.NextDue(), now + milliseconds(100));
+}
+
+// Requests do not wait for it then, and it comes back by itself.
+TEST_F(ExecutorMachineTest, AWorkerThatDoesNotComeUpThreeTimesMakesItsGpuUnfitUntilOneDoes) {
+  EXPECT_THAT(On(Begin{}), ElementsAre(K::kSpawn, K::kReportStarting));
+  EXPECT_THAT(On(Exited{.code = 1}), IsEmpty());
+  EXPECT_THAT(Due(), ElementsAre(K::kSpawn, K::kReportStarting));
+  EXPECT_THAT(On(Exited{.code = 1}), IsEmpty());
+  EXPECT_THAT(Due(), ElementsAre(K::kSpawn, K::kReportStarting));
+  EXPECT_THAT(On(Exited{.code = 1}), ElementsAre(K::kReportUnfit));
+  EXPECT_THAT(why, HasSubstr("exited with code 1"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Due(), ElementsAre(K::kSpawn)) << "a start is no promise any more";
+    EXPECT_THAT(On(Exited{.code = 1}), IsEmpty()) << "it is told once";
+  }
+  Due();
+  On(Listening{});
+  EXPECT_THAT(On(AdoptSucceeded{}), ElementsAre(K::kReportReady));
+  now += seconds(31);
+  EXPECT_THAT(On(Exited{.signal = 9}), ElementsAre(K::kReportLost, K::kSpawn, K::kReportStarting));
+}
+
+TEST_F(ExecutorMachineTest, AWorkerThatDoesNotListenInTimeMakesItsGpuUnfitAtOnce) {
+  BringUp();
+  now += seconds(31);
+  On(Exited{.signal = 9});
+  EXPECT_THAT(Due(), ElementsAre(K::kKill, K::kReportUnfit));
+  EXPECT_THAT(why, HasSubstr("did not listen within"));
 }
 
 TEST_F(ExecutorMachineTest, HealthIsEarnedByATickToo) {
@@ -109,7 +138,8 @@ TEST_F(ExecutorMachineTest, AHungWorkerIsKilledAndStartedAgain) {
   EXPECT_EQ(machine.state(), S::kHung);
   EXPECT_THAT(why, HasSubstr("busy without progress for 5 s"));
   EXPECT_THAT(Due(), ElementsAre(K::kKill));  // the worker is still there, so it is killed again
-  EXPECT_THAT(On(Exited{.signal = 9}), ElementsAre(K::kSpawn));  // its end was reported already
+  EXPECT_THAT(On(Exited{.signal = 9}),
+              ElementsAre(K::kSpawn, K::kReportStarting));  // its end was reported already
   EXPECT_THAT(machine.reason(), HasSubstr("busy without progress"));
 }
 
@@ -134,7 +164,7 @@ TEST_F(ExecutorMachineTest, ADeviceThatIsToldToBeUnfitIsLeftAloneUntilAnOperator
   EXPECT_THAT(On(DeviceUnfit{"again"}), IsEmpty());
   EXPECT_EQ(machine.NextDue(), Time::max());
   EXPECT_EQ(machine.reason(), "critical error Xid 79");
-  EXPECT_THAT(On(Restart{"an operator asked for it"}), ElementsAre(K::kSpawn));
+  EXPECT_THAT(On(Restart{"an operator asked for it"}), ElementsAre(K::kSpawn, K::kReportStarting));
   EXPECT_THAT(On(DeviceUnfit{"still"}), ElementsAre(K::kKill, K::kReportUnfit))
       << "the worker was not ready yet";
 }
@@ -170,12 +200,12 @@ TEST_F(ExecutorMachineTest, SomeExitCodesMeanUnfit) {
   BringUp();
   EXPECT_THAT(On(Exited{.code = kWorkerExitNoDevice}), ElementsAre(K::kReportLost, K::kReportUnfit));
   EXPECT_EQ(machine.NextDue(), Time::max());
-  EXPECT_THAT(On(Restart{"an operator says so"}), ElementsAre(K::kSpawn));
+  EXPECT_THAT(On(Restart{"an operator says so"}), ElementsAre(K::kSpawn, K::kReportStarting));
 }
 
 TEST_F(ExecutorMachineTest, SlowStartAndFailedAdoption) {
   On(Begin{});
-  EXPECT_THAT(Due(), ElementsAre(K::kKill));
+  EXPECT_THAT(Due(), ElementsAre(K::kKill, K::kReportUnfit));
   EXPECT_THAT(why, HasSubstr("did not listen within 20 s"));
   On(Exited{.signal = 9});
   EXPECT_THAT(Due(), ElementsAre(K::kSpawn));
