@@ -121,7 +121,7 @@ PolicyNames InOrder() {
 }  // namespace
 
 std::span<const PolicyEntry<PolicyNames>> Presets() {
-  static const std::array<PolicyEntry<PolicyNames>, 22> kPresets = {{
+  static const std::array<PolicyEntry<PolicyNames>, 24> kPresets = {{
       {"troupe", "the earliest deadline first that can be met, where it ends first and costs others least",
        PolicyNames{}},
       {"troupe-edf", "troupe with the earliest deadline first, also when it can no longer be met",
@@ -129,6 +129,11 @@ std::span<const PolicyEntry<PolicyNames>> Presets() {
       {"troupe-late-last", "troupe whose late requests yield, however many a function had before",
        TroupeWith(&PolicyNames::ordering, "edf-late-last")},
       {"troupe-kind-blind", "troupe where all GPUs are taken to be alike", KindBlind()},
+      {"troupe-own-work", "troupe whose gateways do not know of each other's requests",
+       TroupeWith(&PolicyNames::routing, "locality-own-work")},
+      {"troupe-resident-first",
+       "troupe whose gateways prefer a node with the model on a GPU, whatever waits there",
+       TroupeWith(&PolicyNames::routing, "locality-resident-first")},
       {"troupe-by-count", "troupe whose routers count requests, however long each takes",
        TroupeWith(&PolicyNames::routing, "locality-by-count")},
       {"troupe-ahead", "troupe without forecasts of requests", TroupeWith(&PolicyNames::prefetch, "ahead")},

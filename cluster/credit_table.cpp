@@ -10,6 +10,9 @@ namespace troupe::cluster {
 
 namespace {
 
+// A node has no more GPUs; what it tells beyond is ignored.
+constexpr std::uint32_t kMostGpus = 1024;
+
 using Names = google::protobuf::RepeatedPtrField<std::string>;
 
 // The models that a list of changes adds to those that are known, or takes away from them; no other model is looked at.
@@ -62,10 +65,13 @@ bool CreditTable::Apply(const proto::CreditGrant& grant) {
   const std::vector<std::string> adopted = ComeOrGo(grant);
   const bool anew = grant.node_epoch() > credit.epoch;
   credit.epoch = grant.node_epoch();
+  credit.grant = grant.number();
   credit.limit = grant.limit();
   if (!added && !credit.draining) --taking_;
   if (!grant.draining()) ++taking_;
   credit.draining = grant.draining();
+  credit.others = std::clamp<Duration>(Duration(grant.others_ns()), Duration(), std::chrono::hours(1));
+  credit.fit_gpus = std::min(grant.fit_gpus(), kMostGpus);
   credit.closed_until = Time();
   if (grant.has_resident() || anew) {
     for (const std::string& model : Difference(credit.resident, grant.resident(), anew))

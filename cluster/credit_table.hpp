@@ -16,10 +16,13 @@ namespace troupe::cluster {
 
 struct NodeCredit {
   std::uint64_t epoch = 0;
+  std::uint64_t grant = 0;  // the number of the last one
   std::uint64_t limit = 0;
   std::uint64_t in_flight = 0;
   bool draining = false;
-  Time closed_until{};  // it refused a request
+  Duration others{};           // what requests of other routers take of its GPUs, as the node told last
+  std::uint32_t fit_gpus = 0;  // 0: it has not told
+  Time closed_until{};         // it refused a request
   std::set<std::string> adopted;
   std::set<std::string> resident;
 

@@ -74,11 +74,11 @@ std::vector<RequestFinished> RequestTable::Served(std::uint64_t ticket, const ab
   return {End(*entry, end, status)};
 }
 
-bool RequestTable::RefusedByAll(const Entry& entry) const {
+bool RequestTable::RefusedByAll(const Entry& entry, Time now) const {
   const auto* holders = credits_.Holders(entry.request.model);
   if (holders == nullptr) return true;
   return std::all_of(holders->begin(), holders->end(),
-                     [&](const std::string& node) { return entry.refused_by.contains(node); });
+                     [&](const std::string& node) { return entry.RefusedBy(node, now); });
 }
 
 std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::BounceReason reason,
@@ -113,10 +113,12 @@ std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::
   }
   --sent_;
   waiting_bytes_ += entry.request.bytes;
-  entry.refused_by.insert(reply->sending.node);
-  if (RefusedByAll(entry)) {
-    Pause(entry, now + limits_.bounce_pause);
+  const Time again = now + limits_.bounce_pause;
+  entry.refused_by[reply->sending.node] = again;
+  if (RefusedByAll(entry, now)) {
+    Pause(entry, again);
   } else {
+    pauses_.AddRefusal(again);
     Enqueue(entry);
   }
   return {};

@@ -112,12 +112,12 @@ void RequestTable::Pause(Entry& entry, Time until) {
 // The node takes nothing for a moment.
 void RequestTable::CloseNode(const std::string& node, Time now) {
   credits_.Close(node, now + limits_.bounce_pause);
-  pauses_.AddNode(now + limits_.bounce_pause);
+  pauses_.AddRefusal(now + limits_.bounce_pause);
 }
 
 void RequestTable::WakeDue(Time now) {
   while (const auto sequence = pauses_.TakeDue(now)) Enqueue(requests_.At(*sequence));
-  pauses_.ForgetNodesDue(now);
+  pauses_.ForgetRefusalsDue(now);
 }
 
 Send RequestTable::MakeSend(Entry& entry, const Placement::Target& target, Time now) {

@@ -158,7 +158,7 @@ class RequestTable {
   };
   std::optional<Reply> TakeReply(std::uint64_t ticket, Time now);
   void LoseAttempt(Entry& entry, const std::string& why, Finished& finished);
-  [[nodiscard]] bool RefusedByAll(const Entry& entry) const;
+  [[nodiscard]] bool RefusedByAll(const Entry& entry, Time now) const;
   [[nodiscard]] absl::Status TimeoutStatus(const Entry& entry, Time now) const;
 
   const RouterLimits limits_;

@@ -42,11 +42,17 @@ bool LessLoaded(const NodeOption& a, const NodeOption& b) {
   return a.limit - a.in_flight > b.limit - b.in_flight;
 }
 
-// The same by the time of what was given to the GPUs of each, where it is known how long the request's run takes.
+// Without the number a node is taken to be set up as most are.
+double GpusOf(const NodeOption& option) {
+  constexpr double kCreditsOfAGpu = 8;
+  return option.gpus > 0 ? option.gpus : static_cast<double>(option.limit) / kCreditsOfAGpu;
+}
+
+// The same by what the GPUs of each have to do, where it is known how long the request's run takes.
 bool LessToDo(const NodeOption& a, const NodeOption& b) {
   const bool known = a.run > Duration::zero() && b.run > Duration::zero();
-  const double left = ToSeconds(a.ahead) * static_cast<double>(b.limit);
-  const double right = ToSeconds(b.ahead) * static_cast<double>(a.limit);
+  const double left = ToSeconds(a.ahead) * GpusOf(b);
+  const double right = ToSeconds(b.ahead) * GpusOf(a);
   return known && left != right ? left < right : LessLoaded(a, b);
 }
 
@@ -71,8 +77,16 @@ std::size_t LocalFirst(std::span<const NodeOption> options,
   return best;
 }
 
-std::size_t Locality(std::span<const NodeOption> options) {
+std::size_t ResidentFirst(std::span<const NodeOption> options) {
   return LocalFirst(options, &LessToDo);
+}
+
+std::size_t Locality(std::span<const NodeOption> options) {
+  if (std::ranges::any_of(options, [](const auto& option) { return option.run == Duration(); }))
+    return ResidentFirst(options);
+  std::vector<Duration> ends;
+  for (const NodeOption& option : options) ends.push_back(EndAt(option));
+  return EndsFirstWithModel(options, ends);
 }
 
 std::size_t LocalityByCount(std::span<const NodeOption> options) {
@@ -111,17 +125,21 @@ std::optional<Duration> ShortestOfKinds(std::span<const NodeOption> options) {
 }
 
 Duration EndAt(const NodeOption& option) {
-  constexpr double kCreditsOfAGpu = 8;  // unless a node is set up otherwise
-  const double gpus = std::max(1.0, static_cast<double>(option.limit) / kCreditsOfAGpu);
   const double given = ToSeconds(option.ahead) + ToSeconds(option.run);
-  return FromSeconds(std::max(ToSeconds(option.run), given / gpus));
+  return FromSeconds(std::max(ToSeconds(option.run), given / std::max(1.0, GpusOf(option))));
 }
 
 std::span<const PolicyEntry<RoutingPolicy>> RoutingPolicies() {
-  static constexpr std::array<PolicyEntry<RoutingPolicy>, 8> kTable = {{
+  static constexpr std::array<PolicyEntry<RoutingPolicy>, 10> kTable = {{
       {"locality",
-       "a node with the model on a GPU first, then the one with the least to do",
+       "the node where the request ends first; one with the model on a GPU, unless it ends clearly later there",
        {.choose = &Locality}},
+      {"locality-own-work",
+       "locality, by the work that this gateway alone has sent",
+       {.choose = &Locality, .work = NodeWork::kOwn}},
+      {"locality-resident-first",
+       "a node with the model on a GPU first, then the one with the least to do",
+       {.choose = &ResidentFirst}},
       {"locality-by-count", "locality, as if all requests took equally long", {.choose = &LocalityByCount}},
       {"bounded-locality",
        "locality, while that node has at most five quarters of its part of the requests",

@@ -18,8 +18,9 @@ struct NodeOption {
   bool resident = false;  // on one of its GPUs, as far as the router knows
   std::uint64_t in_flight = 0;
   std::uint64_t limit = 0;
-  Duration run{};    // how long the request's run takes there; zero: not known, or not asked for
-  Duration ahead{};  // the same of all that is in flight there, added up
+  Duration run{};          // how long the request's run takes there; zero: not known, or not asked for
+  Duration ahead{};        // the same of all that is in flight there, added up
+  std::uint32_t gpus = 0;  // how many share this work; 0: not known
 };
 
 // How a router names the GPU of each request (cluster/requests/gpu_turns.hpp).
@@ -37,6 +38,8 @@ struct GpuRouting {
 // How long the request would take at the node: its run, behind what the node's GPUs have been given. `limit` is not 0.
 [[nodiscard]] Duration EndAt(const NodeOption& option);
 
+// Whether a node's work is what the node tells of all routers, or what this router has sent there.
+enum class NodeWork { kOfAll, kOwn };
 // Whether nodes count as alike, or runs take at each node what they have taken there (cluster/requests/node_runs.hpp).
 enum class NodeKinds { kLearned, kAlike };
 
@@ -45,11 +48,15 @@ struct RoutingPolicy {
   std::size_t (*choose)(std::span<const NodeOption> options) = nullptr;
   std::optional<GpuRouting> by_gpu{};
   NodeKinds kinds = NodeKinds::kLearned;
+  NodeWork work = NodeWork::kOfAll;
 };
 
-// `locality` (default): a node with the model on a GPU before one with a host copy, then the node whose GPUs have been given the
-//   least time of runs; the smallest share of used credits, where it is not known how long the request's run takes. Where runs take clearly longer at some node than at another, the node where the request
-//   ends first; a node that has the model on a GPU goes before it, unless the request ends clearly later there.
+// `locality` (default): the node where the request ends first, by what the GPUs of each have to do for all routers, in time of
+//   runs; a node that has the model on a GPU goes before it, unless the request ends clearly later there. Where it is not known
+//   how long the request's run takes: a node with the model on a GPU, then the one with the smallest share of used credits.
+// `locality-own-work`: the same, by what this router alone has sent.
+// `locality-resident-first`: a node with the model on a GPU before one with a host copy, then the node with the least to do. Where
+//   runs take clearly longer at some node than at another, it is `locality`.
 // `locality-by-count`: the same, but for the time: requests in flight count alike.
 // `locality-kind-blind`: by count, and as if runs took equally long at all nodes.
 // `bounded-locality`: so long as that node has no more than its part of what the options have in flight and a

@@ -34,6 +34,7 @@ using ImagePtr = std::shared_ptr<const proto::StateImage>;
 enum class Timer : std::uint32_t {
   kExpire = 1,
   kGrant,
+  kWork,
   kCopies,
   kSaveProfiles,
   kGiveBack,

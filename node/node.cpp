@@ -28,7 +28,9 @@ struct Router {
       case Timer::kExpire:
         return parts.decisions.OnTimer();
       case Timer::kGrant:
-        return parts.routers.OnTimer();
+        return parts.routers.OnGrantTimer();
+      case Timer::kWork:
+        return parts.routers.OnWorkTimer();
       case Timer::kCopies:
         return parts.copies.OnTimer();
       case Timer::kSaveProfiles:

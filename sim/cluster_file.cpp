@@ -111,6 +111,7 @@ absl::StatusOr<ClusterSpec> ParseCluster(std::string_view text, const std::strin
                                            {"link-sharing", ReadParsed(cluster.link_sharing, ParseSharing)},
                                            {"timeout", ReadSpan(cluster.timeout)},
                                            {"host-copies", ReadCount(cluster.host_copies, kMostNodes)},
+                                           {"gateways", ReadCount(cluster.gateways, kMostNodes)},
                                            {"gpu-kinds", later},
                                            {"network", later},
                                            {"models", later}}));

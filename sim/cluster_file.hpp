@@ -3,7 +3,7 @@
 //
 //   nodes: 1                 gpus: 12 (of each node)      gpu-memory: 8GiB        host-memory: 64GiB
 //   loads: pipelined         link: 12GB (a second, from the host, of each switch) topology: v100x4
-//   timeout: 10m             host-copies: 2 (of each model, on different nodes)
+//   timeout: 10m             host-copies: 2 (of each model, on different nodes)       gateways: 1 (asked in turn)
 //   link-sharing: deadline (as the product does, or: shared, exclusive)
 //   gpu-kinds: [{name: v100, count: 4, memory: 25GB, link: 12GB, speed: 1.0}]  instead of gpus and gpu-memory
 //   network: {delay: 200us (one way), jitter: 50us (more), connection-timeout: 1s, reconnect: 100ms}
@@ -75,6 +75,7 @@ struct ClusterSpec {
   Duration timeout = std::chrono::minutes(10);
   std::optional<NetworkOptions> network{};
   std::uint32_t host_copies = 2;  // of each function's model, on as many nodes
+  std::uint32_t gateways = 1;     // they get the requests in turn
   std::vector<ModelSpec> models;
 
   // `node` counts from 0.

@@ -56,7 +56,7 @@ void SimulatedCluster::Start() {
   });
   actors::RouterOptions router;
   router.policies = setup_.policies;
-  world_.StartGateway(std::move(router));
+  for (std::uint32_t i = 0; i < setup_.cluster.gateways; ++i) world_.StartGateway(router);
   for (std::uint32_t i = 1; i <= setup_.cluster.nodes; ++i) StartNode(absl::StrCat("node-", i));
 }
 

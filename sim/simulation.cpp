@@ -118,11 +118,10 @@ class Run {
 
   // A function's request goes to the router, a run of a workflow through the front, as in a gateway.
   void Ask(std::uint32_t function) {
-    ++outcome_.arrived;
+    auto& gateway = world().gateway(outcome_.arrived++ % world().gateways());
     samples_.Asked(function);
     proto::InferRequest request;
     request.set_timeout_ns(setup_.cluster.timeout.count());
-    auto& gateway = world().gateway(0);
     if (const TraceWorkflow* const workflow = cluster_.workflows().BegunBy(function); workflow != nullptr) {
       request.mutable_function()->set_name(workflow->name);
       request.set_timeout_ns(

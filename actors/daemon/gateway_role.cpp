@@ -129,6 +129,8 @@ class GatewayRole final : public Role {
     return view_->nodes() > 0 ? absl::OkStatus() : absl::UnavailableError("no node takes requests");
   }
 
+  [[nodiscard]] bool Serves() override { return service_->Ready(); }
+
   void Reload() override { RenewCertificate(true); }
 
   void Measure() override {

@@ -17,6 +17,8 @@ class Role {
   [[nodiscard]] virtual std::string Describe() const = 0;
   // OK, or why this role cannot do its work now.
   [[nodiscard]] virtual absl::Status Health() = 0;
+  // Requests of clients would be answered here.
+  [[nodiscard]] virtual bool Serves() { return true; }
   // Brings the metrics up to date; on the main thread, about once a second.
   virtual void Measure() = 0;
   // SIGUSR1: a manager makes a backup of what it keeps. On the main thread; blocks for as long as that takes.

@@ -181,6 +181,7 @@ class Daemon {
     if (roles.Has(security::Role::kGateway))
       TROUPE_RETURN_IF_ERROR(Add(StartGatewayRole(*common_, address_)));
     started_ = true;
+    if (roles.Has(security::Role::kManager) && roles.Has(security::Role::kNode)) AwaitService();
     std::string line = "ready:";
     for (const auto& role : roles_) absl::StrAppend(&line, " ", role->Describe(), ",");
     absl::StrAppend(&line, " operations at http://", address_);
@@ -204,6 +205,18 @@ class Daemon {
       Measure();
       service_->Look();
     }
+  }
+
+  // All that a gateway here waits for is in this process: those who start it may send requests when it says that it is ready.
+  // A node whose GPUs do not come keeps it from that for a moment only.
+  void AwaitService() {
+    constexpr timespec kPause{0, 1'000'000};
+    constexpr int kPauses = 10'000;
+    for (int i = 0; i < kPauses; ++i) {
+      if (std::ranges::all_of(roles_, [](const auto& role) { return role->Serves(); })) return;
+      nanosleep(&kPause, nullptr);
+    }
+    spdlog::warn("no request can be served yet, after 10 s: see /v2/health/ready");
   }
 
   // The gateway first: it stands in front of the others.

@@ -91,9 +91,9 @@ void BringInputs(const std::shared_ptr<proto::SubmitRequest>& request, const std
 
 proto::ExportedTensors HolderAway(const std::string& holder, const absl::Status& why) {
   proto::ExportedTensors answer;
-  SetStatus(
-      absl::NotFoundError(absl::StrCat("node '", holder, "' has kept it, and is away: ", why.message())),
-      answer);
+  SetStatus(absl::NotFoundError(
+                absl::StrCat("node '", holder, "' has kept it, and does not give it: ", why.message())),
+            answer);
   return answer;
 }
 

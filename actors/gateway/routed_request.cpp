@@ -54,8 +54,34 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   return submit;
 }
 
-proto::RouterHello HelloOf(const cluster::RequestTable& table) {
+proto::InferReply ReplyTo(const cluster::RequestFinished& finished, RoutedRequest& request) {
+  using End = cluster::RequestEnd;
+  proto::InferReply reply = std::move(request.reply);
+  const bool from_node = finished.end == End::kServed || (finished.end == End::kFailed && reply.code() != 0);
+  if (!from_node) {
+    reply.Clear();
+    SetStatus(finished.status, reply);
+    reply.set_retry_after_ns(finished.retry_after.count());
+  }
+  // A node that was lost, or was still at it, may have run it; one whose answer this is says so itself.
+  if (request.has_state && reply.code() != 0 && finished.attempts > from_node) reply.set_state_advanced(true);
+  *reply.mutable_function() = request.message.function();
+  reply.set_attempts(std::max(reply.attempts(), finished.attempts));
+  return reply;
+}
+
+Bytes InlineBytes(const proto::InferRequest& request) {
+  std::uint64_t sum = 0;
+  for (const auto& input : request.inputs()) sum += input.data().inlined().size();
+  return Bytes(sum);
+}
+
+proto::RouterHello HelloOf(const cluster::RequestTable& table, const std::string& node) {
   proto::RouterHello hello;
+  if (const auto* const known = table.credits().Find(node)) {
+    hello.set_known_epoch(known->epoch);
+    hello.set_known_grant(known->grant);
+  }
   hello.set_queued(table.waiting());
   hello.set_names_gpus(table.names_gpus());
   return hello;

@@ -41,8 +41,14 @@ struct RoutedRequest {
 // What a node is told of it, but for the router's id.
 [[nodiscard]] proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send);
 
-// What the router tells nodes of its queue, but for its id.
-[[nodiscard]] proto::RouterHello HelloOf(const cluster::RequestTable& table);
+// How the request has ended: what its node has answered, if that was its end.
+[[nodiscard]] proto::InferReply ReplyTo(const cluster::RequestFinished& finished, RoutedRequest& request);
+
+// Of the inputs that are in the message.
+[[nodiscard]] Bytes InlineBytes(const proto::InferRequest& request);
+
+// What the router tells a node of its queue, and of what it knows of the node, but for its id.
+[[nodiscard]] proto::RouterHello HelloOf(const cluster::RequestTable& table, const std::string& node);
 
 // What the manager is told of the router's load, and of the demand since it last asked.
 [[nodiscard]] proto::MemberReport ReportOf(const cluster::RequestTable& table,

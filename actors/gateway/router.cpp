@@ -14,6 +14,7 @@
 #include "actors/gateway/routed_request.hpp"
 #include "actors/gateway/unread_replies.hpp"
 #include "actors/member/member_session.hpp"
+#include "base/alarm.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
 #include "cluster/requests/function_arrivals.hpp"
@@ -27,16 +28,9 @@ namespace {
 using RouterSelf =
     RouterActor::extend<Hears<proto::Tick>, Hears<proto::Job>,
                         caf::reacts_to<proto::PeerUp, caf::strong_actor_ptr>, Hears<proto::PeerLost>>;
-using InferPromise = caf::typed_response_promise<proto::InferReply>;
 using Done = RouterClient::Done;
 enum : std::uint32_t { kExpire = 1, kHello = 2 };
 constexpr Duration kLeaseRetry = std::chrono::seconds(1);
-
-Bytes InlineBytes(const proto::InferRequest& request) {
-  std::uint64_t sum = 0;
-  for (const auto& input : request.inputs()) sum += input.data().inlined().size();
-  return Bytes(sum);
-}
 
 class Router : public RouterSelf::base, public RouterClient {
  public:
@@ -145,13 +139,15 @@ class Router : public RouterSelf::base, public RouterClient {
     done(std::move(reply));
   }
 
+  // A request may end while it is sent, which asks for one more round and not for a round within this one.
   void Pump() {
-    for (const auto& send : table_.Decide(Now(this))) Submit(send);
-    const auto due = table_.NextDue();
-    if (due < armed_) {
-      armed_ = due;
+    pump_.again = true;
+    if (std::exchange(pump_.runs, true)) return;
+    while (std::exchange(pump_.again, false))
+      for (const auto& send : table_.Decide(Now(this))) Submit(send);
+    pump_.runs = false;
+    if (const auto due = table_.NextDue(); pump_.alarm.Set(due))
       After(this, due - Now(this), MakeTick(kExpire));
-    }
   }
 
   void Submit(const cluster::Send& send) {
@@ -189,7 +185,8 @@ class Router : public RouterSelf::base, public RouterClient {
     const auto now = Now(this);
     if (!reply.ok()) {
       ReleaseAt(send.node, send.ticket);  // the node may have answered all the same
-      return Finish(table_.CallFailed(send.ticket, std::string(reply.status().message()), now));
+      Finish(table_.CallFailed(send.ticket, std::string(reply.status().message()), now));
+      return EndIfRemoved(send.sequence);
     }
     if (reply->has_bounced()) return Bounced(send, reply->bounced());
     auto& served = *reply->mutable_served();
@@ -208,11 +205,16 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void Bounced(const cluster::Send& send, const proto::Bounced& bounced) {
-    const auto it = requests_.find(send.sequence);
-    const auto key = it == requests_.end() ? proto::FunctionKey() : it->second.message.function();
     Finish(table_.Bounced(send.ticket, bounced.reason(), bounced.message(), Now(this), bounced.attempts()));
-    // A function that was removed while its request was at the node: it waits for nothing now.
-    if (!key.name().empty() && !view_->functions().FindServed(key).ok()) FunctionGone(key);
+    EndIfRemoved(send.sequence);
+  }
+
+  // The function may have been removed while its request was at a node: then the request waits for nothing now.
+  void EndIfRemoved(std::uint64_t sequence) {
+    const auto it = requests_.find(sequence);
+    if (it == requests_.end()) return;
+    if (const auto key = it->second.message.function(); !view_->functions().FindServed(key).ok())
+      FunctionGone(key);
   }
 
   void Finish(const std::vector<cluster::RequestFinished>& all) {
@@ -225,20 +227,10 @@ class Router : public RouterSelf::base, public RouterClient {
     if (it == requests_.end()) return;
     auto held = std::move(it->second);
     requests_.erase(it);
+    auto reply = ReplyTo(finished, held);
     using End = cluster::RequestEnd;
-    proto::InferReply reply = std::move(held.reply);
-    const bool from_node =
-        finished.end == End::kServed || (finished.end == End::kFailed && reply.code() != 0);
-    if (!from_node) {
-      reply.Clear();
-      SetStatus(finished.status, reply);
-      reply.set_retry_after_ns(finished.retry_after.count());
-      if (!finished.node.empty() && finished.end != End::kFailed) CancelAt(finished.node, held.ticket);
-    }
-    // A node that was lost, or was still at it, may have run it; one whose answer this is says so itself.
-    if (held.has_state && reply.code() != 0 && finished.attempts > from_node) reply.set_state_advanced(true);
-    *reply.mutable_function() = held.message.function();
-    reply.set_attempts(std::max(reply.attempts(), finished.attempts));
+    const bool unwanted = finished.end == End::kExpired || finished.end == End::kCancelled;
+    if (unwanted && !finished.node.empty()) CancelAt(finished.node, held.ticket);
     if (reply.release() != 0) {
       reply.set_release(held.ticket);
       if (unread_.Add(held.ticket, finished.node, held.caller)) monitor(held.caller);
@@ -323,14 +315,14 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void Hello(const KnownNode& node) {
-    auto hello = HelloOf(table_);
+    auto hello = HelloOf(table_, std::string(node.name));
     hello.set_router(options_.id);
-    const auto& released = unread_.ReleasedAt(node.name);
-    hello.mutable_released()->Assign(released.begin(), released.end());
+    const auto released = unread_.ReleasedAt(std::string(node.name));
+    hello.mutable_released()->Assign(released.tickets.begin(), released.tickets.end());
     request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
         .then(
-            [this, name = node.name, told = std::ssize(released)](const proto::CreditGrant& grant) {
-              unread_.Heard(name, told);
+            [this, name = std::string(node.name), until = released.until](const proto::CreditGrant& grant) {
+              unread_.Heard(name, until);
               Granted(grant);
             },
             [](const caf::error&) { /* the next hello asks again */ });
@@ -348,7 +340,11 @@ class Router : public RouterSelf::base, public RouterClient {
   void LoseNode(const std::string& name, const std::string& reason) {
     const auto models = ModelsOf(table_.credits(), name);
     Finish(table_.NodeLost(name, reason));
-    unread_.Forget(name);
+    // Also of nodes that were lost before, and have answered since.
+    unread_.ForgetIf([&](const std::string& node) { return node == name || !nodes_.ControllerOf(node); });
+    std::vector<std::uint64_t> held;
+    for (const auto& [sequence, request] : requests_) held.push_back(sequence);
+    for (const auto sequence : held) EndIfRemoved(sequence);
     Publish(models);
   }
 
@@ -369,7 +365,7 @@ class Router : public RouterSelf::base, public RouterClient {
         if (node.controller) Hello(node);
       return After(this, options_.hello_every, tick);
     }
-    armed_ = Time::max();
+    pump_.alarm.WentOff(Now(this));
     Finish(table_.Expire(Now(this)));
   }
 
@@ -384,7 +380,11 @@ class Router : public RouterSelf::base, public RouterClient {
   std::map<std::uint64_t, RoutedRequest> requests_;
   UnreadReplies unread_;
   std::uint64_t next_sequence_ = 1;
-  Time armed_ = Time::max();
+  struct {
+    Alarm alarm{};  // for what falls due in the table
+    bool runs = false;
+    bool again = false;
+  } pump_;
 };
 
 }  // namespace

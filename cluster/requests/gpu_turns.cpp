@@ -59,10 +59,9 @@ bool GpuTurns::IsSpent(const std::string& node, Time now) const {
          credit->in_flight >= credit->limit;
 }
 
-bool GpuTurns::MayRunAt(const RequestEntry& entry, const std::string& node) const {
+bool GpuTurns::MayRunAt(const RequestEntry& entry, const std::string& node, Time now) const {
   const NodeCredit* const credit = credits_.Find(node);
-  return credit != nullptr && credit->adopted.contains(entry.request.model) &&
-         !entry.refused_by.contains(node);
+  return credit != nullptr && credit->adopted.contains(entry.request.model) && !entry.RefusedBy(node, now);
 }
 
 Duration GpuTurns::RunOn(const RequestEntry& entry, const GpuPlace& place) const {
@@ -128,7 +127,7 @@ GpuPlace GpuTurns::PlaceFor(const RequestEntry& entry, const GpuPlace& self, Tim
   Duration busy_end{};
   if (const auto* holders = gpus_.Holders(entry.request.model)) {
     for (const GpuPlace& holder : *holders) {
-      if (holder == self || !MayRunAt(entry, holder.node)) continue;
+      if (holder == self || !MayRunAt(entry, holder.node, now)) continue;
       const bool open = Open(holder.node, now);
       if (open && gpus_.IsIdle(holder)) return holder;
       if (gpus_.IsIdle(holder) || !(open || IsSpent(holder.node, now))) continue;
@@ -151,7 +150,7 @@ GpuTurns::Found GpuTurns::FirstOf(const EligibleQueue& queue, const std::string&
   for (auto it = seen == nullptr ? requests->begin() : requests->upper_bound(*seen); it != requests->end();
        ++it) {
     RequestEntry& entry = requests_.At(it->second);
-    if (entry.expiry > now && !entry.refused_by.contains(place.node)) return {&entry, it->first};
+    if (entry.expiry > now && !entry.RefusedBy(place.node, now)) return {&entry, it->first};
   }
   return {};
 }

@@ -81,7 +81,7 @@ class GpuTurns {
   [[nodiscard]] bool Open(const std::string& node, Time now) const;
   // All its credits are in use, so that the next reply gives one back.
   [[nodiscard]] bool IsSpent(const std::string& node, Time now) const;
-  [[nodiscard]] bool MayRunAt(const RequestEntry& entry, const std::string& node) const;
+  [[nodiscard]] bool MayRunAt(const RequestEntry& entry, const std::string& node, Time now) const;
   [[nodiscard]] Duration RunOn(const RequestEntry& entry, const GpuPlace& place) const;
   // With its load where the model is not there.
   [[nodiscard]] Duration WorkOn(const RequestEntry& entry, const GpuPlace& place) const;

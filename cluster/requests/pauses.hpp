@@ -1,5 +1,5 @@
-// PAUSES: what is offered again after a moment: requests that every holder of their model has refused, and nodes
-// that refused whatever is sent there.
+// PAUSES: what is offered again after a moment: requests that every holder of their model has refused, and what waits for nodes
+// that have refused it, or whatever is sent there.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class Pauses {
  public:
   void Add(Time until, std::uint64_t sequence) { requests_.emplace(until, sequence); }
   void Remove(Time until, std::uint64_t sequence) { requests_.erase({until, sequence}); }
-  void AddNode(Time until) { nodes_.insert(until); }
+  void AddRefusal(Time until) { refusals_.insert(until); }
   // A request whose pause is over; nothing when there is none left.
   [[nodiscard]] std::optional<std::uint64_t> TakeDue(Time now) {
     if (requests_.empty() || requests_.begin()->first > now) return std::nullopt;
@@ -24,18 +24,18 @@ class Pauses {
     requests_.erase(requests_.begin());
     return sequence;
   }
-  void ForgetNodesDue(Time now) { nodes_.erase(nodes_.begin(), nodes_.upper_bound(now)); }
+  void ForgetRefusalsDue(Time now) { refusals_.erase(refusals_.begin(), refusals_.upper_bound(now)); }
   // `queued`: requests wait for the nodes.
   [[nodiscard]] Time NextDue(bool queued) const {
     Time due = requests_.empty() ? Time::max() : requests_.begin()->first;
-    if (queued && !nodes_.empty()) due = std::min(due, *nodes_.begin());
+    if (queued && !refusals_.empty()) due = std::min(due, *refusals_.begin());
     return due;
   }
   [[nodiscard]] std::size_t requests() const { return requests_.size(); }
 
  private:
   std::set<std::pair<Time, std::uint64_t>> requests_;
-  std::set<Time> nodes_;
+  std::set<Time> refusals_;  // when they end
 };
 
 }  // namespace troupe::cluster

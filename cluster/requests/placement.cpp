@@ -78,7 +78,8 @@ NodeOption Placement::OptionOf(const RequestEntry& entry, const std::string& nam
           .in_flight = node.in_flight,
           .limit = node.limit,
           .run = routing_.kinds == NodeKinds::kLearned ? RunAt(entry.request, name) : Duration(),
-          .ahead = WorkAt(name)};
+          .ahead = WorkAt(name) + (routing_.work == NodeWork::kOfAll ? node.others : Duration()),
+          .gpus = routing_.work == NodeWork::kOfAll ? node.fit_gpus : 0};
 }
 
 Duration Placement::RunAt(const RouterRequest& request, const std::string& node) const {
@@ -113,6 +114,15 @@ void Placement::LeaveOutByDeadline(const RequestEntry& entry, Time now,
   }
 }
 
+// The first request of the model that the node has not refused; null: it has refused all.
+RequestEntry* Placement::FirstFor(const std::string& node, const std::string& model, Time now) {
+  for (const auto& [key, sequence] : *queue_.Find(model)) {
+    RequestEntry& entry = requests_.At(sequence);
+    if (!entry.RefusedBy(node, now)) return &entry;
+  }
+  return nullptr;
+}
+
 // The most urgent request that some node with a credit can take. Looks at the first eligible model of each
 // node, and beyond it only past requests that this node has refused; late ones that it has no place for stop
 // it, since what comes behind them is late, too, or of a lower priority.
@@ -124,11 +134,10 @@ RequestEntry* Placement::MostUrgent(Time now) {
     if (heads == nullptr) continue;
     for (const auto& head : *heads) {
       if (best != nullptr && best->key < head.key) break;
-      RequestEntry& entry = requests_.At(queue_.FirstOf(head.model));
-      if (entry.refused_by.contains(name)) continue;
-      if (!HasPlace(node, entry)) break;
-      best = &entry;
-      break;
+      if (!HasPlace(node, requests_.At(queue_.FirstOf(head.model)))) break;
+      RequestEntry* const entry = FirstFor(name, head.model, now);
+      if (entry == nullptr || !HasPlace(node, *entry)) continue;
+      if (best == nullptr || entry->key < best->key) best = entry;
     }
   }
   return best;
@@ -138,7 +147,7 @@ std::string Placement::ChooseNode(const RequestEntry& entry, Time now) const {
   std::vector<NodeOption> options;
   for (const std::string& name : *credits_.Holders(entry.request.model)) {
     const NodeCredit& node = *credits_.Find(name);
-    if (!node.Open(now) || entry.refused_by.contains(name) || !HasPlace(node, entry)) continue;
+    if (!node.Open(now) || entry.RefusedBy(name, now) || !HasPlace(node, entry)) continue;
     if (name == entry.request.holder) return name;  // its inputs need not travel
     options.push_back(OptionOf(entry, name));
   }

@@ -81,6 +81,7 @@ class Placement {
   [[nodiscard]] bool HasPlace(const NodeCredit& node, const RequestEntry& entry) const;
   [[nodiscard]] NodeOption OptionOf(const RequestEntry& entry, const std::string& node) const;
   void LeaveOutByDeadline(const RequestEntry& entry, Time now, std::vector<NodeOption>& options) const;
+  [[nodiscard]] RequestEntry* FirstFor(const std::string& node, const std::string& model, Time now);
   [[nodiscard]] RequestEntry* MostUrgent(Time now);
   // By its profiles on the node's fastest GPUs; else as it was learned. Zero: not known.
   [[nodiscard]] Duration RunAt(const RouterRequest& request, const std::string& node) const;

@@ -3,7 +3,7 @@
 
 #include <compare>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
 
 #include "base/units.hpp"
@@ -51,7 +51,13 @@ struct RequestEntry {
       0;  // times that a GPU which could have taken it has taken a later request; by_gpu routing only
   std::string node{};  // of the last attempt
   std::string last_refusal{};
-  std::set<std::string> refused_by{};  // until it was paused
+  // The nodes that have refused it, and until when it is not offered to them again. Empty once it was paused.
+  std::map<std::string, Time> refused_by{};
+
+  [[nodiscard]] bool RefusedBy(const std::string& node, Time now) const {
+    const auto refusal = refused_by.find(node);
+    return refusal != refused_by.end() && now < refusal->second;
+  }
 };
 
 }  // namespace troupe::cluster

@@ -1,5 +1,5 @@
 // CREDIT LEDGER: how many requests each router may have in flight at this node. Owned by the node controller.
-// Sum of the grants = capacity (GPUs that are not unfit x credits per GPU); a router with nothing waiting
+// Sum of the grants = capacity (GPUs that work x credits per GPU); a router with nothing waiting
 // holds one, as far as they go, and the rest follows the routers' queues. A draining node grants nothing.
 #pragma once
 

@@ -54,8 +54,7 @@ void GpuReports::AddCosts(const ModelNumber& model, proto::CreditGrant& grant) c
 }
 
 void GpuReports::Fill(std::uint64_t router, proto::CreditGrant& grant) {
-  const auto it = routers_.find(router);
-  if (it == routers_.end()) return;
+  Told& told = routers_.at(router);
   if (parts_.settings.scheduler.isolated) {
     grant.set_gpus_withheld("has isolated runtimes, which it chooses by itself");
     return;
@@ -63,9 +62,9 @@ void GpuReports::Fill(std::uint64_t router, proto::CreditGrant& grant) {
   for (std::uint32_t gpu = 0; gpu < parts_.settings.gpus.size(); ++gpu) {
     auto standing = StandingOf(gpu, router);
     auto now = standing.SerializeAsString();
-    if (now != std::exchange(it->second.gpus[gpu], now)) *grant.add_gpus() = std::move(standing);
+    if (now != std::exchange(told.gpus[gpu], now)) *grant.add_gpus() = std::move(standing);
   }
-  for (const auto& [digest, model] : std::exchange(it->second.costs, {})) AddCosts(model, grant);
+  for (const auto& [digest, model] : std::exchange(told.costs, {})) AddCosts(model, grant);
 }
 
 }  // namespace troupe::node

@@ -21,11 +21,12 @@ class GpuReports {
   // The router names GPUs, and is told of everything with its next grant.
   void Add(std::uint64_t router);
   void Forget(std::uint64_t router) { routers_.erase(router); }
+  [[nodiscard]] bool Knows(std::uint64_t router) const { return routers_.contains(router); }
   [[nodiscard]] bool empty() const { return routers_.empty(); }  // no router names GPUs
   // All of them have forgotten what they were told.
   void TellAnew();
   void CostChanged(const ModelNumber& model);
-  // Puts what the router is to be told into its grant. Nothing for a router that names no GPUs.
+  // Puts what the router, which is one that names GPUs, is to be told into its grant.
   void Fill(std::uint64_t router, proto::CreditGrant& grant);
 
  private:

@@ -214,6 +214,7 @@ void Requests::Schedule(const NodeRequest& request) {
   for (const auto& [gpu, model] : submitted.evictions) parts_.evictions.Order(gpu, model);
   parts_.decisions.Decide();
   parts_.routers.StandingChanged();
+  parts_.routers.WorkChanged();
 }
 
 HeldRequest* Requests::Find(const RequestId& id) {
@@ -232,6 +233,7 @@ void Requests::Finish(const Finished& finished) {
   if (it->second.awaits_inputs) --awaiting_inputs_;
   auto held = std::move(it->second);
   requests_.erase(it);
+  parts_.routers.WorkChanged();
   if (held.profiled) return parts_.profile_trials.Ended(finished, held);
   held.trial ? parts_.trials.Ended(finished, held) : Answer(finished, held);
   if (held.sequence) parts_.sequences.Ended(held.sequence, held.message.sequence(), finished);

@@ -13,21 +13,32 @@ constexpr std::uint64_t kJoinedCredits = 4;
 
 }  // namespace
 
+bool Routers::KnowsAllTold(const proto::RouterHello& hello) const {
+  const auto told = routers_.find(hello.router());
+  return told != routers_.end() && hello.known_grant() > 0 && hello.known_grant() == told->second.grant &&
+         hello.known_epoch() == parts_.membership.epoch();
+}
+
 // A router that says hello may have lost all that it knew of this node.
 void Routers::On(const RouterSaidHello& event) {
   const auto router = event.hello.router();
+  const bool anew = !KnowsAllTold(event.hello);
   routers_.try_emplace(router);
   ledger_.Report(router, event.hello.queued());
   for (const auto& grant : ledger_.Regrant(router))
     if (grant.router != router) parts_.out.Add(TellRouter{grant.router, GrantFor(grant.router)});
-  routers_[router] = {};
-  event.hello.names_gpus() ? gpu_reports_.Add(router) : gpu_reports_.Forget(router);
+  if (anew) {
+    routers_[router] = {};
+    gpu_reports_.Forget(router);
+    if (event.hello.names_gpus()) gpu_reports_.Add(router);
+  }
   parts_.out.Add(Answer<proto::CreditGrant>{event.ask, GrantFor(router)});
 }
 
 void Routers::On(const RouterLost& event) {
   ledger_.Forget(event.router);
   gpu_reports_.Forget(event.router);
+  work_reports_.Forget(event.router);
   routers_.erase(event.router);
 }
 
@@ -43,6 +54,7 @@ proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
   grant.set_limit(ledger_.limit(router));
   grant.set_draining(parts_.scheduler.draining());
   auto& told = routers_[router];
+  grant.set_number(told.grant = ++grants_);
   if (auto served = served_.Since(std::exchange(told.served, served_.revision())))
     *grant.mutable_adopted() = *std::move(served);
   if (std::exchange(told.residency, residency_) != residency_) {
@@ -53,7 +65,11 @@ proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
     for (const auto& copy : parts_.scheduler.ResidentModels())
       if (copy->digest != std::exchange(last, copy->digest)) *resident.Add() = copy->digest.text();
   }
-  gpu_reports_.Fill(router, grant);
+  if (gpu_reports_.Knows(router)) {
+    gpu_reports_.Fill(router, grant);
+  } else {
+    work_reports_.Fill(router, grant);
+  }
   return grant;
 }
 
@@ -65,21 +81,34 @@ void Routers::GrantAll() {
 
 void Routers::GrantSoon() {
   dirty_ = true;
-  if (std::exchange(armed_, true)) return;
+  if (std::exchange(granting_, true)) return;
   parts_.out.WakeAfter(Timer::kGrant, parts_.settings.grant_every);
 }
 
-void Routers::OnTimer() {
-  armed_ = false;
+void Routers::OnGrantTimer() {
+  granting_ = false;
   if (dirty_) GrantAll();
 }
 
+void Routers::WorkChanged() {
+  if (routers_.size() < 2 && !work_reports_.ToldOfAny()) return;
+  if (std::exchange(reporting_, true)) return;
+  parts_.out.WakeAfter(Timer::kWork, parts_.settings.work_every);
+}
+
+void Routers::OnWorkTimer() {
+  reporting_ = false;
+  for (const auto router : work_reports_.Due()) parts_.out.Add(TellRouter{router, GrantFor(router)});
+}
+
 void Routers::UpdateCapacity() {
-  std::uint64_t fit = 0;
-  // A GPU's places are the same, however many runtimes share them.
+  std::uint32_t fit = 0;
+  // A GPU's places are the same, however many runtimes share them. One that has not come up yet would let requests wait that
+  // another node has a place for.
   for (std::uint32_t device = 0; device < parts_.settings.gpus.size(); ++device)
-    fit += parts_.runtimes.Unfit(device) ? 0 : 1;
+    fit += parts_.runtimes.Works(device) ? 1 : 0;
   // Where one run answers several requests, as many more have to be here to be joined.
+  work_reports_.SetFitGpus(fit);
   const std::uint64_t joined = parts_.scheduler.batching().Joins() ? kJoinedCredits : 1;
   ledger_.SetCapacity(parts_.scheduler.draining() ? 0 : fit * joined * parts_.settings.credits_per_gpu);
   GrantAll();

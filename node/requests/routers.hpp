@@ -8,6 +8,7 @@
 #include "node/requests/credit_ledger.hpp"
 #include "node/requests/gpu_reports.hpp"
 #include "node/requests/served_models.hpp"
+#include "node/requests/work_reports.hpp"
 
 namespace troupe::node {
 
@@ -15,12 +16,13 @@ struct Parts;
 
 class Routers {
  public:
-  explicit Routers(Parts& parts) : parts_(parts), gpu_reports_(parts) {}
+  explicit Routers(Parts& parts) : parts_(parts), gpu_reports_(parts), work_reports_(parts) {}
 
   void On(const RouterSaidHello& event);
   void On(const RouterLost& event);
   void On(const Joined& event);  // this node has a new life: routers forget what they knew of it
-  void OnTimer();
+  void OnGrantTimer();
+  void OnWorkTimer();
 
   // Routers learn the limits that changed, and what is adopted and resident now.
   void GrantAll();
@@ -35,6 +37,8 @@ class Routers {
   void StandingChanged() {
     if (!gpu_reports_.empty()) GrantSoon();
   }
+  // A request came or ended: the routers that did not send it learn of it soon, if it makes a difference to them.
+  void WorkChanged();
   // What is known of the model's runs or loads has changed: routers that name GPUs learn of it.
   void CostChanged(const ModelNumber& model) { gpu_reports_.CostChanged(model); }
 
@@ -49,16 +53,22 @@ class Routers {
   struct Told {
     std::uint64_t served = 0;     // of ServedModels
     std::uint64_t residency = 0;  // of the GPUs' models
+    std::uint64_t grant = 0;      // the last one's number
   };
+  // The router has had the last grant, and so knows all that it was told.
+  [[nodiscard]] bool KnowsAllTold(const proto::RouterHello& hello) const;
   [[nodiscard]] proto::CreditGrant GrantFor(std::uint64_t router);
 
   Parts& parts_;
   std::map<std::uint64_t, Told> routers_;
   CreditLedger ledger_;
   ServedModels served_;
-  GpuReports gpu_reports_;
+  GpuReports gpu_reports_;    // of routers that name GPUs
+  WorkReports work_reports_;  // of the others
   std::uint64_t residency_ = 1;
-  bool armed_ = false;
+  std::uint64_t grants_ = 0;
+  bool granting_ = false;  // timers that have not fired
+  bool reporting_ = false;
   bool dirty_ = false;
 };
 

@@ -52,6 +52,7 @@ class RequestTable {
     return it == requests_.end() ? nullptr : &it->second;
   }
   [[nodiscard]] RequestEntry& At(const RequestId& id) { return requests_.at(id); }
+  [[nodiscard]] const absl::node_hash_map<RequestId, RequestEntry>& all() const { return requests_; }
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
   [[nodiscard]] std::size_t trials() const { return trials_; }
   [[nodiscard]] Time NextExpiry() const { return expiries_.empty() ? Time::max() : expiries_.begin()->first; }

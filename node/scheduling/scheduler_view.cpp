@@ -32,6 +32,15 @@ SchedulerView::OthersWork SchedulerView::OthersOn(GpuIndex index, std::uint64_t 
   return others;
 }
 
+absl::flat_hash_map<std::uint64_t, Duration> SchedulerView::WorkByRouter() const {
+  absl::flat_hash_map<std::uint64_t, Duration> work;
+  for (const auto& [id, entry] : parts_.requests.all()) {
+    if (entry.leader != nullptr) continue;  // the leader's run is the only one
+    work[id.router] += entry.gpu == kNoGpu ? EstimateOf(entry.request.model, 0).run : entry.claim.work;
+  }
+  return work;
+}
+
 SchedulerView::ModelEstimate SchedulerView::EstimateOf(const ModelNumber& name, KindId kind) const {
   const ModelEntry* const model = parts_.tables.models.Adopted(parts_.tables.models.Find(name));
   if (model == nullptr) return {};

@@ -67,6 +67,8 @@ class SchedulerView {
     Duration left{};
   };
   [[nodiscard]] OthersWork OthersOn(GpuIndex gpu, std::uint64_t router, Time now) const;
+  // The estimated time of GPUs that the requests here take, by their routers; kNoRouter's are the node's own.
+  [[nodiscard]] absl::flat_hash_map<std::uint64_t, Duration> WorkByRouter() const;
   [[nodiscard]] Time NextIdle(Duration idle) const { return parts_.runtimes.NextIdle(idle); }
 
   // --- states of functions ---

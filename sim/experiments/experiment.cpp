@@ -7,7 +7,7 @@ namespace troupe::sim {
 std::span<const Experiment> Experiments() {
   constexpr std::string_view kFunctions = "functions";
   constexpr std::string_view kWorkingSet = "models in the working set";
-  static constexpr std::array<Experiment, 31> kTable = {{
+  static constexpr std::array<Experiment, 32> kTable = {{
       {"lalb-latency", "003, Fig. 4a: mean latency on 12 GPUs, working sets of 15, 25 and 35 models",
        &LalbLatency, kWorkingSet},
       {"lalb-misses", "003, Fig. 4b: requests that do not find their model, and loads, per request",
@@ -52,6 +52,9 @@ std::span<const Experiment> Experiments() {
       {"gpu-kinds-nodes",
        "two nodes, one with GPUs half as fast: requests in time, with and without what a router knows of it",
        &NodeKindChoice, "requests a second"},
+      {"gateways",
+       "one to eight gateways before four nodes: requests in time, with and without what other gateways gave the nodes",
+       &GatewayChoice, "requests a second"},
       {"scale", "what decisions cost with 10,000 to 1,000,000 functions on 100 to 10,000 GPUs, in wall time",
        &Scale, kFunctions, Basis::kWallTime},
       {"model-fanout", "a model of 512 MiB that 1 to 32 nodes fetch at the same time, over one transfer",

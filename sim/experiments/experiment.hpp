@@ -84,6 +84,9 @@ struct Experiment {
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> GpuKindChoice(const ExperimentOptions& options);
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> NodeKindChoice(const ExperimentOptions& options);
 
+// Several gateways (sim/experiments/gateways.cpp).
+[[nodiscard]] absl::StatusOr<std::vector<Figure>> GatewayChoice(const ExperimentOptions& options);
+
 // One model to many nodes (sim/experiments/model_fanout.cpp). It runs each policy of the fetching slot.
 [[nodiscard]] absl::StatusOr<std::vector<Figure>> ModelFanout(const ExperimentOptions& options);
 

@@ -302,6 +302,37 @@ TEST(Cluster, AFunctionRemovedWhileRequestsWaitAnswersThemNotFound) {
   EXPECT_GT(gone, 20u);
 }
 
+TEST(Cluster, ARequestOfARemovedFunctionDoesNotWaitForItsTimeoutWhenItsNodeIsLost) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Deploy("slow", MiB(50)).ok());
+  for (std::uint64_t i = 0; i < 4; ++i) world.Infer("slow", i);  // all of them are at the node
+  world.Run(milliseconds(5));
+  proto::AdminRequest request;
+  request.mutable_remove()->mutable_key()->set_name("slow");
+  ASSERT_TRUE(world.Ask(request).ok());
+  world.KillNode("node-1");
+  world.Run(seconds(2));
+  ASSERT_EQ(world.answers.size(), 4u) << "a request waits for a function that is not there any more";
+  std::size_t gone = 0;
+  for (const auto& answer : world.answers)
+    gone += answer.reply.code() == static_cast<int>(absl::StatusCode::kNotFound);
+  EXPECT_GE(gone, 3u);
+}
+
+TEST(Cluster, RequestsWithTimeoutsSetNoTimerEach) {
+  World world(0);
+  const auto timers = [&] { return world.scheduler().clock().schedule().size(); };
+  world.Run(seconds(1));
+  const auto before = timers();
+  // Each falls due before those that came before it: such a one needs a timer of its own, until it has gone off.
+  for (int round = 0; round < 200; ++round) {
+    world.Infer("absent", static_cast<std::uint64_t>(2 * round), seconds(30));
+    world.Infer("absent", static_cast<std::uint64_t>(2 * round + 1), milliseconds(500));
+    world.Run(seconds(1));
+  }
+  EXPECT_LE(timers(), before + 10) << "timers add up";
+}
+
 TEST(Cluster, AModelThatIsNotToBeDividedAndFitsNoGpuIsRefusedWithTheSizes) {
   World world(1);
   const auto status = world.Deploy("huge", GiB(2) - MiB(100), milliseconds(100), {"x"}, {},

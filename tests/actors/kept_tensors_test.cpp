@@ -382,5 +382,38 @@ TEST_F(KeptTensors, RequestsThatEndWhileTheirInputsComeGiveTheirCreditsBack) {
   world_.ExpectAnswers();
 }
 
+// Each of them ends while it is sent, which gives its credit to the next one.
+TEST_F(KeptTensors, ThousandsOfRequestsWhoseInputsAreLostEndOneAfterTheOther) {
+  world_.Settle();
+  constexpr int kMany = 4000;
+  proto::InferRequest request;
+  request.mutable_function()->set_name("net-a");
+  auto& input = *request.add_inputs();
+  input.mutable_spec()->set_name("x");
+  input.mutable_data()->mutable_kept()->set_node("gone");
+  int lost = 0;
+  const auto drain = [&](const char* node, bool on) {
+    proto::AdminRequest wish;
+    wish.mutable_drain()->set_name(node);
+    wish.mutable_drain()->set_drain(on);
+    ASSERT_TRUE(world_.Ask(wish).ok());
+  };
+  drain("node-1", true);
+  drain("node-2", true);
+  for (int i = 0; i < kMany; ++i) {
+    request.set_call(static_cast<std::uint64_t>(i));
+    world_.system().spawn([&](caf::event_based_actor* self) {
+      self->request(world_.router(), caf::infinite, request).then([&](const proto::InferReply& reply) {
+        lost += reply.code() == static_cast<int>(absl::StatusCode::kDataLoss) ? 1 : 0;
+      });
+    });
+  }
+  world_.Settle();
+  EXPECT_EQ(lost, 0);
+  drain("node-1", false);
+  world_.Run(seconds(1));
+  EXPECT_EQ(lost, kMany);
+}
+
 }  // namespace
 }  // namespace troupe::actors

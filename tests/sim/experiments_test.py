@@ -317,6 +317,8 @@ ORDERS = {
                   {"10x/1/{}/compliant": ["infless-ka", "torpor"], "100x/1/{}/mean_ms": ["torpor", "load-balance", "infless-ka"]}),
     "gpu-kinds-nodes": (["--seeds", "1", "--minutes", "2", "--rates", "100,250"],
                         {"3x/100/{}/in_time": ["troupe-kind-blind", "troupe"]}),
+    "gateways": (["--seeds", "1", "--minutes", "2", "--rates", "300"],
+                 {"8/300/{}/in_time": ["troupe-own-work", "troupe"], "1/300/{}/in_time": ["troupe-resident-first", "troupe"]}),
     "gpu-kinds": (["--seeds", "1", "--minutes", "2", "--rates", "100,250"],
                   {"3x/250/{}/in_time": ["troupe-kind-blind", "troupe"], "mixed/100/{}/in_time": ["troupe-kind-blind", "troupe"]}),
     "fast-spatial": (["--seeds", "1"], {"ResNet/{}/served_per_s": ["time-sharing", "fast-24", "fast"],

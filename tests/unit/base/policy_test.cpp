@@ -16,8 +16,9 @@ TEST(Policy, PresetsNameOnePolicyPerSlot) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(
       std::string(status.message()),
-      HasSubstr("troupe, troupe-edf, troupe-late-last, troupe-kind-blind, troupe-by-count, troupe-ahead, "
-                "troupe-asked, troupe-late, fast, load-balance"));
+      HasSubstr(
+          "troupe, troupe-edf, troupe-late-last, troupe-kind-blind, troupe-own-work, troupe-resident-first, troupe-by-count, troupe-ahead, "
+          "troupe-asked, troupe-late, fast, load-balance"));
   EXPECT_EQ(FindPreset("fast")->owning, "always");
   EXPECT_EQ(FindPreset("fast")->scaling, "fast-scaler");
   EXPECT_EQ(FindPreset("troupe-late")->owning, "never");

@@ -85,6 +85,16 @@ TEST(RoutingPolicy, Choices) {
       // And not so much longer that the kinds must differ.
       {"locality", {{"a", true, 2, 8, milliseconds(14)}, {"b", false, 0, 8, milliseconds(10)}}, 0},
       {"locality-kind-blind", {{"a", false, 0, 4}, {"b", true, 3, 4}}, 1},
+      // The model is at `a`, where one request runs; or where several wait, and the request would end clearly later.
+      {"locality",
+       {{"a", true, 1, 8, milliseconds(30), milliseconds(10)}, {"b", false, 0, 8, milliseconds(30)}},
+       0},
+      {"locality",
+       {{"a", true, 3, 8, milliseconds(30), milliseconds(90)}, {"b", false, 0, 8, milliseconds(30)}},
+       1},
+      {"locality-resident-first",
+       {{"a", true, 3, 8, milliseconds(30), milliseconds(90)}, {"b", false, 0, 8, milliseconds(30)}},
+       0},
       // One long run is more to do than three short ones.
       {"locality", {LongRun("a"), ShortRuns("b")}, 1},
       {"locality-by-count", {LongRun("a"), ShortRuns("b")}, 0},
@@ -93,8 +103,10 @@ TEST(RoutingPolicy, Choices) {
   };
   for (const Case& c : cases)
     EXPECT_EQ(FindRoutingPolicy(c.policy)->choose(c.options), c.expected) << c.policy;
-  EXPECT_THAT(std::string(FindRoutingPolicy("nearest").status().message()),
-              HasSubstr("locality, locality-by-count, bounded-locality, locality-kind-blind, load-balance"));
+  EXPECT_THAT(
+      std::string(FindRoutingPolicy("nearest").status().message()),
+      HasSubstr(
+          "locality, locality-own-work, locality-resident-first, locality-by-count, bounded-locality, locality-kind-blind, load-balance"));
 }
 
 TEST(NodeRuns, ANodeIsAsSlowWithANewModelAsWithOthers) {
@@ -216,6 +228,65 @@ TEST(RequestTable, RequestsGoWhereTheLeastIsToDo) {
   table.Check();
 }
 
+// Two nodes alike, at one of which another router's requests have half a second to run.
+class OthersWork : public testing::Test {
+ protected:
+  explicit OthersWork(const char* routing = "locality") : table_(MakeTable({}, routing)) {
+    for (const char* node : {"n1", "n2"}) Tell(node, {});
+    table_.Served(Ask(), absl::OkStatus(), At(1), milliseconds(50));
+    Tell("n1", milliseconds(500));
+  }
+  void Tell(const char* node, Duration others) {
+    auto grant = Grant(node, 8, {"m"}, {"m"});
+    grant.set_others_ns(others.count());
+    grant.set_fit_gpus(1);
+    table_.Apply(grant);
+  }
+  // A request's ticket. node_: where it was sent.
+  std::uint64_t Ask() {
+    EXPECT_TRUE(table_.Admit(Request(++sequence_), At(0)).status.ok());
+    const auto send = table_.Decide(At(0)).front();
+    node_ = send.node;
+    return send.ticket;
+  }
+  RequestTable table_;
+  std::uint64_t sequence_ = 0;
+  std::string node_;
+};
+
+TEST_F(OthersWork, IsWorkThatIsAheadOfARequest) {
+  for (int i = 0; i < 4; ++i) {
+    Ask();
+    EXPECT_EQ(node_, "n2") << i;
+  }
+  Tell("n1", {});
+  Ask();
+  EXPECT_EQ(node_, "n1") << "the others' requests have run";
+  table_.Check();
+}
+
+TEST_F(OthersWork, CountsForAllGpusOfANode) {
+  auto grant = Grant("n1", 8, {"m"}, {"m"});
+  grant.set_others_ns(Duration(milliseconds(500)).count());
+  grant.set_fit_gpus(100);
+  table_.Apply(grant);
+  Ask();
+  Ask();
+  EXPECT_EQ(node_, "n1") << "each of a hundred GPUs has five milliseconds to do";
+}
+
+class OwnWorkAlone : public OthersWork {
+ protected:
+  OwnWorkAlone() : OthersWork("locality-own-work") {}
+};
+
+TEST_F(OwnWorkAlone, IsWhatTheBaselineGoesBy) {
+  Ask();
+  EXPECT_EQ(node_, "n1");
+  Ask();
+  EXPECT_EQ(node_, "n2");
+}
+
 class NodesTakenToBeAlike : public NodesOfTwoKinds {
  protected:
   NodesTakenToBeAlike() : NodesOfTwoKinds("locality-kind-blind") {}
@@ -334,6 +405,30 @@ TEST(RequestTable, ABouncedRequestTriesTheOtherHolderThenPauses) {
   EXPECT_TRUE(table.Expire(At(52)).empty());
   EXPECT_EQ(table.Decide(At(52)).size(), 1u);
   table.Check();
+}
+
+// Beside the node that has refused it stands another one that holds the model and takes nothing: it drains, or has no GPU.
+TEST(RequestTable, ARefusalEndsAfterAMomentAlsoWhileAnotherHolderTakesNothing) {
+  for (const bool drains : {false, true}) {
+    RequestTable table = MakeTable();
+    table.Apply(Grant("n1", 2, {"m"}, {"m"}));
+    auto idle = Grant("n2", drains ? 2 : 0, {"m"});
+    idle.set_draining(drains);
+    table.Apply(idle);
+    ASSERT_TRUE(table.Admit(Request(1), At(0)).status.ok());
+    const auto ticket = table.Decide(At(0)).at(0).ticket;
+    EXPECT_TRUE(table.Bounced(ticket, proto::BOUNCE_NOT_ADOPTED, "not yet", At(1)).empty());
+    ASSERT_TRUE(table.Admit(Request(2), At(1)).status.ok());
+    auto sends = table.Decide(At(2));
+    ASSERT_EQ(sends.size(), 1u) << "a request that the node has not refused waits behind one that it has";
+    EXPECT_EQ(sends[0].sequence, 2u);
+    EXPECT_EQ(table.NextDue(), At(51));
+    sends = table.Decide(At(51));
+    ASSERT_EQ(sends.size(), 1u) << "the refusal does not end";
+    EXPECT_EQ(sends[0].sequence, 1u);
+    EXPECT_EQ(sends[0].node, "n1");
+    table.Check();
+  }
 }
 
 TEST(RequestTable, ANodeThatRefusesIsLeftAloneForAMoment) {
