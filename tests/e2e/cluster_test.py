@@ -4,7 +4,8 @@ may die."""
 
 import numpy as np
 
-from harness import E2eTest, Load, eventually, main
+from harness import E2eTest, Load, StartFailed, eventually, main
+from harness.daemon import BIN
 from harness.networks import digits, ensemble, scale
 
 ONES = {"x": np.ones((2, 4), np.float32)}
@@ -95,6 +96,36 @@ class Cluster(E2eTest):
         load.wait(20)
         load.stop()
         self.assertIn(self.http.members().get("node-0", "LEFT"), ("LEFT", "DEAD"))
+
+
+class ANodesWorkers(E2eTest):
+    def setUp(self):
+        super().setUp()
+        self.front, (self.node,) = self.start_cluster(1)
+
+    def test_a_node_on_which_no_worker_comes_up_gets_no_requests(self):
+        programs = self.directory / "programs"
+        programs.mkdir()
+        worker = programs / "troupe-gpu-worker"
+        worker.write_text("#!/bin/sh\nexit 1\n")
+        worker.chmod(0o755)
+        (programs / "troupe-import").symlink_to(BIN / "troupe-import")
+        broken = self.start("broken", "node", manager=self.front.address("manager"), bin=programs)
+        self.front.http.deploy("double", scale(2)).good()
+        for _ in range(40):
+            self.assertEqual(self.front.http.infer("double", ONES)["y"], [2.0] * 8)
+        eventually(lambda: "exited with code 1" in broken.operations.get("/healthz").body.decode(), "the node says why")
+        worker.unlink()
+        worker.symlink_to(BIN / "troupe-gpu-worker")
+        eventually(lambda: broken.operations.get("/healthz").code == 200, "a worker that comes up all the same is used")
+
+    def test_a_second_node_does_not_take_them(self):
+        before = self.node.workers()
+        with self.assertRaises(StartFailed) as failed:
+            self.start("second", "node", manager=self.front.address("manager"), run=self.node.settings["run"])
+        self.assertIn(f"is locked by pid {self.node.process.pid}", failed.exception.errors)
+        self.assertEqual(failed.exception.code, 2)
+        self.assertEqual(self.node.workers(), before)
 
 
 if __name__ == "__main__":
