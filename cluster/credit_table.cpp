@@ -64,15 +64,19 @@ bool CreditTable::Apply(const proto::CreditGrant& grant) {
   // By the epoch that is known still.
   const std::vector<std::string> adopted = ComeOrGo(grant);
   const bool anew = grant.node_epoch() > credit.epoch;
+  const bool follows = grant.number() == 1 || (!anew && grant.number() == credit.grant + 1);
+  // A grant that tells of others' work alone does not say that the node takes requests again.
+  const bool reopens = grant.has_adopted() || grant.has_resident() || grant.limit() != credit.limit ||
+                       grant.draining() != credit.draining;
+  if (anew || reopens) credit.closed_until = Time();
   credit.epoch = grant.node_epoch();
-  credit.grant = grant.number();
+  credit.grant = follows ? grant.number() : 0;
   credit.limit = grant.limit();
   if (!added && !credit.draining) --taking_;
   if (!grant.draining()) ++taking_;
   credit.draining = grant.draining();
   credit.others = std::clamp<Duration>(Duration(grant.others_ns()), Duration(), std::chrono::hours(1));
   credit.fit_gpus = std::min(grant.fit_gpus(), kMostGpus);
-  credit.closed_until = Time();
   if (grant.has_resident() || anew) {
     for (const std::string& model : Difference(credit.resident, grant.resident(), anew))
       if (credit.resident.erase(model) == 0) credit.resident.insert(model);
@@ -133,6 +137,11 @@ void CreditTable::Return(const std::string& node) {
 void CreditTable::Close(const std::string& node, Time until) {
   const auto it = nodes_.find(node);
   if (it != nodes_.end()) it->second.closed_until = std::max(it->second.closed_until, until);
+}
+
+void CreditTable::AskAnew(const std::string& node) {
+  const auto it = nodes_.find(node);
+  if (it != nodes_.end()) it->second.grant = 0;
 }
 
 void CreditTable::SetResident(const std::string& node, const std::string& model) {

@@ -16,7 +16,7 @@ namespace troupe::cluster {
 
 struct NodeCredit {
   std::uint64_t epoch = 0;
-  std::uint64_t grant = 0;  // the number of the last one
+  std::uint64_t grant = 0;  // the number of the last one; 0: one is missing, so that the lists may be wrong
   std::uint64_t limit = 0;
   std::uint64_t in_flight = 0;
   bool draining = false;
@@ -41,6 +41,8 @@ class CreditTable {
   // Nothing happens for a node that was removed meanwhile.
   void Return(const std::string& node);
   void Close(const std::string& node, Time until);
+  // What it has told is not as it was told: it is to tell all of it with its next answer to a hello.
+  void AskAnew(const std::string& node);
   // It has just run this model.
   void SetResident(const std::string& node, const std::string& model);
 

@@ -93,7 +93,11 @@ std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::
   const bool gpu = reply->sending.gpu && reason == proto::BOUNCE_NO_GPU;
   const bool own = gpu || reason == proto::BOUNCE_NOT_ADOPTED || reason == proto::BOUNCE_NO_INPUTS ||
                    reason == proto::BOUNCE_LEASE_OVER;
-  if (gpu) placement_.GpuLost(reply->sending);
+  if (gpu) {
+    placement_.GpuLost(reply->sending);
+    credits_.AskAnew(
+        reply->sending.node);  // the GPU may be as it was told by the time that the node tells of changes
+  }
   if (!own) CloseNode(reply->sending.node, now);
   if (reply->entry == nullptr) return {};
   Entry& entry = *reply->entry;

@@ -103,7 +103,7 @@ struct NodeSettings : NodeTuning {
   // How long a broadcast of a model to several GPUs waits for more of them.
   Duration broadcast_gather = std::chrono::microseconds(500);
   Duration grant_every = std::chrono::milliseconds(20);  // changes of residency are told at most this often
-  // And what others have given the GPUs. Routers that all hear of it late all go to the same node.
+  // A router is told at most this often what others have given the GPUs. If all routers hear late that a node is idle, all go there.
   Duration work_every = std::chrono::milliseconds(10);
 
   // The GPU on which a runtime stands, and how people call the runtime.

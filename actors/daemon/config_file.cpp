@@ -65,7 +65,7 @@ absl::Status ApplyMap(const YAML::Node& map, bool in_advanced, const std::string
   std::set<std::string> seen;
   for (const auto& entry : map) {
     const auto key = entry.first.IsScalar() ? entry.first.Scalar() : std::string();
-    // Without a key in it, too, as it is when they are commented out.
+    // The block may be empty: its keys are commented out.
     const bool is_block = entry.second.IsMap() || entry.second.IsNull();
     const bool opens_block = !in_advanced && key == kAdvancedBlock && is_block;
     absl::Status status;

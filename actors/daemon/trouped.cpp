@@ -207,16 +207,19 @@ class Daemon {
     }
   }
 
-  // All that a gateway here waits for is in this process: those who start it may send requests when it says that it is ready.
-  // A node whose GPUs do not come keeps it from that for a moment only.
+  // All that a gateway here waits for is in this process, so a client may send requests as soon as the daemon says that it is
+  // ready. The gateway waits until the node has told what it serves: 10 s at most, and not when the daemon is to stop.
   void AwaitService() {
     constexpr timespec kPause{0, 1'000'000};
     constexpr int kPauses = 10'000;
     for (int i = 0; i < kPauses; ++i) {
       if (std::ranges::all_of(roles_, [](const auto& role) { return role->Serves(); })) return;
+      sigset_t pending;
+      sigpending(&pending);
+      if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) return;
       nanosleep(&kPause, nullptr);
     }
-    spdlog::warn("no request can be served yet, after 10 s: see /v2/health/ready");
+    spdlog::warn("not all functions can be served yet, after 10 s: see /v2/health/ready");
   }
 
   // The gateway first: it stands in front of the others.

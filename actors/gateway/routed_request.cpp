@@ -1,8 +1,10 @@
 #include "actors/gateway/routed_request.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/wire_status.hpp"
 #include "cluster/function_table.hpp"
 #include "proto/gpu_sharing.hpp"
 
@@ -52,6 +54,18 @@ proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send
   if (message.has_sequence()) *submit.mutable_sequence() = message.sequence();
   if (send.gpu) submit.set_gpu(*send.gpu);
   return submit;
+}
+
+std::vector<proto::FunctionKey> RemovedOf(const std::map<std::uint64_t, RoutedRequest>& requests,
+                                          const cluster::ClusterView& view) {
+  std::map<std::pair<std::string, std::string>, proto::FunctionKey> removed;
+  for (const auto& [sequence, request] : requests) {
+    const auto& key = request.message.function();
+    if (!view.functions().FindServed(key).ok()) removed[{key.name(), key.version()}] = key;
+  }
+  std::vector<proto::FunctionKey> keys;
+  for (auto& [name, key] : removed) keys.push_back(std::move(key));
+  return keys;
 }
 
 proto::InferReply ReplyTo(const cluster::RequestFinished& finished, RoutedRequest& request) {

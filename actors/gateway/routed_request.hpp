@@ -3,11 +3,14 @@
 
 #include <caf/actor_addr.hpp>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "actors/gateway/router.hpp"
 #include "actors/gateway/servable_models.hpp"
 #include "base/units.hpp"
+#include "cluster/cluster_view.hpp"
 #include "cluster/request_table.hpp"
 #include "cluster/requests/function_arrivals.hpp"
 #include "proto/cluster.pb.h"
@@ -40,6 +43,10 @@ struct RoutedRequest {
 
 // What a node is told of it, but for the router's id.
 [[nodiscard]] proto::SubmitRequest SubmitFor(const RoutedRequest& request, const cluster::Send& send);
+
+// The functions of requests that are not served any more, each once.
+[[nodiscard]] std::vector<proto::FunctionKey> RemovedOf(
+    const std::map<std::uint64_t, RoutedRequest>& requests, const cluster::ClusterView& view);
 
 // How the request has ended: what its node has answered, if that was its end.
 [[nodiscard]] proto::InferReply ReplyTo(const cluster::RequestFinished& finished, RoutedRequest& request);

@@ -321,8 +321,9 @@ class Router : public RouterSelf::base, public RouterClient {
     hello.mutable_released()->Assign(released.tickets.begin(), released.tickets.end());
     request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
         .then(
-            [this, name = std::string(node.name), until = released.until](const proto::CreditGrant& grant) {
-              unread_.Heard(name, until);
+            [this, name = std::string(node.name),
+             last = released.last_release](const proto::CreditGrant& grant) {
+              unread_.Heard(name, last);
               Granted(grant);
             },
             [](const caf::error&) { /* the next hello asks again */ });
@@ -342,9 +343,7 @@ class Router : public RouterSelf::base, public RouterClient {
     Finish(table_.NodeLost(name, reason));
     // Also of nodes that were lost before, and have answered since.
     unread_.ForgetIf([&](const std::string& node) { return node == name || !nodes_.ControllerOf(node); });
-    std::vector<std::uint64_t> held;
-    for (const auto& [sequence, request] : requests_) held.push_back(sequence);
-    for (const auto sequence : held) EndIfRemoved(sequence);
+    for (const auto& key : RemovedOf(requests_, *view_)) FunctionGone(key);
     Publish(models);
   }
 

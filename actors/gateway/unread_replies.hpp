@@ -51,19 +51,19 @@ class UnreadReplies {
   }
   struct ToTell {
     std::vector<std::uint64_t> tickets{};
-    std::uint64_t until = 0;  // for Heard
+    std::uint64_t last_release = 0;  // for Heard
   };
   [[nodiscard]] ToTell ReleasedAt(const std::string& node) const {
-    ToTell told{.until = releases_};
+    ToTell told{.last_release = releases_};
     if (const auto found = released_.find(node); found != released_.end())
       for (const auto& [release, ticket] : found->second) told.tickets.push_back(ticket);
     return told;
   }
-  // It has answered a hello that named what was released until then.
-  void Heard(const std::string& node, std::uint64_t until) {
+  // It has answered a hello that named what was released up to that.
+  void Heard(const std::string& node, std::uint64_t last_release) {
     const auto found = released_.find(node);
     if (found == released_.end()) return;
-    found->second.erase(found->second.begin(), found->second.upper_bound(until));
+    found->second.erase(found->second.begin(), found->second.upper_bound(last_release));
     if (found->second.empty()) released_.erase(found);
   }
   // The nodes for which this is true are told nothing any more.

@@ -1,5 +1,5 @@
-// PAUSES: what is offered again after a moment: requests that every holder of their model has refused, and what waits for nodes
-// that have refused it, or whatever is sent there.
+// PAUSES: what is offered again after a moment. A request that every holder of its model has refused leaves the queue until then. A
+// request that some node has refused stays in the queue, and so do all requests when a node takes nothing: they need a look then.
 #pragma once
 
 #include <algorithm>

@@ -27,7 +27,7 @@ bool SameInputs(const proto::StartRun& a, const proto::StartRun& b) {
                     });
 }
 
-// A tensor that several steps hand on counts once; one that several runs share counts for each of them.
+// A tensor that several steps hand on counts once. A tensor that several runs have counts for each run.
 Bytes BlobsOf(const proto::RunRecord& run) {
   std::map<std::string_view, Bytes> blobs;
   const auto add = [&blobs](const auto& tensors) {

@@ -54,7 +54,7 @@ proto::CreditGrant Routers::GrantFor(std::uint64_t router) {
   grant.set_limit(ledger_.limit(router));
   grant.set_draining(parts_.scheduler.draining());
   auto& told = routers_[router];
-  grant.set_number(told.grant = ++grants_);
+  grant.set_number(++told.grant);
   if (auto served = served_.Since(std::exchange(told.served, served_.revision())))
     *grant.mutable_adopted() = *std::move(served);
   if (std::exchange(told.residency, residency_) != residency_) {
@@ -103,12 +103,12 @@ void Routers::OnWorkTimer() {
 
 void Routers::UpdateCapacity() {
   std::uint32_t fit = 0;
-  // A GPU's places are the same, however many runtimes share them. One that has not come up yet would let requests wait that
-  // another node has a place for.
+  // A GPU's places are the same, however many runtimes share them. A GPU whose worker has not come up yet has none: requests would
+  // wait for it while another node has a place for them.
   for (std::uint32_t device = 0; device < parts_.settings.gpus.size(); ++device)
     fit += parts_.runtimes.Works(device) ? 1 : 0;
-  // Where one run answers several requests, as many more have to be here to be joined.
   work_reports_.SetFitGpus(fit);
+  // Where one run answers several requests, as many more have to be here to be joined.
   const std::uint64_t joined = parts_.scheduler.batching().Joins() ? kJoinedCredits : 1;
   ledger_.SetCapacity(parts_.scheduler.draining() ? 0 : fit * joined * parts_.settings.credits_per_gpu);
   GrantAll();

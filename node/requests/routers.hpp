@@ -53,7 +53,7 @@ class Routers {
   struct Told {
     std::uint64_t served = 0;     // of ServedModels
     std::uint64_t residency = 0;  // of the GPUs' models
-    std::uint64_t grant = 0;      // the last one's number
+    std::uint64_t grant = 0;      // the number of the last one
   };
   // The router has had the last grant, and so knows all that it was told.
   [[nodiscard]] bool KnowsAllTold(const proto::RouterHello& hello) const;
@@ -66,7 +66,6 @@ class Routers {
   GpuReports gpu_reports_;    // of routers that name GPUs
   WorkReports work_reports_;  // of the others
   std::uint64_t residency_ = 1;
-  std::uint64_t grants_ = 0;
   bool granting_ = false;  // timers that have not fired
   bool reporting_ = false;
   bool dirty_ = false;

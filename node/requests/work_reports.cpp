@@ -18,7 +18,7 @@ Duration NotOf(std::uint64_t router, const WorkByRouter& work) {
 }
 
 // A smaller difference rarely leads to another choice.
-bool IsClearlyElse(Duration now, Duration told) {
+bool DiffersClearly(Duration now, Duration told) {
   const auto [less, more] = std::minmax(now, told);
   return more - less > std::max<Duration>(std::chrono::milliseconds(1), more / 4);
 }
@@ -40,7 +40,7 @@ std::vector<std::uint64_t> WorkReports::Due() const {
   const auto work = parts_.scheduler.WorkByRouter();
   std::vector<std::uint64_t> due;
   for (const auto& [router, told] : told_)
-    if (IsClearlyElse(NotOf(router, work), told)) due.push_back(router);
+    if (DiffersClearly(NotOf(router, work), told)) due.push_back(router);
   return due;
 }
 

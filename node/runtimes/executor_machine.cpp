@@ -72,7 +72,7 @@ void ExecutorMachine::Spawn(Time now, Actions& out) {
   ready_since_ = Time::max();
   Enter(ExecutorState::kStarting, now + limits_.start_timeout);
   out.push_back({ExecutorActionKind::kSpawn, {}});
-  // One that was told to be unfit stays so until a worker is ready.
+  // A GPU that was told to be unfit stays so until a worker is ready.
   if (starts_.failed < limits_.most_starts) out.push_back({ExecutorActionKind::kReportStarting, {}});
 }
 
@@ -92,17 +92,23 @@ void ExecutorMachine::ReportLost(const std::string& why, Actions& out) {
 
 void ExecutorMachine::BackOff(const std::string& why, Time now) {
   reason_ = why;
-  ++starts_.again;
+  ++starts_.restarts;
   starts_.backoff = starts_.backoff == Duration::zero()
                         ? limits_.first_backoff
                         : std::min(starts_.backoff * 2, limits_.longest_backoff);
   Enter(ExecutorState::kBackoff, now + starts_.backoff);
 }
 
-void ExecutorMachine::StartFailed(std::uint32_t starts, Actions& out) {
-  const auto before = starts_.failed;
-  starts_.failed = std::min(before + starts, limits_.most_starts);
-  if (before == limits_.most_starts || starts_.failed < limits_.most_starts) return;
+void ExecutorMachine::StartFailed(Actions& out) {
+  if (starts_.failed + 1 < limits_.most_starts) {
+    ++starts_.failed;
+  } else {
+    ReportNotComing(out);
+  }
+}
+
+void ExecutorMachine::ReportNotComing(Actions& out) {
+  if (std::exchange(starts_.failed, limits_.most_starts) == limits_.most_starts) return;  // it was told
   out.push_back({ExecutorActionKind::kReportUnfit,
                  absl::StrCat("no worker comes up, and it is tried again: ", reason_)});
 }
@@ -162,7 +168,7 @@ void ExecutorMachine::Handle(const Exited& event, Time now, Actions& out) {
   const bool came_up = ready_since_ != Time::max();
   // The reason for a kill says more than the signal that it caused.
   BackOff(state_ == ExecutorState::kHung ? reason_ : why, now);
-  if (!came_up) StartFailed(1, out);
+  if (!came_up) StartFailed(out);
   if (at_once) Spawn(now, out);
 }
 
@@ -186,6 +192,7 @@ void ExecutorMachine::Handle(const Restart& event, Time now, Actions& out) {
       return KillAsHung(event.why, now, out);
     case ExecutorState::kUnfit:
     case ExecutorState::kBackoff:
+      starts_.failed = 0;  // what it was unfit for is mended, as far as the operator knows
       return Spawn(now, out);
     case ExecutorState::kAbsent:
     case ExecutorState::kHung:
@@ -240,10 +247,10 @@ void ExecutorMachine::Handle(const Tick&, Time now, Actions& out) {
   switch (state_) {
     case ExecutorState::kStarting:
       KillAsHung(absl::StrCat("did not listen within ", FormatDuration(limits_.start_timeout)), now, out);
-      return StartFailed(limits_.most_starts, out);
+      return ReportNotComing(out);
     case ExecutorState::kAdopting:
       KillAsHung(absl::StrCat("did not answer within ", FormatDuration(limits_.adopt_timeout)), now, out);
-      return StartFailed(limits_.most_starts, out);
+      return ReportNotComing(out);
     case ExecutorState::kBackoff:
       return Spawn(now, out);
     case ExecutorState::kHung:

@@ -43,7 +43,8 @@ struct SupervisionLimits {
   Duration first_backoff = std::chrono::milliseconds(100);
   Duration longest_backoff = std::chrono::seconds(60);
   Duration healthy_after = std::chrono::seconds(30);
-  std::uint32_t most_starts = 3;  // that end before the worker is ready, until the GPU is told to be unfit
+  // A GPU is told to be unfit when so many of its workers in a row have ended before they were ready.
+  std::uint32_t most_starts = 3;
 };
 
 // Events.
@@ -107,7 +108,7 @@ class ExecutorMachine {
   // When to send Tick; Time::max(): only an event changes anything.
   [[nodiscard]] Time NextDue() const { return due_; }
   [[nodiscard]] ExecutorState state() const { return state_; }
-  [[nodiscard]] std::uint64_t restarts() const { return starts_.again; }
+  [[nodiscard]] std::uint64_t restarts() const { return starts_.restarts; }
   [[nodiscard]] Duration backoff() const { return starts_.backoff; }
   [[nodiscard]] const std::string& reason() const { return reason_; }  // of the last failure
 
@@ -130,8 +131,9 @@ class ExecutorMachine {
   void ReportLost(const std::string& why, Actions& out);
   [[nodiscard]] Time ReadyDue() const;
   void BackOff(const std::string& why, Time now);
-  // A start has ended before the worker was ready, or several have.
-  void StartFailed(std::uint32_t starts, Actions& out);
+  // The worker has ended before it was ready.
+  void StartFailed(Actions& out);
+  void ReportNotComing(Actions& out);
   [[nodiscard]] bool StartsAtOnce() const;
 
   SupervisionLimits limits_;
@@ -146,7 +148,7 @@ class ExecutorMachine {
   struct {
     Duration backoff{};
     std::uint32_t failed = 0;  // in a row
-    std::uint64_t again = 0;   // after a back-off
+    std::uint64_t restarts = 0;
   } starts_;
   std::string reason_;
 };

@@ -172,8 +172,9 @@ void Runtimes::Starting(const proto::ExecutorReport& report) {
 bool Runtimes::Works(std::uint32_t device) const {
   const auto each = parts_.settings.isolation.runtimes;
   const auto first = runtimes_.begin() + device * each;
-  return !Unfit(device) &&
-         std::any_of(first, first + each, [](const Runtime& runtime) { return runtime.was_up; });
+  return std::any_of(first, first + each, [](const Runtime& runtime) {
+    return runtime.was_up && runtime.last.state() != proto::ExecutorReport::UNFIT;
+  });
 }
 
 void Runtimes::ArmGiveBack() {

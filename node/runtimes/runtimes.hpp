@@ -56,7 +56,7 @@ class Runtimes {
   [[nodiscard]] bool Unfit(std::uint32_t device) const {
     return StateOf(device) == proto::ExecutorReport::UNFIT;
   }
-  // A worker of it is up, or was, and another one will be soon.
+  // A runtime of it has come up before, and is not unfit since: if its worker is down, the next one comes soon.
   [[nodiscard]] bool Works(std::uint32_t device) const;
   [[nodiscard]] proto::GpuRecord Record(std::uint32_t device) const;
   [[nodiscard]] static std::string StateName(proto::ExecutorReport::State state);

@@ -21,7 +21,7 @@ TEST(UnreadReplies, ANodeIsToldAgainUntilItHasHeard) {
   const auto told = unread.ReleasedAt("node-1");
   EXPECT_THAT(told.tickets, ElementsAre(7, 8));
   unread.Released("node-1", 10);
-  unread.Heard("node-1", told.until);
+  unread.Heard("node-1", told.last_release);
   EXPECT_THAT(unread.ReleasedAt("node-1").tickets, ElementsAre(10));
   EXPECT_THAT(unread.ReleasedAt("node-2").tickets, ElementsAre(9));
 }
@@ -33,7 +33,7 @@ TEST(UnreadReplies, AnAnswerOfBeforeIsNoAnswerToWhatWasReleasedSince) {
   const auto told = unread.ReleasedAt("node-1");
   unread.ForgetIf(&IsNode1);
   unread.Released("node-1", 8);
-  unread.Heard("node-1", told.until);
+  unread.Heard("node-1", told.last_release);
   EXPECT_THAT(unread.ReleasedAt("node-1").tickets, ElementsAre(8));
 }
 

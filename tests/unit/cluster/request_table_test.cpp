@@ -109,6 +109,43 @@ TEST(RoutingPolicy, Choices) {
           "locality, locality-own-work, locality-resident-first, locality-by-count, bounded-locality, locality-kind-blind, load-balance"));
 }
 
+// What a hello says that the router knows: as long as no grant is missing, the lists need not come again.
+TEST(CreditTable, AMissingGrantIsNoticed) {
+  CreditTable table;
+  const auto known = [&](std::uint64_t number, std::uint64_t epoch = 1) {
+    auto grant = Grant("n1", 4, {}, {}, epoch);
+    grant.set_number(number);
+    table.Apply(grant);
+    return table.Find("n1")->grant;
+  };
+  EXPECT_EQ(known(2), 0u) << "the first one has not come";
+  EXPECT_EQ(known(1), 1u);
+  EXPECT_EQ(known(2), 2u);
+  EXPECT_EQ(known(4), 0u);
+  EXPECT_EQ(known(5), 0u) << "the third one is missing still";
+  EXPECT_EQ(known(1), 1u) << "its lists are whole";
+  EXPECT_EQ(known(2, 2), 0u) << "the first one of the node's next life has not come";
+  EXPECT_EQ(known(1, 2), 1u);
+  table.AskAnew("n1");
+  EXPECT_EQ(table.Find("n1")->grant, 0u);
+  EXPECT_EQ(known(0, 2), 0u) << "an earlier release";
+}
+
+TEST(CreditTable, AGrantThatTellsOfOthersWorkAloneEndsNoPause) {
+  CreditTable table;
+  auto grant = Grant("n1", 4, {"m"});
+  table.Apply(grant);
+  table.Close("n1", At(50));
+  grant.clear_adopted();
+  grant.set_others_ns(5);
+  table.Apply(grant);
+  EXPECT_FALSE(table.Find("n1")->Open(At(10)));
+  EXPECT_TRUE(table.Find("n1")->Open(At(50)));
+  grant.set_limit(5);
+  table.Apply(grant);
+  EXPECT_TRUE(table.Find("n1")->Open(At(10)));
+}
+
 TEST(NodeRuns, ANodeIsAsSlowWithANewModelAsWithOthers) {
   NodeRuns runs;
   runs.Observe("m", "a", milliseconds(20));

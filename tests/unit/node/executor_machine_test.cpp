@@ -100,6 +100,11 @@ TEST_F(ExecutorMachineTest, AWorkerThatDoesNotComeUpThreeTimesMakesItsGpuUnfitUn
     EXPECT_THAT(Due(), ElementsAre(K::kSpawn)) << "a start is no promise any more";
     EXPECT_THAT(On(Exited{.code = 1}), IsEmpty()) << "it is told once";
   }
+  // An operator says that it is mended: what it lacks now is told anew.
+  EXPECT_THAT(On(Restart{"an operator says so"}), ElementsAre(K::kSpawn, K::kReportStarting));
+  EXPECT_THAT(Due(), ElementsAre(K::kKill, K::kReportUnfit));
+  EXPECT_THAT(why, HasSubstr("did not listen"));
+  On(Exited{.signal = 9});
   Due();
   On(Listening{});
   EXPECT_THAT(On(AdoptSucceeded{}), ElementsAre(K::kReportReady));
