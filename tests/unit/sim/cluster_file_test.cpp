@@ -76,7 +76,7 @@ TEST(ClusterFile, WhatIsWrongIsToldWithItsPlace) {
       {"gpus: 0\n" + models, "c.yaml:1:7: gpus: found '0', expected an integer from 1"},
       {"gpus: many\n" + models, "c.yaml:1:7: gpus: found 'many'"},
       {"nodes: 1\ncolour: red\n" + models,
-       "c.yaml:2:1: found 'colour', expected one of: gpu-kinds, gpu-memory"},
+       "c.yaml:2:1: found 'colour', expected one of: gateways, gpu-kinds, gpu-memory"},
       {"gpu-memory: 8\n topology: [\n", "this is not valid YAML"},
       {"link-sharing: fairly\n" + models, "choose one of: exclusive, shared, deadline"},
       {"loads: slowly\n" + models, "'slowly' is not a valid way of loading; choose one of: atomic"},
