@@ -95,8 +95,8 @@ std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::
                    reason == proto::BOUNCE_LEASE_OVER;
   if (gpu) {
     placement_.GpuLost(reply->sending);
-    credits_.AskAnew(
-        reply->sending.node);  // the GPU may be as it was told by the time that the node tells of changes
+    // When the node next tells of changes, the GPU may have its worker again and be as it was told before.
+    credits_.AskAnew(reply->sending.node);
   }
   if (!own) CloseNode(reply->sending.node, now);
   if (reply->entry == nullptr) return {};

@@ -10,12 +10,16 @@ namespace troupe::cluster {
 
 namespace {
 
-// Until when each option would have run the request, where the runs of some take clearly longer; else none.
-std::vector<Duration> EndsOfKinds(std::span<const NodeOption> options) {
+// Until when each option would have run the request.
+std::vector<Duration> EndsOf(std::span<const NodeOption> options) {
   std::vector<Duration> ends;
-  if (ShortestOfKinds(options))
-    for (const NodeOption& option : options) ends.push_back(EndAt(option));
+  for (const NodeOption& option : options) ends.push_back(EndAt(option));
   return ends;
+}
+
+// The same where the runs of some options take clearly longer; else none.
+std::vector<Duration> EndsOfKinds(std::span<const NodeOption> options) {
+  return ShortestOfKinds(options) ? EndsOf(options) : std::vector<Duration>();
 }
 
 std::size_t EndsFirst(const std::vector<Duration>& ends) {
@@ -42,7 +46,7 @@ bool LessLoaded(const NodeOption& a, const NodeOption& b) {
   return a.limit - a.in_flight > b.limit - b.in_flight;
 }
 
-// Without the number a node is taken to be set up as most are.
+// A node that has not told the number is taken to grant as many credits for each GPU as most nodes do.
 double GpusOf(const NodeOption& option) {
   constexpr double kCreditsOfAGpu = 8;
   return option.gpus > 0 ? option.gpus : static_cast<double>(option.limit) / kCreditsOfAGpu;
@@ -84,9 +88,7 @@ std::size_t ResidentFirst(std::span<const NodeOption> options) {
 std::size_t Locality(std::span<const NodeOption> options) {
   if (std::ranges::any_of(options, [](const auto& option) { return option.run == Duration(); }))
     return ResidentFirst(options);
-  std::vector<Duration> ends;
-  for (const NodeOption& option : options) ends.push_back(EndAt(option));
-  return EndsFirstWithModel(options, ends);
+  return EndsFirstWithModel(options, EndsOf(options));
 }
 
 std::size_t LocalityByCount(std::span<const NodeOption> options) {

@@ -77,7 +77,7 @@ proto::InferReply ReplyTo(const cluster::RequestFinished& finished, RoutedReques
     SetStatus(finished.status, reply);
     reply.set_retry_after_ns(finished.retry_after.count());
   }
-  // A node that was lost, or was still at it, may have run it; one whose answer this is says so itself.
+  // A node that was lost, or that has not answered yet, may have run the request. A node that has answered says so itself.
   if (request.has_state && reply.code() != 0 && finished.attempts > from_node) reply.set_state_advanced(true);
   *reply.mutable_function() = request.message.function();
   reply.set_attempts(std::max(reply.attempts(), finished.attempts));

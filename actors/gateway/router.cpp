@@ -315,14 +315,13 @@ class Router : public RouterSelf::base, public RouterClient {
   }
 
   void Hello(const KnownNode& node) {
-    auto hello = HelloOf(table_, std::string(node.name));
+    auto hello = HelloOf(table_, node.name);
     hello.set_router(options_.id);
-    const auto released = unread_.ReleasedAt(std::string(node.name));
+    const auto released = unread_.ReleasedAt(node.name);
     hello.mutable_released()->Assign(released.tickets.begin(), released.tickets.end());
     request(node.controller, options_.hello_timeout, std::move(hello), caf::actor_cast<CreditSinkActor>(this))
         .then(
-            [this, name = std::string(node.name),
-             last = released.last_release](const proto::CreditGrant& grant) {
+            [this, name = node.name, last = released.last_release](const proto::CreditGrant& grant) {
               unread_.Heard(name, last);
               Granted(grant);
             },

@@ -26,7 +26,7 @@ class GpuReports {
   // All of them have forgotten what they were told.
   void TellAnew();
   void CostChanged(const ModelNumber& model);
-  // Puts what the router, which is one that names GPUs, is to be told into its grant.
+  // Puts into the router's grant what the router has to be told. The router names GPUs (Knows).
   void Fill(std::uint64_t router, proto::CreditGrant& grant);
 
  private:

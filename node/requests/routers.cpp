@@ -29,8 +29,7 @@ void Routers::On(const RouterSaidHello& event) {
     if (grant.router != router) parts_.out.Add(TellRouter{grant.router, GrantFor(grant.router)});
   if (anew) {
     routers_[router] = {};
-    gpu_reports_.Forget(router);
-    if (event.hello.names_gpus()) gpu_reports_.Add(router);
+    event.hello.names_gpus() ? gpu_reports_.Add(router) : gpu_reports_.Forget(router);
   }
   parts_.out.Add(Answer<proto::CreditGrant>{event.ask, GrantFor(router)});
 }

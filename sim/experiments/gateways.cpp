@@ -9,8 +9,6 @@
 #include "sim/experiments/experiment.hpp"
 #include "sim/experiments/sweep.hpp"
 #include "sim/experiments/torpor_setup.hpp"
-#include "sim/presets.hpp"
-#include "sim/traces/generators.hpp"
 
 namespace troupe::sim {
 
@@ -47,20 +45,6 @@ struct Case {
   std::string preset{};
 };
 
-absl::StatusOr<SimulationSetup> SetupOf(const std::vector<ModelSpec>& models, const Case& one,
-                                        std::uint64_t seed) {
-  TROUPE_ASSIGN_OR_RETURN(auto setup, TorporRun(FourNodes(models, one.gateways), MinuteCounts(),
-                                                Spread::kPoisson, one.preset, seed));
-  Random random(seed);
-  setup.workload = MakeWorkload({.shape = Shape::kPoisson,
-                                 .functions = kFunctions,
-                                 .rate = static_cast<double>(one.rate),
-                                 .length = std::chrono::minutes(one.minutes)},
-                                random);
-  setup.profiled = false;
-  return setup;
-}
-
 Summary InTimeSummary(const SimulationSetup&, const Outcome& outcome) {
   double in_time = 0;
   std::vector<Duration> took;
@@ -95,7 +79,8 @@ absl::StatusOr<std::vector<Figure>> GatewayChoice(const ExperimentOptions& optio
             {.key = at + preset,
              .baseline = preset == kOwnWork ? "" : at + kOwnWork,
              .setup = [&inputs, one = Case{gateways, rate, minutes, preset}](std::uint64_t seed) {
-               return SetupOf(inputs.models, one, seed);
+               return TorporRunAlike(FourNodes(inputs.models, one.gateways), kFunctions, one.rate,
+                                     one.minutes, one.preset, seed);
              }});
       }
   TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));

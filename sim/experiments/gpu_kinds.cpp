@@ -13,7 +13,6 @@
 #include "sim/experiments/sweep.hpp"
 #include "sim/experiments/torpor_setup.hpp"
 #include "sim/presets.hpp"
-#include "sim/traces/generators.hpp"
 
 namespace troupe::sim {
 
@@ -61,20 +60,6 @@ struct Case {
   std::uint32_t minutes = 0;
   std::string preset{};
 };
-
-absl::StatusOr<SimulationSetup> SetupOf(const std::vector<ModelSpec>& models, const Case& one,
-                                        std::uint64_t seed) {
-  TROUPE_ASSIGN_OR_RETURN(auto setup, TorporRun(TwoKinds(models, one.deadline, one.nodes), MinuteCounts(),
-                                                Spread::kPoisson, one.preset, seed));
-  Random random(seed);
-  setup.workload = MakeWorkload({.shape = Shape::kPoisson,
-                                 .functions = kFunctions,
-                                 .rate = static_cast<double>(one.rate),
-                                 .length = std::chrono::minutes(one.minutes)},
-                                random);
-  setup.profiled = false;
-  return setup;
-}
 
 Summary InTimeSummary(const SimulationSetup& setup, const Outcome& outcome) {
   double judged = 0;
@@ -142,7 +127,8 @@ absl::StatusOr<std::vector<Figure>> ByKinds(const ExperimentOptions& options, co
             {.key = at + preset,
              .baseline = preset == kBlind ? "" : at + kBlind,
              .setup = [&inputs, one = Case{deadline, rate, nodes, minutes, preset}](std::uint64_t seed) {
-               return SetupOf(inputs.models, one, seed);
+               return TorporRunAlike(TwoKinds(inputs.models, one.deadline, one.nodes), kFunctions, one.rate,
+                                     one.minutes, one.preset, seed);
              }});
       }
   TROUPE_ASSIGN_OR_RETURN(const auto values, RunSweep(sweep, options));

@@ -238,6 +238,21 @@ absl::StatusOr<SimulationSetup> TorporRun(ClusterSpec cluster, const MinuteCount
   return setup;
 }
 
+absl::StatusOr<SimulationSetup> TorporRunAlike(ClusterSpec cluster, std::uint32_t functions, double rate,
+                                               std::uint32_t minutes, const std::string& row,
+                                               std::uint64_t seed) {
+  TROUPE_ASSIGN_OR_RETURN(auto setup,
+                          TorporRun(std::move(cluster), MinuteCounts(), Spread::kPoisson, row, seed));
+  Random random(seed);
+  setup.workload = MakeWorkload({.shape = Shape::kPoisson,
+                                 .functions = functions,
+                                 .rate = rate,
+                                 .length = std::chrono::minutes(minutes)},
+                                random);
+  setup.profiled = false;
+  return setup;
+}
+
 std::vector<Duration> ServedLatencies(const Outcome& outcome) {
   std::vector<Duration> took;
   for (const Answer& answer : outcome.answers)

@@ -68,6 +68,12 @@ inline constexpr std::string_view kAtNativeTimes = "@native";
                                                         Spread spread, const std::string& row,
                                                         std::uint64_t seed);
 
+// The same with this many functions that are asked alike: `rate` requests a second for all of them together, at random times. The
+// nodes learn from runs what the models cost.
+[[nodiscard]] absl::StatusOr<SimulationSetup> TorporRunAlike(ClusterSpec cluster, std::uint32_t functions,
+                                                             double rate, std::uint32_t minutes,
+                                                             const std::string& row, std::uint64_t seed);
+
 // What the requests took that were asked after the warm-up and served.
 [[nodiscard]] std::vector<Duration> ServedLatencies(const Outcome& outcome);
 

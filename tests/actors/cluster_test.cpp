@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -286,20 +287,27 @@ TEST(Cluster, AnUnknownFunctionIsNotFound) {
   EXPECT_EQ(world.answers[0].reply.code(), static_cast<int>(absl::StatusCode::kNotFound));
 }
 
+void RemoveFunction(World& world, const std::string& name) {
+  proto::AdminRequest request;
+  request.mutable_remove()->mutable_key()->set_name(name);
+  ASSERT_TRUE(world.Ask(request).ok());
+}
+
+std::size_t CountNotFound(const World& world) {
+  return static_cast<std::size_t>(std::ranges::count_if(world.answers, [](const auto& answer) {
+    return answer.reply.code() == static_cast<int>(absl::StatusCode::kNotFound);
+  }));
+}
+
 TEST(Cluster, AFunctionRemovedWhileRequestsWaitAnswersThemNotFound) {
   World world(1, 1);
   ASSERT_TRUE(world.Deploy("slow", MiB(50)).ok());
   for (std::uint64_t i = 0; i < 50; ++i) world.Infer("slow", i);
   world.Run(milliseconds(30));
-  proto::AdminRequest request;
-  request.mutable_remove()->mutable_key()->set_name("slow");
-  ASSERT_TRUE(world.Ask(request).ok());
+  RemoveFunction(world, "slow");
   world.Run(seconds(5));
   ASSERT_EQ(world.answers.size(), 50u) << "a request hangs";
-  std::size_t gone = 0;
-  for (const auto& answer : world.answers)
-    gone += answer.reply.code() == static_cast<int>(absl::StatusCode::kNotFound);
-  EXPECT_GT(gone, 20u);
+  EXPECT_GT(CountNotFound(world), 20u);
 }
 
 TEST(Cluster, ARequestOfARemovedFunctionDoesNotWaitForItsTimeoutWhenItsNodeIsLost) {
@@ -307,16 +315,11 @@ TEST(Cluster, ARequestOfARemovedFunctionDoesNotWaitForItsTimeoutWhenItsNodeIsLos
   ASSERT_TRUE(world.Deploy("slow", MiB(50)).ok());
   for (std::uint64_t i = 0; i < 4; ++i) world.Infer("slow", i);  // all of them are at the node
   world.Run(milliseconds(5));
-  proto::AdminRequest request;
-  request.mutable_remove()->mutable_key()->set_name("slow");
-  ASSERT_TRUE(world.Ask(request).ok());
+  RemoveFunction(world, "slow");
   world.KillNode("node-1");
   world.Run(seconds(2));
   ASSERT_EQ(world.answers.size(), 4u) << "a request waits for a function that is not there any more";
-  std::size_t gone = 0;
-  for (const auto& answer : world.answers)
-    gone += answer.reply.code() == static_cast<int>(absl::StatusCode::kNotFound);
-  EXPECT_GE(gone, 3u);
+  EXPECT_GE(CountNotFound(world), 3u);
 }
 
 TEST(Cluster, RequestsWithTimeoutsSetNoTimerEach) {
@@ -324,7 +327,7 @@ TEST(Cluster, RequestsWithTimeoutsSetNoTimerEach) {
   const auto timers = [&] { return world.scheduler().clock().schedule().size(); };
   world.Run(seconds(1));
   const auto before = timers();
-  // Each falls due before those that came before it: such a one needs a timer of its own, until it has gone off.
+  // The second request of each round falls due before all others, and needs a timer of its own until then.
   for (int round = 0; round < 200; ++round) {
     world.Infer("absent", static_cast<std::uint64_t>(2 * round), seconds(30));
     world.Infer("absent", static_cast<std::uint64_t>(2 * round + 1), milliseconds(500));

@@ -444,7 +444,7 @@ TEST(RequestTable, ABouncedRequestTriesTheOtherHolderThenPauses) {
   table.Check();
 }
 
-// Beside the node that has refused it stands another one that holds the model and takes nothing: it drains, or has no GPU.
+// Two nodes hold the model. The first has refused the request, and the second takes nothing: it drains, or has no GPU.
 TEST(RequestTable, ARefusalEndsAfterAMomentAlsoWhileAnotherHolderTakesNothing) {
   for (const bool drains : {false, true}) {
     RequestTable table = MakeTable();

@@ -1,5 +1,5 @@
-// Steps behind a convolution stay in its layout of blocks of channels, in which a number of channels that is no whole number of
-// blocks is padded: what they compute is what loops compute.
+// A convolution leaves its channels in blocks, and the steps behind it keep that layout. A last block that is not full is padded.
+// What such steps compute is compared with loops.
 #include <gtest/gtest.h>
 
 #include <cmath>
