@@ -1,10 +1,10 @@
 """The sockets at which frames are aimed, and what a stranger sends there."""
 import array
-import glob
-import os
 import socket
 import ssl
 import struct
+
+from harness.processes import open_files
 
 KINDS = range(8)
 NODE = 32  # bytes of a node id
@@ -270,12 +270,7 @@ class TlsTensors(Tls):
 
 def listening(pid):
     """The TCP ports at which a process listens, at any address."""
-    own = set()
-    for entry in glob.glob(f"/proc/{pid}/fd/*"):
-        try:
-            own.add(os.readlink(entry))
-        except OSError:
-            pass
+    own = set(open_files(pid).values())
     ports = set()
     for table in ("tcp", "tcp6"):
         with open(f"/proc/{pid}/net/{table}") as lines:

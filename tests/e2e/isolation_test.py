@@ -11,6 +11,7 @@ import numpy as np
 
 from harness import E2eTest, Load, eventually, main
 from harness.networks import accumulate, dense, ensemble, scale
+from harness.processes import open_files
 from harness.shell import Shell
 
 # Workers are not dumpable: their maps and descriptors are for root alone (docs/security.md, Sandboxes).
@@ -26,8 +27,7 @@ def regions(pid):
         if len(fields) == 6 and fields[5].startswith("/memfd:troupe-host"):
             assert "w" not in fields[1], f"a worker can write a host region: {line}"
             mapped[fields[5].removesuffix(" (deleted)")] = int(fields[4])
-    for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        target = os.readlink(entry)
+    for entry, target in open_files(pid).items():
         if target.startswith("/memfd:troupe-host"):
             held[target.removesuffix(" (deleted)")] = os.stat(entry).st_ino
     return mapped, held

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """Weights outlive the worker of a virtual GPU: after kill -9 its models are there, whole, and no byte of them is copied again."""
 import os
-import pathlib
 import re
 import signal
 import struct
@@ -10,6 +9,7 @@ import numpy as np
 
 from harness import E2eTest, eventually, main
 from harness.networks import dense, rolls, scale
+from harness.processes import open_files
 
 MAGIC = b"1wepuort"  # at the begin of the record of weights, behind the device's memory
 ALL = 20 << 20  # of dense and rolls; scale has a few bytes more
@@ -82,9 +82,9 @@ class KeptWeights(E2eTest):
 
     def device_memory(self):
         """The file of the GPU's memory, as the daemon keeps it."""
-        for fd in pathlib.Path(f"/proc/{self.daemon.process.pid}/fd").iterdir():
-            if os.readlink(fd).startswith("/memfd:troupe-gpu0"):
-                return open(fd, "r+b", buffering=0)
+        for descriptor, target in open_files(self.daemon.process.pid).items():
+            if target.startswith("/memfd:troupe-gpu0"):
+                return open(descriptor, "r+b", buffering=0)
         self.fail("the daemon has no memory of GPU 0")
 
     def recorded(self, memory):

@@ -30,6 +30,15 @@ def mentioning(text):
     return found
 
 
+def open_files(pid):
+    """{path of a descriptor: what it refers to} of the process. A descriptor that is closed meanwhile is left out."""
+    found = {}
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[descriptor] = os.readlink(descriptor)
+    return found
+
+
 def kill(*pids):
     """Kills the processes at once with SIGKILL and returns when all have ended. A process that is gone already is fine:
     it may end between the moment that the test saw it and the signal."""
