@@ -38,10 +38,10 @@ programs:
 demo: programs ## a whole cluster on this machine, more models than GPU memory, a killed worker (KEEP=1 leaves it running)
 	deploy/demo.sh $(if $(KEEP),--keep)
 
-# Tests with sanitizers compute, and most others wait for daemons: so they run beside each other.
+# Tests with sanitizers compute, and most others wait for daemons: so they run beside each other, and those that compute give way.
 test: release-tests asan-build ## every test: the unit and actor tiers under ASan and UBSan, all others in the release build
 	@echo "tests: those with sanitizers write to build/asan-tests.log, and the others here"
-	@$(CTEST) --test-dir build/asan -L 'unit|actors' >build/asan-tests.log 2>&1 & sanitized=$$!; \
+	@nice $(CTEST) --test-dir build/asan -L 'unit|actors' >build/asan-tests.log 2>&1 & sanitized=$$!; \
 	$(CTEST) --test-dir $(BUILD) -LE sanitized; others=$$?; \
 	wait $$sanitized || { cat build/asan-tests.log; exit 1; }; \
 	tail -n 4 build/asan-tests.log; exit $$others

@@ -124,7 +124,7 @@ function(troupe_test name)
     set(TEST_TIMEOUT 120)
   endif()
   if(TROUPE_SANITIZE)
-    math(EXPR TEST_TIMEOUT "3 * ${TEST_TIMEOUT}")  # a sanitizer makes programs slow
+    math(EXPR TEST_TIMEOUT "10 * ${TEST_TIMEOUT}")  # a sanitizer makes programs slow, and others come first (Makefile)
   endif()
   # A fake driver library holds its own copy of the rooms that its program links too. AddressSanitizer calls two copies of one
   # global a violation; at level 1 it does so only when their sizes differ, which would be a real mistake.

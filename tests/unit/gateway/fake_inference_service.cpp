@@ -147,6 +147,9 @@ std::size_t FakeInferenceService::calls() {
 std::size_t FakeInferenceService::open_places() {
   return static_cast<std::size_t>(places_.use_count() - 1);
 }
+void FakeInferenceService::WaitForPlaces() {
+  while (open_places() > 0) std::this_thread::yield();
+}
 std::size_t FakeInferenceService::open_outputs() {
   return static_cast<std::size_t>(outputs_.use_count() - 1);
 }

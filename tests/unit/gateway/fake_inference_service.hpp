@@ -46,6 +46,9 @@ class FakeInferenceService final : public InferenceService {
   std::size_t calls();
   // The number of places that were reserved and not given back.
   std::size_t open_places();
+  // Returns when each was given back: the front gives back what a request had when its answer is out, and this fake when its own
+  // thread is done with a call.
+  void WaitForPlaces();
   // The number of output buffers that were handed out and not given back.
   std::size_t open_outputs();
   std::map<std::string, std::string> load_parameters();

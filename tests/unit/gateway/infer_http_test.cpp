@@ -29,7 +29,7 @@ TEST_F(InferHttp, JsonInJsonOut) {
   EXPECT_EQ(response.body, kAnswer);
   EXPECT_EQ(client_->Ask("POST", "/v2/models/f/versions/1/infer", kBody).body, kAnswer);
   EXPECT_EQ(service_.last_version(), "1");
-  EXPECT_EQ(service_.open_places(), 0U);
+  service_.WaitForPlaces();
 }
 
 TEST_F(InferHttp, ASequenceIsNamedInTheHeadOrInTheBody) {
@@ -48,7 +48,7 @@ TEST_F(InferHttp, ASequenceIsNamedInTheHeadOrInTheBody) {
         "Troupe-Sequence: 9; end\r\nTroupe-Sequence: 9; end\r\n"})
     EXPECT_EQ(Infer(body, head).code, 400) << head;
   EXPECT_EQ(service_.calls(), calls);
-  EXPECT_EQ(service_.open_places(), 0U);
+  service_.WaitForPlaces();
 }
 
 // The same body with the same key for another sequence is another request.
@@ -84,7 +84,7 @@ TEST_F(InferHttp, LargeRawInputsTakeTheirPlacesWhenHalfOfThemIsThere) {
   client_->Send(Cat("POST /v2/models/wide/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: ",
                     json.size(), "\r\nContent-Length: ", json.size() + raw.size(), "\r\n\r\n", json));
   while (server_->load().inflight.count() < 64 * 1024) std::this_thread::yield();
-  EXPECT_EQ(service_.open_places(), 0U);
+  service_.WaitForPlaces();
   service_.RefusePlaces(false);
   client_->Send(raw);
   const ClientResponse response = client_->Read();
@@ -217,7 +217,7 @@ TEST_F(InferHttp, BadJsonNeverReachesTheService) {
     EXPECT_TRUE(response.body.starts_with("{\"error\":\"")) << bad;
   }
   EXPECT_EQ(service_.calls(), 0U);
-  EXPECT_EQ(service_.open_places(), 0U);
+  service_.WaitForPlaces();
 }
 
 TEST_F(InferHttp, FailuresOfTheServiceAreMapped) {
@@ -271,7 +271,7 @@ TEST_F(InferHttp, AClientThatGoesAwayCancelsItsCall) {
   service_.WaitForCancelled(1);
   service_.Hold(false);
   EXPECT_EQ(Infer(kBody).code, 200);
-  EXPECT_EQ(service_.open_places(), 0U);
+  service_.WaitForPlaces();
   EXPECT_NE(client_->Ask("GET", "/metrics").body.find("{code=\"499\",function=\"f\"} 1\n"),
             std::string::npos);
 }

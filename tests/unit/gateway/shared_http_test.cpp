@@ -64,7 +64,7 @@ class SharedHttp : public GatewayFixture {
   void ExpectError(const ClientResponse& answer, int code, std::string_view text) {
     EXPECT_EQ(answer.code, code) << answer.body;
     EXPECT_NE(answer.body.find(text), std::string::npos) << answer.body;
-    EXPECT_EQ(service_.open_places(), 0U);
+    service_.WaitForPlaces();
   }
   std::string At(std::size_t offset, std::size_t size) const {
     return folder_.Read("object").substr(offset, size);
@@ -124,8 +124,7 @@ TEST_F(SharedHttp, ATensorGoesInAndComesOutByMemoryAlone) {
     EXPECT_EQ(folder_.Read("object"), std::string(8, '.') + Floats(1, 2.5F) + std::string(8, '.') +
                                           Floats(1, 2.5F) + std::string(32, '.'));
     EXPECT_EQ(service_.open_outputs(), 0U);
-    // The fake's own thread may still be about to give the input's place back.
-    while (service_.open_places() > 0) std::this_thread::yield();
+    service_.WaitForPlaces();
   }
   const auto page = client_->Ask("GET", "/metrics").body;
   EXPECT_NE(page.find("troupe_shared_memory_copied_bytes_total{direction=\"in\"} 16"), std::string::npos)
@@ -248,7 +247,7 @@ TEST_F(SharedHttp, AClientThatGoesLeavesNothingInUse) {
   client_ = std::make_unique<SocketClient>(server_->port());
   EXPECT_EQ(Region("unregister").code, 200);
   EXPECT_EQ(At(24, 8), "........");
-  EXPECT_EQ(service_.open_places(), 0U);
+  service_.WaitForPlaces();
 }
 
 TEST_F(SharedHttp, InputsUnderWayAreBoundedForEachClient) {
