@@ -61,12 +61,10 @@ std::vector<OwnedGpus::Part> Membership::PartsOf(const std::string& name) const 
       const auto known = std::ranges::find_if(parts, [&](const OwnedGpus::Part& part) {
         return part.model == model && part.device == place.gpu();
       });
-      if (known == parts.end()) {
-        parts.push_back({model, place.gpu(), 1, place.quota()});
-      } else {
-        ++known->instances;
-        known->quotas += place.quota();
-      }
+      auto& part = known == parts.end() ? parts.emplace_back(OwnedGpus::Part{model, place.gpu()}) : *known;
+      ++part.instances;
+      part.quotas += place.quota();
+      part.area += place.quota() * place.sms();
     }
   }
   return parts;

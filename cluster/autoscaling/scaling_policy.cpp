@@ -33,12 +33,16 @@ ScalePoint MostEfficient(const std::vector<ScalePoint>& points) {
   });
 }
 
-// The point that serves `rate` and the least beyond it; the one that serves most when none does.
+// The smallest part of a GPU that serves `rate`, and of such the one that serves the least beyond it; the point that serves most
+// when none does.
 ScalePoint JustEnough(const std::vector<ScalePoint>& points, double rate) {
   const ScalePoint* best = nullptr;
+  const auto before = [](const ScalePoint& a, const ScalePoint& b) {
+    return a.extent.area() != b.extent.area() ? a.extent.area() < b.extent.area()
+                                              : a.per_second < b.per_second - kSame;
+  };
   for (const ScalePoint& point : points)
-    if (point.per_second >= rate && (best == nullptr || point.per_second < best->per_second - kSame))
-      best = &point;
+    if (point.per_second >= rate && (best == nullptr || before(point, *best))) best = &point;
   if (best != nullptr) return *best;
   return *std::ranges::max_element(points, {}, &ScalePoint::per_second);
 }

@@ -1,11 +1,14 @@
 #include "cluster/ownership/scaled_record.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/function_sharing.hpp"
 #include "proto/gpu_instances.hpp"
+#include "proto/gpu_sharing.hpp"
 #include "scheduling/slo_count.hpp"
 
 namespace troupe::cluster {
@@ -15,34 +18,43 @@ namespace {
 // Also of a function that declares that none may be late.
 constexpr double kLeastLateAllowed = 0.001;
 
-std::vector<Extent> ExtentsOf(const proto::GpuSharing& sharing) {
+// What instances on this share of the SMs may have of the time.
+std::vector<Extent> ExtentsOn(std::uint32_t share, const proto::GpuSharing& sharing) {
   const std::uint32_t limit = sharing.quota_limit() == 0 ? kWholeGpu : sharing.quota_limit();
   std::vector<Extent> extents;
   for (std::uint32_t quota = kQuotaStep; quota < limit; quota += kQuotaStep)
-    extents.push_back({.quota = quota, .sms = proto::SmPercentOf(sharing)});
-  extents.push_back({.quota = limit, .sms = proto::SmPercentOf(sharing)});
+    extents.push_back({.quota = quota, .sms = share});
+  extents.push_back({.quota = limit, .sms = share});
   return extents;
 }
 
-// The row of the function's share with the largest quota; null: the profile has none.
-const proto::ProfileRow* RowFor(const proto::FunctionProfile& profile, std::uint32_t share) {
-  const proto::ProfileRow* best = nullptr;
-  for (const auto& row : profile.rows()) {
-    const bool counts = row.state() != proto::PROFILE_ROW_FAILED && row.sm_partition() == share &&
-                        row.batch() == 1 && row.throughput() > 0 && row.quota_limit() > 0;
-    if (counts && (best == nullptr || row.quota_limit() > best->quota_limit())) best = &row;
-  }
-  return best;
-}
-
 // Throughput grows in proportion to the time.
-std::vector<ScalePoint> PointsOf(const proto::ProfileRow& row, const std::vector<Extent>& extents) {
-  std::vector<ScalePoint> points;
-  for (const Extent& extent : extents)
+void AddPoints(const proto::ProfileRow& row, const proto::GpuSharing& sharing,
+               std::vector<ScalePoint>& points) {
+  for (const Extent& extent : ExtentsOn(row.sm_partition(), sharing))
     points.push_back({.extent = extent,
                       .per_second = row.throughput() * extent.quota / row.quota_limit(),
                       .run = Duration(row.run_ns())});
-  return points;
+}
+
+// The longest run for whose share of the SMs the function leaves the choice to the autoscaler; zero: its share is fixed. Half of
+// the deadline is left to wait for the request before it.
+Duration LongestRunOf(const proto::FunctionRecord& record) {
+  const auto& share = *proto::FindSharingField("sm_partition");
+  const bool chosen = proto::Declared(record.sharing(), share) == proto::kLeftToManager;
+  return chosen ? Duration(record.slo().deadline_ns()) / 2 : Duration();
+}
+
+// The rows of the shares that instances may have.
+std::vector<const proto::ProfileRow*> RowsFor(const proto::FunctionRecord& record,
+                                              const proto::FunctionProfile& profile) {
+  const auto own = proto::SmPercentOf(record.sharing());
+  const Duration longest = LongestRunOf(record);
+  return RowsOfLargestQuota(profile, [&](const proto::ProfileRow& row) {
+    const bool in_time = row.run_ns() > 0 && Duration(row.run_ns()) <= longest;
+    return row.batch() == 1 && row.throughput() > 0 && row.quota_limit() > 0 &&
+           (row.sm_partition() == own || in_time);
+  });
 }
 
 }  // namespace
@@ -66,7 +78,6 @@ ScaledFunction ScaledFunctionOf(const proto::FunctionRecord& record, const Profi
   function.limits.target_utilisation =
       static_cast<double>(utilisation == 0 ? kDefaultUtilisation : utilisation) / 100;
   function.weights = WeightsOf(record);
-  function.extents = ExtentsOf(record.sharing());
   const double percentile = record.slo().percentile() > 0 ? record.slo().percentile() : kDefaultSloPercentile;
   function.late_allowed = std::max(1 - percentile / 100, kLeastLateAllowed);
   proto::FunctionProfile like;
@@ -76,9 +87,16 @@ ScaledFunction ScaledFunctionOf(const proto::FunctionRecord& record, const Profi
     function.kinds.push_back(kind);
     like.set_gpu_kind(kind);
     const auto* profile = profiles.Find(like);
-    const auto* row = profile == nullptr ? nullptr : RowFor(*profile, proto::SmPercentOf(record.sharing()));
-    if (row != nullptr) function.points[kind] = PointsOf(*row, function.extents);
+    if (profile == nullptr) continue;
+    std::vector<ScalePoint> points;
+    for (const auto* row : RowsFor(record, *profile)) AddPoints(*row, record.sharing(), points);
+    if (!points.empty()) function.points[kind] = std::move(points);
   }
+  std::set<Extent> extents;
+  for (const auto& [kind, points] : function.points)
+    for (const ScalePoint& point : points) extents.insert(point.extent);
+  function.extents = extents.empty() ? ExtentsOn(proto::SmPercentOf(record.sharing()), record.sharing())
+                                     : std::vector<Extent>(extents.begin(), extents.end());
   return function;
 }
 

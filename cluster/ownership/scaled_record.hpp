@@ -1,7 +1,8 @@
 // What the autoscaler is told of a function whose quota_request is left to the manager, from its record and the profiles of
-// its model. An instance has the function's part of the SMs (sm_partition); what follows the load is for how much of each
-// window, and how many instances there are. The deadline chooses none of these: a run is as long on each of them, and goes
-// on beyond the instance's quota with the time that others leave. Pure.
+// its model. For how much of each window an instance has its part of the SMs follows the load, and so does how many instances
+// there are. Its part of the SMs is the function's (sm_partition). When that is left to the manager, too, each part on which a
+// profiled run takes half of the deadline at most can be chosen instead. The deadline chooses no quota: a run goes on beyond
+// that with the time that others leave. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ inline constexpr std::uint32_t kMostScaledInstances = 64;
 [[nodiscard]] std::string InstanceNameOf(const FunctionVersion& function);
 
 // `kinds`: of the cluster's GPUs. A kind without a profile counts only when no kind has one. A profile counts when it has
-// the function's part of the SMs, with a batch of 1.
+// a part of the SMs that instances may have, with a batch of 1.
 [[nodiscard]] ScaledFunction ScaledFunctionOf(const proto::FunctionRecord& record,
                                               const ProfileRegistry& profiles, const GpuKinds& kinds);
 

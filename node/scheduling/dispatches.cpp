@@ -109,7 +109,7 @@ void Dispatches::OrderRun(const HeldStart& start) {
     order.mutable_run()->set_function(absl::StrCat(function->key().name(), "/", function->key().version()));
     if (function->has_sharing()) *order.mutable_run()->mutable_sharing() = function->sharing();
     if (parts_.scheduler.HasOwners()) ShareOfOwner(dispatch, function->key().name(), *order.mutable_run());
-    held->sm_percent = proto::SmPercentOf(function->sharing());
+    held->sm_percent = proto::SmPercentOf(order.run().sharing());
     held->scaled = proto::IsScaled(function->sharing());
   }
   order.mutable_run()->set_meter(parts_.metering.PayerOf(*held));
@@ -134,10 +134,11 @@ void Dispatches::ShareOfOwner(const Dispatch& dispatch, const std::string& funct
   const auto* owned = parts_.scheduler.OwnedOn(parts_.names.Function(function), dispatch.model,
                                                parts_.settings.DeviceOf(dispatch.gpu));
   if (owned == nullptr) return;
-  run.mutable_sharing()->set_max_instances(owned->instances);
-  // Their quotas may differ, when they follow a load or are of several versions: each run counts with their mean, and
-  // together they have what they own.
-  run.mutable_sharing()->set_quota_request((owned->quotas + owned->instances - 1) / owned->instances);
+  auto& sharing = *run.mutable_sharing();
+  sharing.set_max_instances(owned->instances);
+  // Instances differ when they follow a load or are of several versions.
+  sharing.set_quota_request(owned->MeanQuota());
+  if (owned->MeanSms() != proto::SmPercentOf(sharing)) sharing.set_sm_partition(owned->MeanSms());
 }
 
 // On the share that the trial is about; how the function's other runs share the GPU stays as it is.

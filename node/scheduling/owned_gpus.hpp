@@ -19,6 +19,10 @@ class OwnedGpus {
     std::uint32_t device = 0;
     std::uint32_t instances = 0;
     std::uint32_t quotas = 0;  // of all of these, percent of a window
+    std::uint32_t area = 0;    // of all of these, each its quota by its percent of the SMs
+    // What each run counts with where the instances differ: together the runs take what the instances own.
+    [[nodiscard]] std::uint32_t MeanQuota() const { return (quotas + instances - 1) / instances; }
+    [[nodiscard]] std::uint32_t MeanSms() const { return quotas == 0 ? 100 : std::max(area / quotas, 1U); }
   };
 
   // Replaces what all versions of the function own; nothing: they are bound late.

@@ -5,6 +5,7 @@
 namespace troupe::cluster::scaling_test {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -25,6 +26,12 @@ ClusterSettings Patient(ScalingEffect effect = ScalingEffect::kCarriedOut,
   settings.membership.suspect_after = minutes(30);
   settings.membership.dead_after = minutes(60);
   settings.scaling = {.policy = policy, .forecast = "last", .owning = owning, .effect = effect};
+  return settings;
+}
+
+ClusterSettings WithDeadline(Duration deadline) {
+  auto settings = Patient();
+  settings.default_slo.set_deadline_ns(deadline.count());
   return settings;
 }
 
@@ -66,6 +73,29 @@ class ScaledCluster : public ClusterTest {
     return lines;
   }
   void LeaveToManager() { Update("quota_request", 0, true); }
+
+  struct Profiled {
+    std::uint32_t sms = 0;
+    double per_second = 0;
+    Duration run{};
+  };
+  void Profile(const std::vector<Profiled>& points) {
+    AdminAsked asked{.ask = 70};
+    asked.request.mutable_import_profile()->mutable_key()->set_name("f");
+    auto& profile = *asked.request.mutable_import_profile()->mutable_profile();
+    profile.set_model_digest(FunctionOf("f").model_digest());
+    profile.set_gpu_kind("virtual");
+    for (const Profiled& point : points) {
+      auto& row = *profile.add_rows();
+      row.set_sm_partition(point.sms);
+      row.set_quota_limit(100);
+      row.set_batch(1);
+      row.set_throughput(point.per_second);
+      row.set_run_ns(point.run.count());
+    }
+    On(std::move(asked));
+    Stored();
+  }
 
   struct Told {
     std::uint64_t arrived = 0, waiting = 0, served = 0;
@@ -171,19 +201,7 @@ TEST_F(ScaledCluster, WhatIsObservedCorrectsWhatIsAssumed) {
 }
 
 TEST_F(ScaledCluster, AProfileThatIsTenTimesTooFastIsCorrectedWithinAMinute) {
-  AdminAsked asked{.ask = 70};
-  asked.request.mutable_import_profile()->mutable_key()->set_name("f");
-  auto& profile = *asked.request.mutable_import_profile()->mutable_profile();
-  profile.set_model_digest(FunctionOf("f").model_digest());
-  profile.set_gpu_kind("virtual");
-  auto& row = *profile.add_rows();
-  row.set_sm_partition(100);
-  row.set_quota_limit(100);
-  row.set_batch(1);
-  row.set_throughput(500);
-  row.set_run_ns(Duration(milliseconds(2)).count());
-  On(std::move(asked));
-  Stored();
+  Profile({{.sms = 100, .per_second = 500, .run = milliseconds(2)}});
   LeaveToManager();
   Second(0);
   Second(28);
@@ -193,6 +211,50 @@ TEST_F(ScaledCluster, AProfileThatIsTenTimesTooFastIsCorrectedWithinAMinute) {
   Seconds(60, 28);
   EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 80 %"));
   EXPECT_THAT(Show().scaling().basis(), HasSubstr("by its profile, of which 10 % is observed"));
+}
+
+// Runs on 24 % of the SMs are as fast as on more, and on 12 % they take half of the deadline at most.
+class ScaledShares : public ScaledCluster {
+ protected:
+  ScaledShares() : ScaledCluster(WithDeadline(milliseconds(1))) {
+    Profile({{.sms = 6, .per_second = 20, .run = microseconds(800)},
+             {.sms = 12, .per_second = 40, .run = microseconds(400)},
+             {.sms = 24, .per_second = 71, .run = microseconds(200)},
+             {.sms = 100, .per_second = 72, .run = microseconds(200)}});
+    Pulse(minutes(1));  // a manager that has just begun waits for the kinds of GPUs before it obeys profiles
+    LeaveToManager();
+    Second(0);
+  }
+  // What requests on each share take of a whole GPU, by the profile.
+  static constexpr Duration kOn12 = microseconds(3000), kOn24 = microseconds(3380),
+                            kOn100 = microseconds(13889);
+};
+
+TEST_F(ScaledShares, AShareThatIsLeftToTheManagerFollowsTheLoad) {
+  Update("sm_partition", 0, true);
+  Seconds(2, 10, kOn12);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 12 % x 40 %")) << "16/s for 10/s at 70 %";
+  Second(40, kOn12);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 24 % x 90 %")) << "the instance that runs grows";
+  Seconds(2, 40, kOn24);
+  EXPECT_THAT(Actions(), ElementsAre("add", "resize"));
+  Seconds(20, 10, kOn24);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 12 % x 40 %"));
+}
+
+TEST_F(ScaledShares, ADeclaredShareStays) {
+  Update("sm_partition", 100);
+  Seconds(2, 10, kOn100);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 100 % x 20 %"));
+}
+
+TEST_F(ScaledShares, WithoutRunsInTimeTheShareIsTheOneThatServesAsManyAsTheBest) {
+  Profile({{.sms = 12, .per_second = 40, .run = milliseconds(4)},
+           {.sms = 24, .per_second = 71, .run = milliseconds(2)},
+           {.sms = 100, .per_second = 72, .run = milliseconds(2)}});
+  Update("sm_partition", 0, true);
+  Seconds(2, 10, kOn24);
+  EXPECT_THAT(Owned(), ElementsAre("n1/0: 24 % x 30 %"));
 }
 
 TEST_F(ScaledCluster, InstancesHaveTheFunctionsPartOfTheSmsAndStayWithinItsLimits) {

@@ -73,21 +73,32 @@ TEST_F(UpdatedSharing, ARequestThatRunsAgainObeysWhatItsFunctionHasThen) {
   EXPECT_EQ(OrderOf(0, "run").run().sharing().sm_partition(), 50u);
 }
 
-// Its instances follow its load: on a GPU where it has several, each has their mean part of the time.
-TEST_F(UpdatedSharing, InstancesOfDifferentQuotasHaveTheirMean) {
+// Its instances follow its load: on a GPU where it has several, each has their mean part of the time, and of the SMs as much as
+// all of them take together.
+TEST_F(UpdatedSharing, InstancesThatDifferHaveTheirMean) {
   record_.mutable_sharing()->add_automatic("quota_request");
-  for (const std::uint32_t quota : {100, 31}) {
+  const auto own = [&](std::uint32_t quota, std::uint32_t sms) {
     auto& place = *record_.add_places();
     place.set_node("node");
     place.set_quota(quota);
-    place.set_sms(24);
-  }
+    place.set_sms(sms);
+  };
+  own(100, 24);
+  own(30, 50);
   EXPECT_THAT(Change(record_.sharing()), IsEmpty());
   EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 1 OK"));
   EXPECT_THAT(Submit(2, "f"), ElementsAre("order 0 run packed-f"));
-  EXPECT_EQ(OrderOf(0, "run").run().sharing().quota_request(), 66u);
-  EXPECT_EQ(OrderOf(0, "run").run().sharing().max_instances(), 2u);
-  EXPECT_THAT(Answered(0, "run"), ElementsAre("answer 2 OK"));
+  const auto& sharing = OrderOf(0, "run").run().sharing();
+  EXPECT_EQ(sharing.quota_request(), 65u);
+  EXPECT_EQ(sharing.sm_partition(), 30u) << "130 % of a window on 30 % of the SMs";
+  EXPECT_EQ(sharing.max_instances(), 2u);
+  On(ReportAsked{.ask = 9, .wish = {}});
+  auto outcome = Failed(absl::StatusCode::kOk);
+  outcome.mutable_run()->set_compute_ns(1'000'000);
+  EXPECT_THAT(Answered(0, "run", outcome), ElementsAre("answer 2 OK"));
+  On(ReportAsked{.ask = 9, .wish = {}});
+  ASSERT_EQ(report_.function_demand_size(), 1);
+  EXPECT_EQ(report_.function_demand(0).gpu_ns(), 300'000) << "by what the run had";
 }
 
 // Runs that began before count by what their function was then.
