@@ -44,7 +44,8 @@ enum class Timer : std::uint32_t {
   kBroadcasts,
   kMeters,
   kRefill,
-  kSequences
+  kSequences,
+  kStates
 };
 
 // --- the process ---

@@ -51,6 +51,8 @@ struct Router {
         return parts.decisions.Decide();
       case Timer::kSequences:
         return parts.sequences.OnTimer();
+      case Timer::kStates:
+        return parts.states.OnTimer();
     }
   }
   void operator()(const RouterSaidHello& event) const {

@@ -116,7 +116,7 @@ absl::StatusOr<std::uint64_t> NumberOf(const MetadataStore& store, const std::st
 }
 
 // Homes of states may have changed since the backup, and nodes take nothing of an earlier home. Which nodes had copies in step
-// then says nothing of now: copies are made anew.
+// then says nothing of now: copies are made anew. Where the home had lost its disk, the copies are all that there was.
 absl::Status RaiseTerms(const MetadataStore& store, Batch& batch) {
   absl::Status damaged;
   const auto scanned =
@@ -127,7 +127,7 @@ absl::Status RaiseTerms(const MetadataStore& store, Batch& batch) {
           return false;
         }
         home.set_term(home.term() + kFarAbove);
-        home.clear_in_step();
+        if (!home.home_is_empty()) home.clear_in_step();
         batch.Put(Table::kSettings, std::string(key), home.SerializeAsString());
         return true;
       });
@@ -139,7 +139,7 @@ absl::Status RaiseTerms(const MetadataStore& store, Batch& batch) {
 absl::Status RaiseNumbers(const std::string& metadata) {
   TROUPE_ASSIGN_OR_RETURN(const auto store, RocksMetadataStore::Open(metadata));
   Batch batch;
-  for (const char* setting : {"epoch", "revision"}) {
+  for (const char* setting : {"epoch", "revision", "term/last"}) {
     TROUPE_ASSIGN_OR_RETURN(const std::uint64_t number, NumberOf(*store, setting));
     batch.Put(Table::kSettings, setting, absl::StrCat(number + kFarAbove));
   }

@@ -59,6 +59,7 @@ absl::Status Read(const storage::MetadataStore& store, cluster::CatalogueRecords
   if (id.ok()) records.cluster = *id;
   TROUPE_ASSIGN_OR_RETURN(records.last_epoch, Number(store, cluster::kEpochKey));
   TROUPE_ASSIGN_OR_RETURN(records.revision, Number(store, cluster::kRevisionKey));
+  TROUPE_ASSIGN_OR_RETURN(records.last_term, Number(store, cluster::kTermKey));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kFunctions, "", records.functions));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kWorkflows, "", records.workflows));
   TROUPE_RETURN_IF_ERROR(ReadAll(store, Table::kSettings, cluster::kHomeKey, records.homes));

@@ -48,9 +48,9 @@ class ImageOrders {
                   hear_(node::ImageSaved{batch, std::move(image)});
                 });
   }
-  void Do(node::KeepImage& keep) { store_.Keep(std::move(keep.image)); }
+  void Do(node::KeepImage& keep) { store_.Keep(keep.image); }
   void Do(node::RestoreImage& restore) { store_.Restore(self_, restore.function); }
-  void Do(node::UnloadImage& unload) { store_.Unload(unload.function); }
+  void Do(node::UnloadImage& unload) { store_.Unload(self_, unload.function); }
   void Do(node::ForgetImage& forget) { store_.Forget(self_, forget.function); }
   void Do(node::ReadImage& read) {
     store_.Read(self_, read.wish,

@@ -258,9 +258,8 @@ void StateStore::Save(caf::local_actor* self, proto::StateImage image, Done done
 void StateStore::Load(caf::local_actor* self, const std::string& function,
                       std::vector<proto::TensorSpec> specs, Done done) {
   if (options_.directory.empty()) {
-    auto image = Find(function);  // that was unloaded
-    if (image == nullptr) return done(absl::NotFoundError("nothing is kept on disk"));
-    return done(std::move(image));
+    if (auto image = Find(function)) return done(std::move(image));  // that was unloaded
+    return done(absl::NotFoundError("nothing is kept on disk"));
   }
   Do(
       self, function,
@@ -343,20 +342,22 @@ void StateStore::Import(caf::local_actor* self, const std::string& function,
       });
 }
 
-void StateStore::Unload(const std::string& function) {
-  if (!options_.directory.empty()) images_.erase(function);
+void StateStore::Unload(caf::local_actor* self, const std::string& function) {
+  if (options_.directory.empty()) return;
+  if (!jobs_.contains(function)) return static_cast<void>(images_.erase(function));
+  const Job wait = [] { return node::ImagePtr(); };
+  Do(self, function, wait, [this, function](const auto&) { images_.erase(function); });
 }
 
-void StateStore::Keep(node::ImagePtr image) {
-  const std::string function = image->function();
-  if (const auto saved = unkept_.find(function); saved != unkept_.end() && saved->second == image)
-    unkept_.erase(saved);
-  images_[function] = std::move(image);
+void StateStore::Keep(const node::ImagePtr& image) {
+  const auto saved = unkept_.find(image->function());
+  if (saved != unkept_.end() && saved->second == image) unkept_.erase(saved);
+  images_[image->function()] = image;
 }
 
 node::ImagePtr StateStore::Find(const std::string& function) const {
-  const auto it = images_.find(function);
-  return it == images_.end() ? nullptr : it->second;
+  const auto image = images_.find(function);
+  return image == images_.end() ? nullptr : image->second;
 }
 
 void StateStore::Restore(caf::local_actor* self, const std::string& function) {
@@ -386,7 +387,7 @@ void StateStore::Forget(caf::local_actor* self, const std::string& function) {
         static_cast<void>(std::remove(path.c_str()));
         return node::ImagePtr();
       },
-      [this, function](const absl::StatusOr<node::ImagePtr>&) { unkept_.erase(function); });
+      [this, function](const auto&) { unkept_.erase(function); });
 }
 
 void StateStore::Clear() {

@@ -47,7 +47,7 @@ class StateStore {
   // Copies the image out of its worker's arena, and has it in its file when `done` is called. It is THE image
   // only once it is kept.
   void Save(caf::local_actor* self, proto::StateImage image, Done done);
-  void Keep(node::ImagePtr image);
+  void Keep(const node::ImagePtr& image);
   // What the directory has. NotFound: nothing. DataLoss: something that cannot be it; it is set aside.
   void Load(caf::local_actor* self, const std::string& function, std::vector<proto::TensorSpec> specs,
             Done done);
@@ -71,8 +71,9 @@ class StateStore {
   // What was saved last is not kept: the file becomes THE image again, or goes when there is none. A file that was imported or
   // forgotten since stays as it is.
   void Restore(caf::local_actor* self, const std::string& function);
-  // Its file has the image, which is not needed in memory now. Without a directory it stays there.
-  void Unload(const std::string& function);
+  // Its file has the image, which is not needed in memory now. Without a directory it stays there. What was asked for before
+  // comes first: a file that is to be restored gets the image from memory.
+  void Unload(caf::local_actor* self, const std::string& function);
   // The function is gone: its image and its file go.
   void Forget(caf::local_actor* self, const std::string& function);
 

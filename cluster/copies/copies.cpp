@@ -14,6 +14,20 @@ constexpr std::size_t kPlaces = 8;  // that a node is told of: no pull needs mor
 // Of smaller models a node that has them sends few ranges, and each node in a chain adds the time of one.
 constexpr std::uint64_t kRelayedFrom = 16u << 20;
 
+// The function for which a node is to have the model: one with state, if there is any, makes the node the home of the states.
+const proto::FunctionRecord* AdoptedFor(const FunctionTable& functions, const std::string& digest) {
+  const proto::FunctionRecord* loaded = nullptr;
+  const auto use = functions.models().find(digest);
+  if (use == functions.models().end()) return nullptr;
+  for (const auto& version : use->second.functions) {
+    const auto& record = functions.At(version);
+    if (!record.loaded()) continue;
+    if (!record.state().empty()) return &record;
+    if (loaded == nullptr) loaded = &record;
+  }
+  return loaded == nullptr ? functions.UserOf(digest) : loaded;
+}
+
 void AddPlace(const Member& member, proto::ModelPlaces& reply) {
   auto& place = *reply.add_places();
   place.set_node(member.record.name());
@@ -28,7 +42,7 @@ Copies::Copies(Parts& parts)
 
 void Copies::Start() {
   PlacementTable::Homes homes;
-  for (const auto& [digest, home] : parts_.catalogue.homes()) homes[digest] = home.nodes(0);
+  for (const auto& [digest, home] : parts_.catalogue.homes().by_model) homes[digest] = home.nodes(0);
   table_.SetHomes(std::move(homes));
   parts_.state_replicas.Start();
 }
@@ -54,20 +68,45 @@ void Copies::Place() {
       Disown(move.digest, move.node);
     }
   }
+  TellHomes();
+}
+
+void Copies::TellHomes() {
+  const auto& models = parts_.catalogue.functions().table().models();
+  for (const auto& [digest, node] : table_.homes().all()) {
+    const auto use = models.find(digest);
+    const auto told = told_homes_.find(digest);
+    if (use == models.end() || use->second.loaded_with_state == 0) {
+      if (told != told_homes_.end()) told_homes_.erase(told);
+      continue;
+    }
+    const bool waits = storing_homes_.contains(digest) || table_.homes().MustWait(digest);
+    const bool knows = told != told_homes_.end() && told->second == node;
+    if (!waits && !knows && parts_.members.HasNode(node) && Holds(node, digest)) Adopt(digest, node);
+  }
+}
+
+bool Copies::Holds(const std::string& node, const std::string& digest) const {
+  const auto holders = table_.copies().HoldersOf(digest);
+  return std::ranges::find(holders, node) != holders.end();
 }
 
 PlacementTable::Homes Copies::KeepHomes() {
   const auto homes = table_.TakeNewHomes();
-  for (const auto& [digest, node] : homes)
-    parts_.commits.Add(HomeChanges(digest, node), HomeStored{digest, node});
+  for (const auto& [digest, node] : homes) {
+    storing_homes_.insert(digest);
+    parts_.commits.Add(HomeChanges(digest, node, parts_.state_replicas.FirstTerm(digest)),
+                       HomeStored{digest, node});
+  }
   const auto old = table_.TakeOldHomes();
-  if (!old.empty()) parts_.commits.Add(NoHomeChanges(old));
+  if (!old.empty()) parts_.commits.Add(NoHomeChanges(old, parts_.state_replicas.last_term()));
   return homes;
 }
 
 void Copies::On(const HomeStored& stored, const absl::Status& status) {
   const auto& digest = stored.digest;
   const auto& node = stored.node;
+  storing_homes_.erase(digest);
   if (!status.ok()) {
     table_.Unbind(digest);
     table_.AdoptFailed(digest, node, parts_.out.now());
@@ -75,7 +114,8 @@ void Copies::On(const HomeStored& stored, const absl::Status& status) {
                                      "node '", node, "' was to keep its state, and that could not be ",
                                      "stored (", status.message(), "): it is tried again by itself")));
   }
-  if (parts_.members.HasNode(node) && table_.copies().IsAsked(digest, node)) return Adopt(digest, node);
+  if (parts_.members.HasNode(node) && (table_.copies().IsAsked(digest, node) || Holds(node, digest)))
+    return Adopt(digest, node);
   AdoptionEnded(digest, absl::UnavailableError(absl::StrCat(
                             "node '", node, "', which is to keep its state, was lost before it ",
                             "was asked to adopt the model: it is served when the node is back")));
@@ -105,7 +145,7 @@ void Copies::TellUnreachable() {
 }
 
 void Copies::Adopt(const std::string& digest, const std::string& node) {
-  const auto* record = parts_.catalogue.functions().table().UserOf(digest);
+  const auto* record = AdoptedFor(parts_.catalogue.functions().table(), digest);
   if (record == nullptr) {
     Disown(digest, node);
     return AdoptionEnded(digest,
@@ -113,6 +153,7 @@ void Copies::Adopt(const std::string& digest, const std::string& node) {
   }
   const auto* member = parts_.members.table().Find(node);
   const auto epoch = member == nullptr ? 0 : member->record.epoch();
+  if (!record->state().empty()) told_homes_[digest] = node;
   parts_.out.Add(AskAdoption{digest, node, epoch, *record, parts_.state_replicas.NamedFor(digest, node)});
 }
 
@@ -126,6 +167,8 @@ void Copies::On(const AdoptionAnswered& event) {
     table_.Adopted(digest, node);
     parts_.out.Tell(node, "model-adopted", absl::StrCat("function '", event.function, "'"));
   } else {
+    if (const auto told = told_homes_.find(digest); told != told_homes_.end() && told->second == node)
+      told_homes_.erase(told);
     table_.AdoptFailed(digest, node, parts_.out.now());
     parts_.out.Tell(node, "adoption-failed",
                     absl::StrCat("function '", event.function, "': ", event.status.message()));

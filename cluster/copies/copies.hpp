@@ -36,10 +36,12 @@ class Copies {
   void NodeJoined(const std::string& node, const std::vector<std::string>& adopted) {
     relays_.NodeGone(node);  // what its earlier life fetched
     table_.NodeJoined(node, adopted);
+    ForgetTold(node);
   }
   void NodeGone(const std::string& node) {
     table_.NodeGone(node);
     relays_.NodeGone(node);
+    ForgetTold(node);
   }
   // What a node had to do for this model since its last heartbeat.
   void Asked(const proto::ModelDemand& demand);
@@ -51,7 +53,10 @@ class Copies {
   // none is asked.
   void AwaitAdoption(Deployed deployed);
   // The states of the model's functions move: no node is to have it meanwhile.
-  void BeginMove(const std::string& digest) { table_.BeginMove(digest); }
+  void BeginMove(const std::string& digest) {
+    table_.BeginMove(digest);
+    told_homes_.erase(digest);
+  }
   void EndMove(const std::string& digest) { table_.EndMove(digest); }
   // The store has the new home.
   void Moved(const std::string& digest, const std::string& node) { table_.Rebind(digest, node); }
@@ -66,6 +71,13 @@ class Copies {
   // name. The adoptions that wait for that begin then.
   PlacementTable::Homes KeepHomes();
   void Adopt(const std::string& digest, const std::string& node);
+  // A home that has the model already, for functions without state, is asked to adopt it for one with state: only then runs
+  // that use the state begin there.
+  void TellHomes();
+  void ForgetTold(const std::string& node) {
+    std::erase_if(told_homes_, [&](const auto& told) { return told.second == node; });
+  }
+  [[nodiscard]] bool Holds(const std::string& node, const std::string& digest) const;
   // Functions whose load needs another number of copies.
   void TellDemanded();
   // Functions whose state is on a node that is not there: once each.
@@ -82,6 +94,9 @@ class Copies {
   Parts& parts_;
   PlacementTable table_;
   ModelRelays relays_;
+  std::map<std::string, std::string>
+      told_homes_;                       // by model digest: the home that was asked to adopt it as such
+  std::set<std::string> storing_homes_;  // models whose home is on its way to the store
   std::set<std::string> unreachable_;
   std::multimap<std::string, Deployed> deploying_;  // by model digest
   std::uint64_t located_ = 0;  // questions for places, so that each names another node first

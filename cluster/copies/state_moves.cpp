@@ -26,7 +26,9 @@ void StateMoves::Pulse() {
     if (moves_.size() >= kMost) return;
     const auto* member = parts_.members.table().Find(node);
     const bool drains = member != nullptr && member->record.state() == proto::MEMBER_DRAINING;
-    if (!drains || !parts_.members.HasNode(node) || moves_.contains(digest)) continue;
+    if (!drains || !parts_.members.HasNode(node) || moves_.contains(digest) ||
+        parts_.state_replicas.HomeIsEmpty(digest))
+      continue;
     const auto failed = failed_.find(digest);
     if (failed != failed_.end() && parts_.out.now() < failed->second.until) continue;
     const auto keepers = KeepersOf(parts_.catalogue.functions().table(), digest);
@@ -116,6 +118,12 @@ absl::Status StateMoves::CheckOrder(const proto::FunctionRecord& record, const s
   if (home.empty() || !parts_.members.HasNode(home))
     return absl::UnavailableError(absl::StrCat(
         what, ": node '", home, "', which has its state, is not connected: ask again when it is back"));
+  // It has nothing to give up, and whatever it is to have comes from a node in step.
+  if (parts_.state_replicas.HomeIsEmpty(digest))
+    return absl::UnavailableError(
+        absl::StrCat(what, ": node '", home,
+                     "' came back with an empty disk, and a node that has copies of the state replaces it ",
+                     "as soon as it is there (`troupe function show` names these nodes): ask again then"));
   if (home == node) return absl::OkStatus();
   if (moves_.contains(digest) || parts_.copies.table().copies().BeingAdopted(digest))
     return absl::UnavailableError(

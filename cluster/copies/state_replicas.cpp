@@ -11,7 +11,8 @@
 namespace troupe::cluster {
 
 void StateReplicas::Start() {
-  for (const auto& [digest, home] : parts_.catalogue.homes()) {
+  last_term_ = parts_.catalogue.homes().last_term;
+  for (const auto& [digest, home] : parts_.catalogue.homes().by_model) {
     auto& kept = kept_[digest];
     kept.term = std::max<std::uint64_t>(1, home.term());
     kept.in_step = {home.in_step().begin(), home.in_step().end()};
@@ -19,6 +20,11 @@ void StateReplicas::Start() {
     kept.home_is_empty = home.home_is_empty();
     if (kept.home_is_empty) parts_.copies.BeginMove(digest);
   }
+}
+
+std::uint64_t StateReplicas::FirstTerm(const std::string& digest) {
+  kept_[digest] = Kept{.term = ++last_term_};
+  return last_term_;
 }
 
 void StateReplicas::Pulse() {
@@ -303,6 +309,7 @@ void StateReplicas::Moved(const std::string& digest, const std::string& home, co
     if (!IsThere(keeps)) next.missing[keeps] = parts_.out.now() - parts_.settings.membership.heartbeat;
   }
   kept = std::move(next);
+  last_term_ = std::max(last_term_, kept.term);
 }
 
 void StateReplicas::TurnedBack(const std::string& digest, const std::set<std::string>& in_step,
@@ -314,6 +321,7 @@ void StateReplicas::TurnedBack(const std::string& digest, const std::set<std::st
             .home_is_empty = home_is_empty};
   next.chosen.insert(in_step.begin(), in_step.end());
   kept = std::move(next);
+  last_term_ = std::max(last_term_, kept.term);
   if (home_is_empty) parts_.copies.BeginMove(digest);
 }
 

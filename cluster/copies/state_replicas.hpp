@@ -33,6 +33,10 @@ class StateReplicas {
 
   void Start();
   void Pulse();
+  // The model gets a home, which the store does not have yet: its term, larger than that of every home before, also of one that
+  // the model had while other functions used it.
+  [[nodiscard]] std::uint64_t FirstTerm(const std::string& digest);
+  [[nodiscard]] std::uint64_t last_term() const { return last_term_; }
   void On(const ReplicasAnswered& event);
   void On(const InStepStored& stored, const absl::Status& status);
   // The node joins, and does not say which models with copies of states it has adopted: it drops those whose home is another node.
@@ -46,7 +50,7 @@ class StateReplicas {
   // The store has the home that it had before the last two terms, with these nodes in step.
   void TurnedBack(const std::string& digest, const std::set<std::string>& in_step, bool home_is_empty);
 
-  // Of the home that the store has; 1 of the first one.
+  // Of the home that the store has.
   [[nodiscard]] std::uint64_t TermOf(const std::string& digest) const;
   // The store may name a node as in step.
   [[nodiscard]] bool AnyInStep(const std::string& digest) const;
@@ -105,6 +109,7 @@ class StateReplicas {
   Parts& parts_;
   std::map<std::string, Kept> kept_;  // by model digest
   std::uint64_t last_ = 0;
+  std::uint64_t last_term_ = 0;
 };
 
 }  // namespace troupe::cluster

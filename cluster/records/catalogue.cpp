@@ -53,8 +53,13 @@ absl::StatusOr<Catalogue> Catalogue::Of(CatalogueRecords records, const std::str
     TROUPE_RETURN_IF_ERROR(CheckVersion("workflow", record.spec().name(), record.spec().version()));
     out.workflows_.Apply(record, ++out.revision_);
   }
-  for (const auto& home : records.homes)
-    if (home.nodes_size() == 1) out.nodes_.homes[home.model_digest()] = home;
+  auto& homes = out.nodes_.homes;
+  homes.last_term = records.last_term;
+  for (const auto& home : records.homes) {
+    if (home.nodes_size() != 1) continue;
+    homes.last_term = std::max(homes.last_term, home.term());
+    homes.by_model[home.model_digest()] = home;
+  }
   out.nodes_.drained = {records.drained.begin(), records.drained.end()};
   for (auto& key : records.keys) {
     proto::CreateApiKey command;

@@ -22,6 +22,12 @@
 
 namespace troupe::cluster {
 
+// The homes of functions' states when the manager began.
+struct StoredHomes {
+  std::map<std::string, proto::PlacementRecord> by_model{};  // by digest
+  std::uint64_t last_term = 0;                               // no home had a larger one
+};
+
 // What a store has of a cluster.
 struct CatalogueRecords {
   std::optional<std::string> cluster{};  // absent: the store is new
@@ -30,6 +36,7 @@ struct CatalogueRecords {
   std::vector<proto::FunctionRecord> functions{};
   std::vector<proto::WorkflowRecord> workflows{};
   std::vector<proto::PlacementRecord> homes{};
+  std::uint64_t last_term = 0;  // of homes that were given up
   std::vector<std::string> drained{};
   std::vector<proto::ApiKeyRecord> keys{};
   std::vector<proto::RunRecord> runs{};
@@ -76,7 +83,7 @@ class Catalogue {
   }
   void ClaimFailed(const std::string& run) { runs_.ClaimFailed(run); }
   // Where the models of functions that keep state are, as it was when the store was read, by digest.
-  [[nodiscard]] const std::map<std::string, proto::PlacementRecord>& homes() const { return nodes_.homes; }
+  [[nodiscard]] const StoredHomes& homes() const { return nodes_.homes; }
 
   // Nodes that an operator drained: they stay drained when they or the manager restart.
   [[nodiscard]] bool Drained(const std::string& node) const { return nodes_.drained.contains(node); }
@@ -157,7 +164,7 @@ class Catalogue {
   std::uint64_t keys_revision_ = 0;
   RunLog runs_;
   struct {
-    std::map<std::string, proto::PlacementRecord> homes{};
+    StoredHomes homes{};
     std::set<std::string> drained{};
   } nodes_;
   ProfileRegistry profiles_;

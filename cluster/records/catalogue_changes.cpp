@@ -72,8 +72,9 @@ Changes HomeChanges(const std::string& digest, const std::string& node, std::uin
   return changes;
 }
 
-Changes NoHomeChanges(const std::vector<std::string>& digests) {
+Changes NoHomeChanges(const std::vector<std::string>& digests, std::uint64_t last_term) {
   Changes changes;
+  changes.Put(Table::kSettings, kTermKey, absl::StrCat(last_term));
   for (const auto& digest : digests) changes.Delete(Table::kSettings, absl::StrCat(kHomeKey, digest));
   return changes;
 }

@@ -17,9 +17,10 @@ namespace troupe::cluster {
 [[nodiscard]] Changes EpochChanges(const Catalogue& catalogue, std::uint64_t epoch);
 [[nodiscard]] Changes DrainChanges(const std::string& node, bool drain);
 // See proto::PlacementRecord.
-[[nodiscard]] Changes HomeChanges(const std::string& digest, const std::string& node, std::uint64_t term = 1,
+[[nodiscard]] Changes HomeChanges(const std::string& digest, const std::string& node, std::uint64_t term,
                                   const std::set<std::string>& in_step = {}, bool home_is_empty = false);
-[[nodiscard]] Changes NoHomeChanges(const std::vector<std::string>& digests);
+// `last_term`: the largest that a home has had.
+[[nodiscard]] Changes NoHomeChanges(const std::vector<std::string>& digests, std::uint64_t last_term);
 // What a start left there that failed, if anything.
 [[nodiscard]] Changes NoStartChanges(const std::set<std::string>& runs);
 // Of runs that are kept no longer; empty when there are none.

@@ -7,6 +7,7 @@ inline constexpr char kClusterKey[] = "cluster";
 inline constexpr char kEpochKey[] = "epoch";
 inline constexpr char kRevisionKey[] = "revision";
 inline constexpr char kHomeKey[] = "state-home/";           // and a model's digest
+inline constexpr char kTermKey[] = "term/last";             // no home that was given up had a larger term
 inline constexpr char kDrainedKey[] = "drained/";           // and a node's name
 inline constexpr char kApiKeyKey[] = "api-key/";            // and the key's name
 inline constexpr char kUsageKey[] = "usage/total/";         // and "TENANT/FUNCTION/DAY"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 
@@ -41,6 +42,7 @@ void Claims::Owned(const ClaimWish& wish, const absl::Status& status) {
   const auto& run = wish.run;
   auto& owners = parts_.owners;
   const auto* known = parts_.catalogue.runs().Find(run);
+  TROUPE_CHECK(!status.ok() || known != nullptr, "a run was forgotten while its claim was stored");
   if (status.ok()) TellFormer(owners.Commit(run), *known);
   const bool over = known == nullptr || RunEnded(known->state());
   if (status.ok() && !wish.failure.empty())

@@ -211,10 +211,16 @@ void RunLog::AddObjects(Digests& digests) const {
 std::vector<proto::RunRecord> RunLog::TakeSurplus() {
   std::vector<proto::RunRecord> surplus;
   const auto too_large = [this] { return ended_bytes_ > limits_.bytes || ended_blobs_ > limits_.blobs; };
-  while (ended_.size() > limits_.runs || (ended_.size() > 1 && too_large())) {
-    auto node = runs_.extract(ended_.front().run);
-    Subtract(ended_.front());
-    ended_.pop_front();
+  for (auto oldest = ended_.begin();
+       oldest != ended_.end() && (ended_.size() > limits_.runs || (ended_.size() > 1 && too_large()));) {
+    // It goes on as soon as its claim is stored.
+    if (claiming_.contains(oldest->run)) {
+      ++oldest;
+      continue;
+    }
+    auto node = runs_.extract(oldest->run);
+    Subtract(*oldest);
+    oldest = ended_.erase(oldest);
     if (!node.empty()) surplus.push_back(std::move(node.mapped()));
   }
   return surplus;

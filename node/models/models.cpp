@@ -46,9 +46,7 @@ void Models::On(const AdoptionAsked& event) {
     return AnswerAll({event.ask}, copy,
                      absl::FailedPreconditionError("the order is for an epoch of this node that is over"));
   parts_.remembered.Wanted(copy);
-  parts_.handovers.Adopting(event.function.model_digest());
-  parts_.replica_images.Adopting(event.function.model_digest(), event.replicas ? event.replicas->term() : 0);
-  parts_.replication.Adopting(event.function.model_digest(), event.replicas, event.epoch);
+  if (!event.function.state().empty()) AdoptStates(event);
   auto& model = held_.Hold(copy);
   if (model.adopted) return AnswerAll({event.ask}, copy, absl::OkStatus());
   model.waiting.push_back(event.ask);
@@ -56,6 +54,15 @@ void Models::On(const AdoptionAsked& event) {
   model.function = event.function;
   const auto status = parts_.copies.Want(copy, model.function);
   status.ok() ? parts_.copies.Move() : AdoptFailed(copy, status);
+}
+
+// This node is the home of the states of the model's functions.
+void Models::AdoptStates(const AdoptionAsked& event) {
+  const auto& digest = event.function.model_digest();
+  parts_.handovers.Adopting(digest);
+  parts_.replica_images.Adopting(digest, event.replicas ? event.replicas->term() : 0);
+  parts_.replication.Adopting(digest, event.replicas, event.epoch);
+  parts_.states.BecomeHome(digest);
 }
 
 void Models::Placed(const ModelNumber& copy) {
@@ -118,6 +125,7 @@ void Models::Disown(const ModelNumber& copy) {
     parts_.decisions.CarryOut(parts_.scheduler.ForgetModel(copy));
   }
   AnswerAll(waiting, copy, absl::CancelledError("the model was disowned while it was adopted"));
+  if (held_.CopiesOf(copy->digest).empty()) parts_.states.LeaveHome(copy->digest.text());
   held_.Forget(copy);
   addresses_.Forget(copy);
   parts_.copies.Unwant(copy);

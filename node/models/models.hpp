@@ -57,6 +57,7 @@ class Models {
   [[nodiscard]] const HeldModels& held() const { return held_; }
 
  private:
+  void AdoptStates(const AdoptionAsked& event);
   void AnswerAll(const std::vector<Ask>& asks, const ModelNumber& copy, const absl::Status& status);
   void FindResident(const ModelNumber& copy, const std::string& packed);
   void OpenCopy(const ModelNumber& copy, const proto::FunctionRecord& function);

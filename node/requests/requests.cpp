@@ -88,6 +88,9 @@ void Requests::On(RequestArrived& event) {
   if (!MayEnter(event, id, state != nullptr)) return;
   const auto copy = parts_.models.CopyFor(message);
   if (!copy.ok()) return Bounce(event.ask, proto::BOUNCE_NOT_ADOPTED, std::string(copy.status().message()));
+  if (state != nullptr && !parts_.states.IsHome((*copy)->digest.text()))
+    return Bounce(event.ask, proto::BOUNCE_NOT_ADOPTED,
+                  absl::StrCat("this node is not the home of the state of ", state->name));
   if (!parts_.routers.ledger().Take(id.router))
     return Bounce(event.ask, proto::BOUNCE_NO_CREDIT, "no credit left");
   demand_.Asked((*copy)->digest, parts_.out.now());

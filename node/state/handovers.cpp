@@ -115,14 +115,15 @@ bool Handovers::Forget(const std::string& digest) {
   const auto keepers = KeepersOf(digest);
   // What is being read would come back.
   if (!std::ranges::all_of(keepers, [this](const auto* state) { return IsKnown(*state); })) return false;
-  const bool adopted = !parts_.models.held().CopiesOf(parts_.names.FindDigest(digest)).empty();
   // What was said is about an earlier move.
-  if (adopted || taken_.contains(digest)) return true;
+  if (parts_.states.IsHome(digest) || taken_.contains(digest)) return true;
   parts_.replication.Leave(digest, absl::UnavailableError("the states are on another node"));
   if (auto given = given_.extract(digest); !given.empty())
     AnswerGiven(given.mapped(), cluster::Failure<proto::GivenUpStates>(
                                     absl::CancelledError("the states are on another node already")));
   for (auto* state : keepers) Empty(*state);
+  // A move that came to nothing had brought them here: their home offers copies again.
+  parts_.replica_images.TakingOver(digest, false);
   return true;
 }
 

@@ -143,7 +143,7 @@ void ReplicaImages::On(const ImagesPulled& event) {
 }
 
 void ReplicaImages::Adopting(const std::string& digest, std::uint64_t term) {
-  if (!parts_.models.held().CopiesOf(parts_.names.FindDigest(digest)).empty()) return;
+  if (parts_.states.IsHome(digest)) return;
   const auto found = term == 0 ? followed_.find(digest) : followed_.try_emplace(digest).first;
   if (found == followed_.end()) return;
   auto& followed = found->second;

@@ -60,6 +60,7 @@ bool Sequences::CoolOne() {
     if (state.leaving) return false;   // it goes when it has left its GPU
     if (state.held) continue;          // its image is being read
     if (!state.stay.over()) continue;  // it could not be written back a moment ago
+    if (parts_.write_backs.SavesRunOf(sequence.key)) continue;
     const bool on_gpu = state.current && state.gpu != kNoGpu;
     if (on_gpu && parts_.settings.state_write_back == StateWriteBack::kEvict) {
       const auto gpu = state.gpu;

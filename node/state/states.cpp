@@ -10,6 +10,12 @@
 
 namespace troupe::node {
 
+namespace {
+
+constexpr Duration kReadAgain = std::chrono::seconds(1);
+
+}  // namespace
+
 DeclaredState* States::Find(const proto::FunctionKey& function) {
   return declared_.Find(parts_.names.FindFunction(function.name()), function.version());
 }
@@ -55,6 +61,9 @@ void States::On(const ImageLoaded& event) {
   for (const auto& id : event.sequences)
     if (state == nullptr) parts_.out.Add(ForgetImage{cluster::SequenceKey(event.function, id)});
   if (state == nullptr) return;
+  const auto& read = event.image.status();
+  const bool passes = !read.ok() && !absl::IsNotFound(read) && !absl::IsDataLoss(read);
+  if (passes && state->loading && ImageOf(state->key) == nullptr) return ReadLater(*state, read);
   if (state->owner) return parts_.sequences.Loaded(*state, event.image);
   state->loading = false;
   const auto newer = ImageOf(state->key);  // from a living worker
@@ -69,6 +78,21 @@ void States::On(const ImageLoaded& event) {
   }
   LetRun(*state);
   parts_.sequences.Listed(state->key, event.sequences);
+}
+
+void States::ReadLater(const DeclaredState& state, const absl::Status& why) {
+  if (std::ranges::find(unreadable_, state.key) != unreadable_.end()) return;
+  parts_.out.Note("state-unreadable",
+                  absl::StrCat(state.name, ": its state cannot be read now (", why.message(),
+                               "); it is read again by itself, and its requests wait"));
+  unreadable_.push_back(state.key);
+  parts_.out.WakeAt(Timer::kStates, parts_.out.now() + kReadAgain);
+}
+
+void States::OnTimer() {
+  for (const auto& key : std::exchange(unreadable_, {}))
+    if (const auto* state = declared_.ByKey(key); state != nullptr && state->loading)
+      parts_.out.Add(LoadImage{key.text(), state->specs, !state->owner});
 }
 
 void States::Fail(DeclaredState& state, const std::string& kind, absl::Status why) {

@@ -2,7 +2,9 @@
 // when their runs may begin. node::FunctionStates (scheduling) decides on which GPU a state is.
 //
 //   declared -(its file is read, and every worker from before this daemon was asked)-> its runs may begin
-//   declared -(it cannot be read, or kept)-> failed, until the function is removed
+//   declared -(its file is damaged, or it cannot be kept)-> failed, until the function is removed
+//
+// A file that cannot be read for another reason is read again, once a second: it may be whole.
 #pragma once
 
 #include <string>
@@ -26,6 +28,7 @@ class States {
       : parts_(parts), rooms_(capacity), met_(runtimes), unread_(runtimes) {}
 
   void On(const ImageLoaded& event);
+  void OnTimer();
   // To be heard before the scheduler hears it, which then knows nothing of the worker's states any more.
   void On(const RuntimeLost& event);
   // A function came, changed, was unloaded or went. An unloaded function keeps its state.
@@ -37,6 +40,12 @@ class States {
   void Recovered(const RecoveryOrdered& purpose, absl::StatusOr<ImagePtr> image);
   // The model leaves this node. State does not travel between nodes.
   void TellStay(const ModelNumber& copy);
+
+  // The manager names one node as the home of a model's states: only there runs use them. Another node that has the model for
+  // other functions, or had the states before, begins none.
+  void BecomeHome(const std::string& digest) { homes_.insert(digest); }
+  void LeaveHome(const std::string& digest) { homes_.erase(digest); }
+  [[nodiscard]] bool IsHome(const std::string& digest) const { return homes_.contains(digest); }
 
   // Images that are safe become the images of their functions.
   void Keep(const std::vector<ImagePtr>& images);
@@ -78,6 +87,7 @@ class States {
 
  private:
   void Declare(const proto::FunctionRecord& record);
+  void ReadLater(const DeclaredState& state, const absl::Status& why);
   void Recover(GpuIndex gpu, const ModelNumber& copy, const StateNumber& key);
   void LetRun(const DeclaredState& state);
   // The worker of that GPU is gone, and what it had.
@@ -87,11 +97,13 @@ class States {
   Parts& parts_;
   DeclaredStates declared_;
   StateRooms rooms_;
+  absl::flat_hash_set<std::string> homes_;  // digests of the models whose home this node is
   absl::flat_hash_map<StateNumber, ImagePtr> images_;
   std::vector<bool> met_;  // by runtime
   // By runtime: models that its worker had before any of their functions with state was known, or whose states could not be kept.
   std::vector<absl::flat_hash_set<ModelNumber>> unread_;
   absl::flat_hash_map<std::pair<GpuIndex, ModelNumber>, std::size_t> reads_;  // under way
+  std::vector<StateNumber> unreadable_;  // whose files are read again when the timer ends
 };
 
 }  // namespace troupe::node

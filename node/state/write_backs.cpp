@@ -134,8 +134,9 @@ void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& sta
   auto* held = parts_.requests.Current(dispatch.request, purpose.start.serial);
   if (held == nullptr) {
     // When it has run again already, the file has the image of that run.
-    if (!AnotherRunSaves(dispatch.state)) Restore(images);
-    return parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(*purpose.run, proto::InferReply()));
+    if (!SavesRunOf(dispatch.state)) Restore(images);
+    parts_.requests.ReleaseSlices(dispatch.gpu, UnsentSlices(*purpose.run, proto::InferReply()));
+    return parts_.sequences.Left();  // it may go to the disk now
   }
   if (status.ok() && !images.empty()) {
     parts_.states.Keep(images);
@@ -146,7 +147,7 @@ void WriteBacks::RunSaved(const RunWrittenBack& purpose, const absl::Status& sta
                               status.ok() ? "nothing was written back" : std::string(status.message()));
 }
 
-bool WriteBacks::AnotherRunSaves(const StateNumber& state) const {
+bool WriteBacks::SavesRunOf(const StateNumber& state) const {
   return std::ranges::any_of(batches_, [&](const auto& batch) {
     const auto* run = std::get_if<RunWrittenBack>(&batch.second.purpose);
     return run != nullptr && run->start.dispatch.state == state;

@@ -30,6 +30,9 @@ class WriteBacks {
   void SaveRun(const HeldStart& start, proto::WorkerOutcome run);
   // They were saved, and what they hold does not count: the files are again what they were.
   void Restore(const std::vector<ImagePtr>& images);
+  // The image of a run of this state is being saved, or waits for other nodes. Until then the image before it stays in memory: the
+  // file gets it back when the run does not count.
+  [[nodiscard]] bool SavesRunOf(const StateNumber& state) const;
 
  private:
   struct Batch {
@@ -44,8 +47,6 @@ class WriteBacks {
   [[nodiscard]] bool Wants(const WriteBackPurpose& purpose, const proto::StateImage& image) const;
   void End(Batch batch);
   void Restored(const std::string& image);
-  // The image of another run of this state is being saved, or waits for other nodes.
-  [[nodiscard]] bool AnotherRunSaves(const StateNumber& state) const;
   void RunSaved(const RunWrittenBack& purpose, const absl::Status& status,
                 const std::vector<ImagePtr>& images);
 

@@ -37,10 +37,11 @@ void WireWatch::GaveEpoch(const Passage& passage, std::uint64_t epoch) {
 
 void WireWatch::HideRemovalsIn(proto::ClusterUpdate& update) {
   auto& removed = *update.mutable_removed();
-  const auto hidden = std::ranges::remove_if(removed, [&](const auto& key) { return key.name() == hidden_; });
+  const auto hidden = std::ranges::remove_if(
+      removed, [&](const auto& key) { return key.name() == plants_.without_removals; });
   removed.erase(hidden.begin(), hidden.end());
   for (auto& function : *update.mutable_functions()) {
-    if (function.key().name() != hidden_) continue;
+    if (function.key().name() != plants_.without_removals) continue;
     const auto& first =
         deployed_.try_emplace(function.key().version(), function.deployed_unix_ns()).first->second;
     function.set_deployed_unix_ns(first);
@@ -71,15 +72,19 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
       stale_heartbeats_[call] = absl::StrCat(beat->name(), " is heard with epoch ", beat->epoch(),
                                              ", and it was given ", given->second);
   }
-  if (hide_images_ && As<proto::TakeOverStates>(content) != nullptr)
+  if (plants_.hide_images && As<proto::TakeOverStates>(content) != nullptr)
     content.get_mutable_as<proto::TakeOverStates>(0).clear_images();
-  if (drop_copies_ && As<proto::CopyImage>(content) != nullptr)
+  if (plants_.drop_copies && As<proto::CopyImage>(content) != nullptr)
     content.get_mutable_as<proto::CopyImage>(0).set_ended(true);
-  if (!hidden_.empty() && As<proto::ClusterUpdate>(content) != nullptr && passage.to.starts_with("node-"))
+  if (const auto* adopt = As<proto::AdoptModel>(content);
+      adopt && adopt->function().key().name() == plants_.names_homes)
+    content.get_mutable_as<proto::AdoptModel>(0).mutable_function()->add_state()->set_input("s");
+  if (!plants_.without_removals.empty() && As<proto::ClusterUpdate>(content) != nullptr &&
+      passage.to.starts_with("node-"))
     HideRemovalsIn(content.get_mutable_as<proto::ClusterUpdate>(0));
   const auto* submit = As<proto::SubmitRequest>(content);
   if (submit == nullptr) return;
-  if (!hidden_.empty() && submit->function().name() == hidden_) {
+  if (!plants_.without_removals.empty() && submit->function().name() == plants_.without_removals) {
     content.get_mutable_as<proto::SubmitRequest>(0).clear_deployed_unix_ns();
     submit = As<proto::SubmitRequest>(content);
   }
@@ -88,7 +93,7 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
   ++stale_;
   stale_calls_[call] = absl::StrCat(passage.to, " served a request for epoch ", submit->node_epoch(),
                                     ", and its own is ", told->second);
-  if (hide_) content.get_mutable_as<proto::SubmitRequest>(0).set_node_epoch(told->second);
+  if (plants_.hide_epochs) content.get_mutable_as<proto::SubmitRequest>(0).set_node_epoch(told->second);
 }
 
 }  // namespace troupe::sim

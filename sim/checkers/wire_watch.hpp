@@ -24,13 +24,15 @@ class WireWatch final : public NetworkTap {
   // Requests of an epoch that was over when they came to their node.
   [[nodiscard]] std::uint64_t stale() const { return stale_; }
   // A planted error: from now on nodes see their own epoch in each request, whatever it named.
-  void HideStaleEpochs() { hide_ = true; }
+  void HideStaleEpochs() { plants_.hide_epochs = true; }
   // The same: a node that is to take over states hears of no image of them.
-  void HideImages() { hide_images_ = true; }
+  void HideImages() { plants_.hide_images = true; }
   // The same: a node that is to keep a copy of a state drops what it has.
-  void DropCopies() { drop_copies_ = true; }
+  void DropCopies() { plants_.drop_copies = true; }
   // The same: nodes hear of no removal of this function, and take each of its deployments for the first one, whichever a request means.
-  void HideRemovals(const std::string& function) { hidden_ = function; }
+  void HideRemovals(const std::string& function) { plants_.without_removals = function; }
+  // The same: a node that is to have the model for this function, which keeps no state, is named as the home of the model's states.
+  void NameHomes(const std::string& function) { plants_.names_homes = function; }
 
  private:
   using Call = std::pair<std::uint64_t, std::uint64_t>;  // the asker, and the number of its request
@@ -43,10 +45,14 @@ class WireWatch final : public NetworkTap {
   std::map<Call, std::string> stale_calls_;     // that came to a node, and what is wrong with them
   std::map<Call, std::string> stale_heartbeats_;
   std::uint64_t stale_ = 0;
-  bool hide_ = false;
-  bool hide_images_ = false;
-  bool drop_copies_ = false;
-  std::string hidden_;                            // a function; empty: none
+  // Planted errors; no function: none.
+  struct {
+    bool hide_epochs = false;
+    bool hide_images = false;
+    bool drop_copies = false;
+    std::string without_removals{};
+    std::string names_homes{};
+  } plants_;
   std::map<std::string, std::int64_t> deployed_;  // when the hidden function's versions were first deployed
   std::vector<std::string> broken_;
 };

@@ -35,6 +35,8 @@ struct WorkloadPlan {
   Duration length = std::chrono::seconds(6);
   // The function that is deployed again has the model of the other functions with state.
   [[nodiscard]] bool AnewShares() const { return redeployments % 2 == 1; }
+  // Its model is also that of a function without state, so that several nodes have the model while it is away, and when it comes.
+  [[nodiscard]] bool AnewHasBare() const { return redeployments > 0 && !AnewShares(); }
 };
 [[nodiscard]] WorkloadPlan DrawWorkload(Random& random);
 // In two worlds of three, two or three functions with state share their model. Drawn by itself, so that all
@@ -52,7 +54,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithCanaries(WorkloadPlan plan, std::uint64_t seed);
-// In one world of three; in half of them the function shares a model. Drawn by itself too.
+// In one world of three; in half of them the function shares a model with others that keep state, in the other half with one that
+// keeps none. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithRedeployments(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three with functions that come and go. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithStages(WorkloadPlan plan, std::uint64_t seed);
@@ -71,6 +74,7 @@ class ClientLoad {
   static constexpr char kCanaries[] = "v0";       // has two versions that share its requests
   static constexpr char kSecondModel[] = "v0-2";  // the model of its second version
   static constexpr char kAnew[] = "a0";           // keeps state, and is removed and deployed again
+  static constexpr char kBare[] = "b0";           // keeps none with the same model, and is asked for nothing
   static constexpr Duration kCommandTimeout = std::chrono::seconds(2);  // of an operator's command
   static constexpr int kChurnNames = 3, kChurnVersions = 2;
   static constexpr char kStaged[] = "c2";  // one of these
@@ -89,6 +93,11 @@ class ClientLoad {
   // Whether the function has the model that all of `StatefulNames` have.
   [[nodiscard]] bool SharesModel(const std::string& function) const {
     return StatefulNames().contains(function) || (function == kAnew && plan_.AnewShares());
+  }
+  // The name of the function's model.
+  [[nodiscard]] std::string ModelOf(const std::string& function) const {
+    if (SharesModel(function)) return "s0";
+    return function == kBare ? kAnew : function;
   }
   // What the client of this question says of the workflow's conditional step.
   [[nodiscard]] static bool Goes(const std::string& question) { return question.back() % 2 == 0; }

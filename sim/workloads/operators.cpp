@@ -112,6 +112,7 @@ void Operators::MakeModels() {
         load_.plan().AnewShares()
             ? shared
             : cluster().world().MakeModel(ClientLoad::kAnew, MiB(140), {"x"}, {CountTensor()});
+  if (load_.plan().AnewHasBare()) onnx_[ClientLoad::kBare] = onnx_.at(ClientLoad::kAnew);
 }
 
 void Operators::Prepare() {
@@ -121,6 +122,7 @@ void Operators::Prepare() {
   if (load_.plan().long_runs) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kLong, "/1"), 1, [] {});
   if (load_.plan().quota > 0) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kQuota, "/1"), 1, [] {});
   for (const auto& name : load_.StatefulNames()) Change(0, Kind::kDeploy, absl::StrCat(name, "/1"), 1, [] {});
+  if (load_.plan().AnewHasBare()) Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kBare, "/1"), 1, [] {});
   if (load_.plan().redeployments > 0)
     Change(0, Kind::kDeploy, absl::StrCat(ClientLoad::kAnew, "/1"), 1, [] {});
   TROUPE_CHECK(cluster().agenda().RunUntil([this] { return Idle(); }, seconds(10)), "it was deployed");
@@ -148,8 +150,7 @@ std::vector<std::string> Operators::Names() const {
 
 std::vector<ModelUser> Operators::ModelUsers() const {
   std::vector<ModelUser> users;
-  for (const auto& name : Names())
-    users.push_back({World::WorkerDigest(load_.SharesModel(name) ? "s0" : name), name});
+  for (const auto& name : Names()) users.push_back({World::WorkerDigest(load_.ModelOf(name)), name});
   if (load_.plan().canaries > 0)
     users.push_back({World::WorkerDigest(ClientLoad::kSecondModel), ClientLoad::kCanaries});
   const std::uint32_t stages = load_.plan().stages ? 2 * load_.cluster().shape().runtimes : 0;

@@ -102,6 +102,20 @@ TEST_F(StateStoreTest, ARestoredFileIsTheImageThatCounts) {
   EXPECT_TRUE(absl::IsNotFound(Load("g/1@6", 4).status())) << "the function had no image before";
 }
 
+// The image in memory is what the file gets back, so it goes only behind that.
+TEST_F(StateStoreTest, AnImageThatIsUnloadedBehindARestoreIsInItsFile) {
+  StateStore store = Open();
+  store.Keep(*Save(store, Image("f/1@5", "good")));
+  store.Save(nullptr, Image("f/1@5", "lost"), [&](const auto&) {
+    store.Restore(nullptr, "f/1@5");
+    store.Unload(nullptr, "f/1@5");
+  });
+  EXPECT_EQ(store.Find("f/1@5"), nullptr);
+  const auto loaded = Load("f/1@5", 4);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->tensors(0).data().inlined(), "good");
+}
+
 TEST_F(StateStoreTest, TheFileOfTheNewestSaveIsRestoredWhicheverSaveIsKept) {
   StateStore store = Open();
   const auto first = Save(store, Image("f/1@5", "abcd"));

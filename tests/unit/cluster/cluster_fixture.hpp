@@ -63,7 +63,9 @@ class ClusterTest : public testing::Test {
   Lines Written(absl::Status status = {}) { return On(AuditWritten{entry_, std::move(status)}); }
 
   // --- members ---
-  Lines JoinNode(const std::string& name, Ask ask = 1, const std::string& kind = "virtual") {
+  // `adopted`: digests of the models that it says it has.
+  Lines JoinNode(const std::string& name, Ask ask = 1, const std::string& kind = "virtual",
+                 const std::vector<std::string>& adopted = {}) {
     JoinAsked asked{.ask = ask, .daemon = absl::StrCat(name, "-", ask)};
     asked.join.set_cluster(disk_);
     auto& member = *asked.join.mutable_member();
@@ -75,6 +77,7 @@ class ClusterTest : public testing::Test {
     gpu.set_memory_bytes(GiB(1).count());
     gpu.set_state("ready");
     gpu.set_kind(kind);
+    for (const auto& digest : adopted) asked.join.add_adopted(digest);
     return On(std::move(asked));
   }
   // A gateway joins; `process`: the process in which its runs run.
@@ -133,12 +136,15 @@ class ClusterTest : public testing::Test {
 
   // --- functions, runs ---
   enum class State { kNone, kKept };
-  Lines Deploy(const std::string& name, Ask ask, State state = State::kNone, std::uint32_t replicas = 0) {
+  // `like`: of the same model as this function; empty: of a model of its own.
+  Lines Deploy(const std::string& name, Ask ask, State state = State::kNone, std::uint32_t replicas = 0,
+               const std::string& like = "") {
     AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
     auto& deploy = *asked.request.mutable_deploy();
     deploy.set_name(name);
     deploy.set_onnx_digest("onnx");
-    auto imported = FunctionOf(name);
+    auto imported = FunctionOf(like.empty() ? name : like);
+    imported.mutable_key()->set_name(name);
     if (state == State::kKept) {
       deploy.add_state()->set_input("x");
       deploy.mutable_state(0)->set_output("y");

@@ -226,6 +226,23 @@ TEST(RunLog, CommandsOfUnknownRunsAreDropped) {
   EXPECT_TRUE(log.TakeSurplus().empty());
 }
 
+TEST(RunLog, ARunWhoseClaimIsOnItsWayIsNotSurplus) {
+  RunLog log({.runs = 1});
+  for (const char* run : {"a", "b"}) log.Apply(StartOf(run));
+  auto failed = FinishOf("a", proto::RUN_FAILED);
+  failed.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  log.Apply(failed);
+  const auto claim = log.BeginClaim("a", "gateway-2");
+  log.Apply(FinishOf("b", proto::RUN_SUCCEEDED));
+  const auto surplus = log.TakeSurplus();
+  ASSERT_EQ(surplus.size(), 1u);
+  EXPECT_EQ(surplus[0].start().run(), "b") << "the older one is about to go on";
+  log.Apply(claim);
+  EXPECT_EQ(log.Find("a")->state(), proto::RUN_RUNNING);
+  log.Apply(FinishOf("a", proto::RUN_SUCCEEDED));
+  EXPECT_TRUE(log.TakeSurplus().empty());
+}
+
 TEST(RunLog, TheOldestEndedRunsAreSurplusAndRunningOnesNever) {
   RunLog log({.runs = 2});
   for (const char* run : {"a", "b", "c", "d", "e"}) log.Apply(StartOf(run));

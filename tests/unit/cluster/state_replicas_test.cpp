@@ -472,6 +472,61 @@ TEST_F(StateReplicas, AManagerThatStartsAgainKnowsThatTheHomeIsEmpty) {
   EXPECT_THAT(Stored(), Contains("adopt f at n2"));
 }
 
+// The node in step has all that was acknowledged, and the home has nothing to give up.
+TEST_F(StateReplicas, WhatIsOrderedToMoveFromAnEmptyHomeStaysWhereItsCopiesAre) {
+  ComeInStep();
+  On(MemberLost{"n2"});
+  heard_.erase("n2");
+  JoinNode("n1", 8);
+  Stored();
+  JoinNode("n3", 9);
+  Stored();
+  const auto before = home_.SerializeAsString();
+  AdminAsked asked{.ask = 6};
+  asked.request.mutable_move_function()->mutable_key()->set_name("f");
+  asked.request.mutable_move_function()->set_node("n3");
+  EXPECT_THAT(On(std::move(asked)), ElementsAre("answer 6 UNAVAILABLE"));
+  EXPECT_THAT(reply_.message(), HasSubstr("came back with an empty disk"));
+  heard_ = {{"n1", 3}, {"n3", 4}};
+  EXPECT_THAT(Drain("n1"), Not(Contains(HasSubstr("give up"))));
+  EXPECT_EQ(home_.SerializeAsString(), before);
+  EXPECT_THAT(home_.in_step(), ElementsAre("n2"));
+}
+
+// A node that has not heard of the removal keeps copies for the homes before, and takes nothing of an earlier term.
+TEST_F(StateReplicas, AHomeOfADeploymentThatComesAgainHasALaterTermThanAnyBefore) {
+  ComeInStep();
+  JoinNode("n1", 8);  // with an empty disk, so that the other node becomes the home
+  heard_["n1"] = 3;
+  Stored();
+  Stored();
+  Adopted();
+  const auto before = home_.term();
+  EXPECT_EQ(home_.nodes(0), "n2");
+  RemoveFunction("f", 9);
+  Stored();
+  Stored();
+  Later(milliseconds(100));
+  Deploy("f", 10, State::kKept, 1);
+  Stored();
+  Stored();
+  EXPECT_GT(home_.term(), before);
+
+  const auto second = home_.term();
+  CatalogueRecords records;
+  records.cluster = "c";
+  records.last_epoch = 3;
+  records.last_term = second;
+  Begin(std::move(records));
+  Stored();
+  JoinNode("n1", 11);
+  Stored();
+  Deploy("f", 12, State::kKept, 1);
+  Stored();
+  Stored();
+  EXPECT_GT(home_.term(), second) << "over a restart of the manager, too";
+}
+
 TEST_F(StateReplicas, StatesThatEveryDiskLostBeginAnew) {
   ComeInStep();
   JoinNode("n2", 8);

@@ -12,6 +12,7 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::seconds;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -443,6 +444,41 @@ TEST_F(LittleMemory, ARequestThatEndsBeforeItsInputsComeLeavesItsRoomToOthers) {
   EXPECT_THAT(Ask(5, {"b"}), IsEmpty());
   EXPECT_THAT(On(InputsArrived{{7, 4}, absl::UnavailableError("the host is gone")}),
               IsSupersetOf({"bounce 4 BOUNCE_NO_INPUTS", "load image of b"}));
+}
+
+// Its file has the image of a run that does not count, and the one before it is in memory alone.
+TEST_F(LittleMemory, ASequenceWhoseRunIsBeingSavedStaysInMemoryUntilItsFileIsRightAgain) {
+  Serve(1, {"a", true}, 1);
+  EXPECT_THAT(Ask(2, {"a"}), ElementsAre("order 0 run packed-f"));
+  Ran(0, false);
+  EXPECT_THAT(Answered(0, "write-back", StateOf("a", 2)), ElementsAre("save image 2 of run 2"));
+  EXPECT_THAT(Ask(3, {"b", true}), IsEmpty()) << "a is in use, and has the room";
+  On(RequestCancelled{{7, 2}});
+  EXPECT_THAT(Report(0, proto::ExecutorReport::DOWN),
+              AllOf(Contains("answer 2 CANCELLED"), Not(Contains("unload image of a"))));
+  EXPECT_THAT(On(ImageSaved{++saved_images_, Image("a", 2)}),
+              IsSupersetOf({"restore image", "unload image of a"}));
+}
+
+TEST_F(LittleMemory, AFileThatCannotBeReadForAReasonThatMayPassIsReadAgain) {
+  Serve(1, {"a", true}, 1);
+  Serve(2, {"b", true}, 1);
+  Ask(3, {"a"});
+  EXPECT_THAT(On(ImageLoaded{Key("a"), absl::UnavailableError("too many open files"), {}}), IsEmpty());
+  EXPECT_THAT(told_, AllOf(Contains("state-unreadable"), Not(Contains("state-damaged"))));
+  EXPECT_THAT(On(TimerFired{Timer::kStates}), ElementsAre("load image of a"));
+  EXPECT_THAT(On(ImageLoaded{Key("a"), Image("a", 1), {}}), Contains("order 0 run packed-f"));
+  EXPECT_EQ(RunsBrought(0), 1u);
+}
+
+TEST_F(SequencesTest, AFunctionsOwnStateThatCannotBeReadNowIsReadAgain) {
+  Undeclare();
+  Declare();
+  EXPECT_THAT(On(ImageLoaded{"f/1@5", absl::ResourceExhaustedError("no room"), {}}), IsEmpty());
+  EXPECT_THAT(told_, Contains("state-unreadable"));
+  EXPECT_THAT(On(TimerFired{Timer::kStates}), ElementsAre("load image"));
+  Loaded({"a"});
+  EXPECT_THAT(Ask(1, {"a"}), ElementsAre("load image of a"));
 }
 
 TEST_F(LittleMemory, WhatCannotBeReadHasEnded) {

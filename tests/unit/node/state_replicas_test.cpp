@@ -462,5 +462,20 @@ TEST_F(StateReplicasTest, ASequenceOfAnotherHomeDoesNotEndHere) {
   EXPECT_THAT(On(TimerFired{Timer::kSequences}), IsEmpty());
 }
 
+// A move that the manager has given up: the states stay at their home, which offers copies again.
+TEST_F(StateReplicasTest, ANodeThatForgetsWhatItTookOverTakesCopiesAgain) {
+  Loaded(0);
+  StatesOffered offered{1, {}};
+  offered.wish.set_model_digest(kModel);
+  offered.wish.set_from_address("home");
+  offered.wish.add_images(kState);
+  On(std::move(offered));
+  On(ImagesPulled{kModel, absl::OkStatus()});
+  EXPECT_THAT(Loaded(3), Contains("taken over 1 OK"));
+  EXPECT_THAT(Offer(2, kState), Contains("copied 2 FAILED_PRECONDITION")) << "it may be the home next";
+  EXPECT_THAT(On(StatesElsewhere{kModel, 1}), Contains("forget image"));
+  EXPECT_THAT(Offer(3, kState), Not(Contains("copied 3 FAILED_PRECONDITION")));
+}
+
 }  // namespace
 }  // namespace troupe::node::state_replicas_test

@@ -42,6 +42,9 @@ class StoreFiles : public testing::Test {
     home.add_in_step("n2");
     home.set_term(3);
     batch.Put(Table::kSettings, "state-home/digest", home);
+    home.set_home_is_empty(true);
+    batch.Put(Table::kSettings, "state-home/empty", home);
+    batch.Put(Table::kSettings, "term/last", "9");
     batch.Put(Table::kFunctions, "double/1", function);
     ASSERT_TRUE(CommitAndWait(*store, std::move(batch)).ok());
   }
@@ -81,8 +84,8 @@ TEST_F(StoreFiles, ABackupComesBackAsItWas) {
   const auto report = BackUp(backup());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->list.cluster, "cluster-one");
-  EXPECT_EQ(report->list.sequence, 4u);
-  EXPECT_THAT(report->Line(backup()), HasSubstr("backup of cluster cluster-one, changes up to number 4: "));
+  EXPECT_EQ(report->list.sequence, 6u);
+  EXPECT_THAT(report->Line(backup()), HasSubstr("backup of cluster cluster-one, changes up to number 6: "));
   // Later changes are not in the backup.
   ASSERT_TRUE(PutOne(*MustOpen(data() + "/metadata"), "later", "v").ok());
   std::filesystem::remove(data() + Model());
@@ -104,6 +107,9 @@ TEST_F(StoreFiles, ABackupComesBackAsItWas) {
     EXPECT_EQ(home.nodes(0), "n1");
     EXPECT_EQ(home.term(), 1'000'000'000'000'003u) << "the nodes may know later homes than this one";
     EXPECT_THAT(home.in_step(), IsEmpty()) << "nodes that were in step then need not be now";
+    ASSERT_TRUE(home.ParseFromString(*store->Get(Table::kSettings, "state-home/empty")));
+    EXPECT_THAT(home.in_step(), ElementsAre("n2")) << "the home has nothing";
+    EXPECT_EQ(*store->Get(Table::kSettings, "term/last"), "1000000000000009");
   }
   EXPECT_EQ(ReadAll(data() + Model()), "the model");
   EXPECT_THAT(CheckStore(data())->problems, IsEmpty());
@@ -242,7 +248,7 @@ TEST_F(StoreFiles, ACheckNamesWhatIsDamagedAndChangesNothing) {
   EXPECT_THAT(report->problems, IsEmpty());
   EXPECT_EQ(report->models, 2u);
   EXPECT_EQ(report->records[Table::kFunctions], 1u);
-  EXPECT_EQ(report->records[Table::kSettings], 3u);
+  EXPECT_EQ(report->records[Table::kSettings], 5u);
   Spoil(data() + Model());
   const auto before = FilesOf(data());
   report = CheckStore(data());
@@ -277,9 +283,9 @@ TEST_F(StoreFiles, ADumpIsJsonPerRecord) {
   std::vector<std::string> lines;
   const auto keep = [&](const std::string& line) { lines.push_back(line); };
   ASSERT_TRUE(DumpStore(data(), {}, "", keep).ok());
-  EXPECT_THAT(lines, SizeIs(4));
+  EXPECT_THAT(lines, SizeIs(6));
   EXPECT_EQ(lines[0], R"({"table":"settings","key":"cluster","value":"cluster-one"})");
-  EXPECT_THAT(lines[3],
+  EXPECT_THAT(lines[5],
               HasSubstr(R"({"table":"functions","key":"double/1","value":{"key":{"name":"double")"));
   lines.clear();
   ASSERT_TRUE(DumpStore(data(), Table::kSettings, "ep", keep).ok());
