@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
@@ -90,6 +91,15 @@ std::vector<proto::FunctionKey> StagesOf(const WorkflowRegistry& workflows, cons
     stages.back().set_version(step.version());
   }
   return stages;
+}
+
+absl::Status NotOneFunction(const Catalogue& catalogue, const proto::FunctionKey& key) {
+  const auto stages = StagesOf(catalogue.workflows(), key);
+  if (stages.empty()) return absl::NotFoundError(absl::StrCat("there is no ", Describe(key)));
+  const auto name = [](std::string* out, const proto::FunctionKey& stage) { out->append(stage.name()); };
+  return absl::FailedPreconditionError(absl::StrCat(
+      "'", key.name(), "' is a model in ", stages.size(),
+      " stages, each of which is a function: name one of them (", absl::StrJoin(stages, ", ", name), ")"));
 }
 
 std::vector<CatalogueCommand> RemovalOf(const proto::WorkflowRecord& workflow, const Catalogue& catalogue,

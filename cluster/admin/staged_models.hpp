@@ -28,6 +28,8 @@ struct Parts;
 // The functions of a model that is deployed in stages, in their order; none: no such model is.
 [[nodiscard]] std::vector<proto::FunctionKey> StagesOf(const WorkflowRegistry& workflows,
                                                        const proto::FunctionKey& model);
+// Why what is asked of one function is not done: NotFound, or FailedPrecondition, which names the stages of a model in stages.
+[[nodiscard]] absl::Status NotOneFunction(const Catalogue& catalogue, const proto::FunctionKey& key);
 // The commands that remove this version of a workflow and, if a model in stages is behind it, the functions of the stages.
 [[nodiscard]] std::vector<CatalogueCommand> RemovalOf(const proto::WorkflowRecord& workflow,
                                                       const Catalogue& catalogue, std::int64_t unix_now);

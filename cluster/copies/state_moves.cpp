@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/admin/answers.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/copies/state_keepers.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/function_state.hpp"
@@ -94,7 +95,7 @@ void StateMoves::Order(Ask ask, const proto::MoveFunction& wish) {
   const auto& functions = parts_.catalogue.functions().table();
   const auto* record = functions.Find(wish.key());
   const auto status =
-      record == nullptr ? functions.FindServed(wish.key()).status() : CheckOrder(*record, wish.node());
+      record == nullptr ? NotOneFunction(parts_.catalogue, wish.key()) : CheckOrder(*record, wish.node());
   if (!status.ok()) return parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
   const auto& digest = record->model_digest();
   const auto home = parts_.copies.table().homes().Of(digest);

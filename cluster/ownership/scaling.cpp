@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.hpp"
 #include "cluster/admin/answers.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/ownership/scaled_record.hpp"
 #include "cluster/parts.hpp"
@@ -184,7 +185,8 @@ void Scaling::WantCopies(const FunctionScaler& scaler, const Known& known, const
 
 void Scaling::Show(Ask ask, const proto::FunctionKey& key) const {
   const auto* record = parts_.catalogue.functions().table().Find(key);
-  if (record == nullptr) return parts_.admin.Reply(ask, AnswerFunctionQuery(key, parts_.State()));
+  if (record == nullptr)
+    return parts_.admin.Reply(ask, Failure<proto::AdminReply>(NotOneFunction(parts_.catalogue, key)));
   if (!proto::IsScaled(record->sharing()))
     return parts_.admin.Reply(
         ask,

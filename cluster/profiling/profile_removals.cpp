@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 
@@ -19,7 +20,7 @@ void ProfileRemovals::Remove(Ask ask, const proto::RemoveProfile& wish) {
 absl::Status ProfileRemovals::Validate(DroppingProfiles& change) const {
   const auto& wish = change.wish;
   const auto* function = parts_.catalogue.functions().table().Find(wish.key());
-  if (function == nullptr) return StatusIn(AnswerFunctionQuery(wish.key(), parts_.State()));
+  if (function == nullptr) return NotOneFunction(parts_.catalogue, wish.key());
   std::vector<std::string> kinds;
   for (const auto& [name, profile] : parts_.catalogue.profiles().profiles()) {
     if (profile.model_digest() != function->model_digest() || profile.precision() != function->precision())

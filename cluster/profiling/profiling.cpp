@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "cluster/admin/staged_models.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 #include "cluster/profiling/profile_checks.hpp"
@@ -103,7 +104,7 @@ absl::Status Profiling::ChooseGpu(const proto::ProfileFunction& wish,
 
 absl::StatusOr<proto::ProfilingExperiment> Profiling::Plan(const proto::ProfileFunction& wish) const {
   const auto* function = parts_.catalogue.functions().table().Find(wish.key());
-  if (function == nullptr) return StatusIn(AnswerFunctionQuery(wish.key(), parts_.State()));
+  if (function == nullptr) return NotOneFunction(parts_.catalogue, wish.key());
   if (!proto::ProfilingMethod_IsValid(wish.method()))
     return absl::InvalidArgumentError("the experiment is neither a grid nor bisecting");
   if (courses_.size() + beginning_.size() >= kMostRunning)
@@ -138,7 +139,8 @@ void Profiling::Begin(Ask ask, const proto::ProfileFunction& wish) {
 
 void Profiling::Import(Ask ask, const proto::ImportProfile& wish) {
   const auto* function = parts_.catalogue.functions().table().Find(wish.key());
-  if (function == nullptr) return parts_.admin.Reply(ask, AnswerFunctionQuery(wish.key(), parts_.State()));
+  if (function == nullptr)
+    return parts_.admin.Reply(ask, Failure<proto::AdminReply>(NotOneFunction(parts_.catalogue, wish.key())));
   KeepingProfile change{.ask = ask};
   auto& profile = *change.command.mutable_profile();
   profile = wish.profile();
@@ -164,8 +166,8 @@ void Profiling::Cancel(Ask ask, const proto::CancelProfiling& wish) {
     course.message = "an operator cancelled it";
     return End(number, course, ask);
   }
-  parts_.admin.Reply(ask, Failure<proto::AdminReply>(absl::NotFoundError(absl::StrCat(
-                              "function '", Describe(wish.key()), "' has no experiment that runs"))));
+  parts_.admin.Reply(ask, Failure<proto::AdminReply>(absl::NotFoundError(
+                              absl::StrCat(Describe(wish.key()), " has no experiment that runs"))));
 }
 
 void Profiling::AddExperiment(const proto::ProfilingExperiment& experiment, proto::AdminReply& reply) const {
@@ -182,7 +184,8 @@ void Profiling::AddExperiment(const proto::ProfilingExperiment& experiment, prot
 void Profiling::Show(Ask ask, const proto::FunctionKey& key) {
   const auto& functions = parts_.catalogue.functions().table();
   const auto* function = functions.Find(key);
-  if (function == nullptr) return parts_.admin.Reply(ask, AnswerFunctionQuery(key, parts_.State()));
+  if (function == nullptr)
+    return parts_.admin.Reply(ask, Failure<proto::AdminReply>(NotOneFunction(parts_.catalogue, key)));
   proto::AdminReply reply;
   reply.add_functions()->mutable_record()->CopyFrom(*function);
   std::vector<std::string> others;

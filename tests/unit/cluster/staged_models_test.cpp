@@ -212,6 +212,23 @@ TEST_F(Staged, IsUnloadedUpdatedAndShownByItsName) {
   EXPECT_EQ(reply_.functions(2).record().sharing().quota_limit(), 50);
 }
 
+TEST_F(Staged, WhatIsAskedOfOneFunctionNamesTheStages) {
+  DeployAll(2);
+  const auto refused = [&](const std::function<void(proto::AdminRequest&)>& ask) {
+    EXPECT_THAT(Ask(3, ask), ElementsAre("answer 3 FAILED_PRECONDITION"));
+    EXPECT_THAT(reply_.message(), HasSubstr("name one of them (big.1, big.2, big.3)"));
+  };
+  refused([](auto& request) { request.mutable_profile_function()->mutable_key()->set_name("big"); });
+  refused([](auto& request) { request.mutable_import_profile()->mutable_key()->set_name("big"); });
+  refused([](auto& request) { request.mutable_remove_profile()->mutable_key()->set_name("big"); });
+  refused([](auto& request) { request.mutable_show_profile()->mutable_key()->set_name("big"); });
+  refused([](auto& request) { request.mutable_show_scaling()->mutable_key()->set_name("big"); });
+  refused([](auto& request) { request.mutable_move_function()->mutable_key()->set_name("big"); });
+  EXPECT_THAT(
+      Ask(4, [](auto& request) { request.mutable_profile_function()->mutable_key()->set_name("none"); }),
+      ElementsAre("answer 4 NOT_FOUND"));
+}
+
 TEST_F(Staged, VersionsFollowEachOther) {
   DeployAll(2);
   EXPECT_THAT(ImportAll(3),
