@@ -31,7 +31,18 @@ void QuotaWindow::Set(const std::string& function, const TimeQuota& quota, Time 
   entry.forgotten = false;
   if (entry.quota == quota) return;
   Advance(entry, now);  // by the quota that there was
+  entry.used = Rescaled(entry, quota);
   entry.quota = quota;
+}
+
+// What the function might use of this window by the limit that there was is no debt by a smaller one: it has no more of this
+// window. What it used beyond stays a debt.
+Duration QuotaWindow::Rescaled(const Function& function, const TimeQuota& quota) const {
+  if (quota.limit == 0) return function.used;
+  const Duration before =
+      function.quota.limit == 0 ? Duration::max() : PartOf(function.quota.limit, function.quota);
+  const Duration debt = std::max(function.used - before, Duration(0));
+  return std::min(function.used - debt, PartOf(quota.limit, quota)) + debt;
 }
 
 void QuotaWindow::Charge(const std::string& function, Duration used, Time now) {

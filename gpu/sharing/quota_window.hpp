@@ -25,7 +25,7 @@ class QuotaWindow {
  public:
   explicit QuotaWindow(Duration length) : length_(length) {}
 
-  // From now on; what the function has used of the present window stays.
+  // From now on; what the function has used of the present window stays, and at most uses it up.
   void Set(const std::string& function, const TimeQuota& quota, Time now);
   // Time that a run of the function had the GPU, and that was not charged before.
   void Charge(const std::string& function, Duration used, Time now);
@@ -52,6 +52,7 @@ class QuotaWindow {
   [[nodiscard]] Duration PartOf(std::uint32_t percent, const TimeQuota& quota) const;
   [[nodiscard]] Duration UsedIn(const Function& function, std::int64_t window) const;
   void Advance(Function& function, Time now) const;
+  [[nodiscard]] Duration Rescaled(const Function& function, const TimeQuota& quota) const;
   void DropSettled(Time now);
 
   const Duration length_;

@@ -40,6 +40,26 @@ TEST(QuotaWindow, WhatGoesBeyondTheLimitIsChargedToTheWindowsThatFollow) {
   EXPECT_EQ(window.Used("f", At(50)), Duration(0));
 }
 
+TEST(QuotaWindow, ASmallerLimitUsesTheWindowUpAndOwesNothing) {
+  QuotaWindow window(kSecond);
+  window.Set("f", {.limit = 100, .instances = 8}, At(0));
+  window.Charge("f", milliseconds(7900), At(0.9));
+  window.Set("f", {.limit = 2}, At(0.95));
+  EXPECT_FALSE(window.HasTime("f", At(0.96))) << "it has had more than its part of this window";
+  EXPECT_TRUE(window.HasTime("f", At(1)));
+  EXPECT_EQ(window.Used("f", At(1)), Duration(0));
+}
+
+TEST(QuotaWindow, WhatWentBeyondTheLimitIsOwedByASmallerOneToo) {
+  QuotaWindow window(kSecond);
+  window.Set("f", {.limit = 40}, At(0));
+  window.Charge("f", milliseconds(500), At(0.9));
+  window.Set("f", {.limit = 20}, At(0.95));
+  EXPECT_EQ(window.Used("f", At(0.95)), milliseconds(300))
+      << "the window, and the 100 ms beyond the limit before";
+  EXPECT_EQ(window.Used("f", At(1)), milliseconds(100));
+}
+
 TEST(QuotaWindow, WithoutALimitNothingIsOwed) {
   QuotaWindow window(kSecond);
   window.Set("f", {.request = 10}, At(0));
