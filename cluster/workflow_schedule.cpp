@@ -5,14 +5,35 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/function_table.hpp"
 
 namespace troupe::cluster {
 
 namespace {
 
 using State = Source::State;
+
+// The outputs of the step that the workflow reads, when they are there.
+std::set<std::string> ReadOf(const proto::WorkflowSpec& spec, const std::string& step) {
+  std::set<std::string> read;
+  const auto note = [&](const proto::Binding& binding) {
+    ForEachValue(binding, [&](const std::string& value) {
+      if (const auto ref = ParseValue(value); ref.step == step) read.insert(ref.name);
+    });
+  };
+  for (const proto::WorkflowStep& reader : spec.steps()) {
+    ForEachRead(reader, note);
+    for (const proto::Binding& binding : reader.on_error().values()) note(binding);
+    // All that the other step gives is read of the one that stands in for it.
+    if (reader.on_error().step() == step)
+      for (const auto& output : reader.outputs()) read.insert(output.name());
+  }
+  for (const proto::Binding& binding : spec.outputs()) note(binding);
+  return read;
+}
 
 // Whether what decided the step's end is there: that of the step for which it stands in, its condition, and for a step that was not
 // skipped its inputs.
@@ -238,6 +259,19 @@ std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec, const st
   for (const proto::Binding& binding : spec.outputs()) note(binding, here);
   for (const std::string& output : here) keep.erase(output);
   return {keep.begin(), keep.end()};
+}
+
+absl::Status CheckGiven(const proto::WorkflowSpec& spec, const proto::WorkflowStep& step,
+                        const proto::FunctionKey& called, const std::set<std::string>& given) {
+  if (step.function().empty()) return absl::OkStatus();
+  for (const std::string& output : ReadOf(spec, step.name())) {
+    if (given.contains(output)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(called), " gave no output '", output,
+                     "', which the workflow reads; its outputs are: ", absl::StrJoin(given, ", "),
+                     "; submit the workflow anew for this version, or name a version that fits in the step"));
+  }
+  return absl::OkStatus();
 }
 
 std::set<std::string> StepsToRecompute(const proto::WorkflowSpec& spec, const StepEnds& ends,

@@ -104,6 +104,10 @@ class WorkflowProgress {
 // None of a step that makes several calls, whose outputs are put together, or that calls a workflow.
 [[nodiscard]] std::vector<std::string> OutputsToKeep(const proto::WorkflowSpec& spec,
                                                      const std::string& step);
+// FailedPrecondition: the call of the step's function did not give an output that the workflow reads. `called`: the version that
+// answered; `given`: the outputs' names. Of a step that calls a workflow outputs may be absent.
+[[nodiscard]] absl::Status CheckGiven(const proto::WorkflowSpec& spec, const proto::WorkflowStep& step,
+                                      const proto::FunctionKey& called, const std::set<std::string>& given);
 // The steps whose outputs may stand in for those of a step that fails.
 [[nodiscard]] std::set<std::string> StepsThatStandIn(const proto::WorkflowSpec& spec);
 

@@ -13,6 +13,7 @@
 #include "base/status.hpp"
 #include "gateway/http_error.hpp"
 #include "gateway/http_exchanges.hpp"
+#include "gateway/json_text.hpp"
 #include "gateway/sharing_query.hpp"
 #include "gateway/text.hpp"
 #include "gateway/upload_exchange.hpp"
@@ -53,6 +54,17 @@ absl::Status AppendJson(std::string& out, const std::vector<T>& messages) {
     TROUPE_RETURN_IF_ERROR(AppendJson(out, messages[i]));
   }
   out += ']';
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status AppendJson(std::string& out, const Remarked<T>& remarked) {
+  TROUPE_RETURN_IF_ERROR(AppendJson(out, remarked.answer));
+  if (remarked.message.empty()) return absl::OkStatus();
+  out.pop_back();  // the object's end
+  out += ",\"message\":";
+  AppendJsonText(out, remarked.message);
+  out += '}';
   return absl::OkStatus();
 }
 
@@ -201,7 +213,8 @@ class DeployExchange final : public HttpExchange {
                                               : "the query names an uploaded file by its digest; leave "
                                                 "the body empty"));
     }
-    give_up_ = admin_.Deploy(std::move(deployment_), Forward<proto::FunctionStatus>(std::move(reply)));
+    give_up_ =
+        admin_.Deploy(std::move(deployment_), Forward<Remarked<proto::FunctionStatus>>(std::move(reply)));
   }
   // The server no longer counts the body's bytes, so the body must not be kept.
   void Abandon() override { give_up_(); }
@@ -279,7 +292,8 @@ std::shared_ptr<HttpExchange> WorkflowsExchange(std::string_view method, const p
                                                 ClusterAdmin& admin) {
   if (method == "POST") {
     return std::make_shared<TextExchange>(kMaxWorkflow, [&admin, caller](std::string body, HttpReply reply) {
-      admin.SubmitWorkflow(caller, std::move(body), Forward<proto::WorkflowRecord>(std::move(reply)));
+      admin.SubmitWorkflow(caller, std::move(body),
+                           Forward<Remarked<proto::WorkflowRecord>>(std::move(reply)));
     });
   }
   return WithoutBody([&admin](const std::string&, HttpReply reply) {

@@ -19,6 +19,14 @@ namespace troupe::gateway {
 template <typename T>
 using AdminDone = std::function<void(absl::StatusOr<T>)>;
 
+// An answer, and what the cluster says beside it: what is still to come, and what does not fit any more. Clients see it as
+// `message`; most often there is none.
+template <typename T>
+struct Remarked {
+  T answer{};
+  std::string message{};
+};
+
 struct Deployment {
   std::string name;
   std::string version;  // empty: the next
@@ -62,7 +70,7 @@ class ClusterAdmin {
   // Done when the function can be called. kInvalidArgument names what is wrong with the file. Given up before
   // the whole file was handed on, nothing is deployed, and the file's bytes are let go of: `done` hears
   // kCancelled.
-  virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) = 0;
+  virtual AdminGiveUp Deploy(Deployment deployment, AdminDone<Remarked<proto::FunctionStatus>> done) = 0;
   // A file that comes in parts. A refusal is an answer with a code, and with how much is there: kOutOfRange when the part
   // does not begin there, kDataLoss when the bytes are not those of the digest, kNotFound when nothing is there. Given up,
   // the part's bytes are let go of soon, and what has arrived of them stays.
@@ -91,7 +99,7 @@ class ClusterAdmin {
 
   // `yaml` is a workflow file; each error names its line.
   virtual void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
-                              AdminDone<proto::WorkflowRecord> done) = 0;
+                              AdminDone<Remarked<proto::WorkflowRecord>> done) = 0;
   virtual void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) = 0;
   virtual void RemoveWorkflow(const proto::Caller& caller, std::string_view name,
                               std::function<void(absl::Status)> done) = 0;

@@ -60,7 +60,7 @@ proto::FunctionStatus DeployedOf(const proto::AdminReply& reply) {
 }  // namespace
 
 gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
-                                          gateway::AdminDone<proto::FunctionStatus> done) {
+                                          gateway::AdminDone<gateway::Remarked<proto::FunctionStatus>> done) {
   auto source = std::make_shared<const StringSource>(std::move(deployment.onnx));
   proto::AdminRequest request;
   *request.mutable_caller() = deployment.caller;
@@ -91,7 +91,7 @@ gateway::AdminGiveUp GatewayAdmin::Deploy(gateway::Deployment deployment,
     request.mutable_deploy()->set_onnx_digest(*digest);
     manager_.Ask(std::move(request), kDeployTimeout, [done](const Reply& reply) {
       if (!reply.ok()) return done(reply.status());
-      done(DeployedOf(*reply));
+      done(gateway::Remarked<proto::FunctionStatus>{DeployedOf(*reply), reply->message()});
     });
   };
   if (!deployment.digest.empty()) {
@@ -194,13 +194,13 @@ void GatewayAdmin::ShowImports(std::string_view digest,
 }
 
 void GatewayAdmin::SubmitWorkflow(const proto::Caller& caller, std::string yaml,
-                                  gateway::AdminDone<proto::WorkflowRecord> done) {
+                                  gateway::AdminDone<gateway::Remarked<proto::WorkflowRecord>> done) {
   proto::AdminRequest request;
   *request.mutable_caller() = caller;
   request.mutable_submit_workflow()->set_yaml(std::move(yaml));
   manager_.Ask(std::move(request), kAskTimeout, [done = std::move(done)](const Reply& reply) {
     if (!reply.ok()) return done(reply.status());
-    done(reply->workflows(0));
+    done(gateway::Remarked<proto::WorkflowRecord>{reply->workflows(0), reply->message()});
   });
 }
 

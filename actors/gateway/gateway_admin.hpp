@@ -17,7 +17,7 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   explicit GatewayAdmin(ManagerClient& manager) : manager_(manager) {}
 
   gateway::AdminGiveUp Deploy(gateway::Deployment deployment,
-                              gateway::AdminDone<proto::FunctionStatus> done) override;
+                              gateway::AdminDone<gateway::Remarked<proto::FunctionStatus>> done) override;
   gateway::AdminGiveUp AppendUpload(gateway::UploadPart part,
                                     gateway::AdminDone<proto::UploadReply> done) override;
   void ShowUpload(const std::string& digest, const std::string& client,
@@ -36,7 +36,7 @@ class GatewayAdmin final : public gateway::ClusterAdmin {
   void ShowImports(std::string_view digest,
                    gateway::AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
-                      gateway::AdminDone<proto::WorkflowRecord> done) override;
+                      gateway::AdminDone<gateway::Remarked<proto::WorkflowRecord>> done) override;
   void ListWorkflows(gateway::AdminDone<std::vector<proto::WorkflowRecord>> done) override;
   void RemoveWorkflow(const proto::Caller& caller, std::string_view name,
                       std::function<void(absl::Status)> done) override;

@@ -12,6 +12,7 @@
 #include "actors/core/time.hpp"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
+#include "cluster/function_table.hpp"
 #include "cluster/slo/step_trace.hpp"
 #include "cluster/workflows/for_each_limits.hpp"
 
@@ -132,6 +133,12 @@ void StepCalls::Invoke(const CallPtr& call) {
     if (life != life_) return;
     // A router that is gone without an answer cannot say how far the call had come; a run is found again by its key.
     if (!reply.ok()) return CallFailed(call, status, {}, !is_run);
+    // The function may have other inputs than when the workflow was submitted.
+    if (absl::IsInvalidArgument(status) && !is_run)
+      return CallFailed(call,
+                        absl::InvalidArgumentError(absl::StrCat(cluster::Describe(reply->function()),
+                                                                " refuses the call: ", status.message())),
+                        {}, reply->state_advanced());
     if (const auto step = steps_.find(call->step.name()); step != steps_.end())
       step->second.lost.insert(reply->lost_inputs().begin(), reply->lost_inputs().end());
     CallFailed(call, status, Duration(reply->retry_after_ns()), reply->state_advanced());
@@ -179,12 +186,13 @@ void StepCalls::Collect(const CallPtr& call, const proto::InferReply& reply, std
   const auto holder = reply.release() == 0 ? nullptr : Holder(reply.release());
   const auto done = [this, call, outputs, life, advanced = reply.state_advanced(),
                      took = Duration(reply.times().swap_ns() + reply.times().compute_ns()),
-                     holder](const absl::Status& status) {
+                     called = reply.function(), holder](const absl::Status& status) {
     if (life != life_) return;
     if (!status.ok()) return CallFailed(call, status, {}, advanced);
     auto& under_way = steps_[call->step.name()];
     under_way.outputs[call->index] = std::move(*outputs);
     under_way.took = std::max(under_way.took, took);
+    under_way.called = called;
     under_way.advanced |= advanced;
     Called(call->step, status);
   };
@@ -281,7 +289,7 @@ void StepCalls::Called(const proto::WorkflowStep& step, const absl::Status& stat
                      step.function(), "' may have advanced all the same, so that the step is not run again"));
   auto outputs = ended.failure.ok() ? RunValues::Join(step, ended.outputs) : ended.failure;
   if (!outputs.ok()) return run_.ended(step, outputs.status());
-  run_.ended(step, Outcome{*std::move(outputs), ended.took});
+  run_.ended(step, Outcome{*std::move(outputs), ended.took, std::move(ended.called)});
 }
 
 }  // namespace troupe::actors

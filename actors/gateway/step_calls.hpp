@@ -41,7 +41,8 @@ class StepCalls {
   };
   struct Outcome {
     Values outputs;
-    Duration took{};  // by the longest call, for the swap and the run
+    Duration took{};              // by the longest call, for the swap and the run
+    proto::FunctionKey called{};  // what answered last
   };
   struct Run {
     std::function<bool()> running;  // a call that fails may be made again
@@ -87,6 +88,7 @@ class StepCalls {
     Time until{};
     std::vector<std::string> keep;
     Duration took{};
+    proto::FunctionKey called;
     absl::Status failure;
     std::set<std::string> lost;  // inputs
     bool advanced = false;       // a call may have advanced its function's state: none of them is made again

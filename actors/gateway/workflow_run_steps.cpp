@@ -2,6 +2,8 @@
 // steps without a state, whose ends the log gets in order (GoesOnUnwritten).
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "actors/gateway/workflow_run_actor.hpp"
 #include "cluster/step_durability.hpp"
 #include "cluster/step_retry.hpp"
+#include "cluster/workflow_schedule.hpp"
 #include "cluster/workflows/condition.hpp"
 
 namespace troupe::actors {
@@ -147,6 +150,10 @@ void WorkflowRun::InputsLost(const proto::WorkflowStep& step, const std::set<std
 void WorkflowRun::StepEnded(const proto::WorkflowStep& step,
                             const absl::StatusOr<StepCalls::Outcome>& outcome) {
   if (!outcome.ok()) return StepFailed(step.name(), outcome.status());
+  std::set<std::string> given;
+  for (const auto& output : outcome->outputs) given.insert(output.spec.name());
+  if (const auto status = cluster::CheckGiven(progress_.spec(), step, outcome->called, given); !status.ok())
+    return StepFailed(step.name(), status);
   std::uint64_t kept = 0;
   for (const auto& output : outcome->outputs) kept += output.KeptBytes();
   if (kept > 0 && options_.logged && cluster::WritesKept(step.durable(), outcome->took, kept))

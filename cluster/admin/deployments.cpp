@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "cluster/admin/outdated_calls.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 #include "proto/gpu_sharing.hpp"
@@ -101,10 +102,13 @@ void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) 
   if (IsPassing(status)) {
     proto::AdminReply reply;
     AddFunction(record, parts_.State(), reply);
+    const auto& catalogue = parts_.catalogue;
     // The text says what is still to come; the code stays OK.
-    if (!status.ok()) reply.set_message(std::string(status.message()));
-    if (const auto unused = VersionChanges::WhyUnused(record, parts_.catalogue); !unused.empty())
-      reply.set_message(absl::StrCat(reply.message(), reply.message().empty() ? "" : "; ", unused));
+    std::vector<std::string> remarks = {
+        std::string(status.message()), VersionChanges::WhyUnused(record, catalogue),
+        OutdatedCallsOf(record.key().name(), record.key().version(), catalogue)};
+    std::erase(remarks, "");
+    reply.set_message(absl::StrJoin(remarks, "; "));
     return parts_.admin.Reply(deployed.ask, std::move(reply));
   }
   // No node can serve it: it is taken back, and the developer is told why.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.hpp"
+#include "cluster/admin/outdated_calls.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
 #include "cluster/workflow_validator.hpp"
@@ -237,7 +238,10 @@ void StagedModels::Adopted(const Deployed& deployed, const absl::Status& status)
   proto::AdminReply reply;
   for (const auto& stage : change.stages) AddFunction(stage, parts_.State(), reply);
   *reply.add_workflows() = change.workflow;
-  reply.set_message(std::string(change.remarks.message()));
+  std::vector<std::string> remarks = {std::string(change.remarks.message()),
+                                      OutdatedCallsOf(change.name, change.version, parts_.catalogue)};
+  std::erase(remarks, "");
+  reply.set_message(absl::StrJoin(remarks, "; "));
   deployed_.erase(it);
   parts_.admin.Reply(deployed.ask, std::move(reply));
 }

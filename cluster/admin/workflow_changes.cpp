@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.hpp"
+#include "cluster/admin/outdated_calls.hpp"
 #include "cluster/admin/staged_models.hpp"
 #include "cluster/failure.hpp"
 #include "cluster/parts.hpp"
@@ -23,6 +24,8 @@ void WorkflowChanges::Answer(const SubmittingWorkflow& change, const absl::Statu
   auto reply = Failure<proto::AdminReply>(status);
   if (status.ok()) {
     *reply.add_workflows() = change.command;
+    const auto& spec = change.command.spec();
+    reply.set_message(OutdatedCallsOf(spec.name(), spec.version(), parts_.catalogue));
     parts_.out.Tell("manager", "workflow-submitted", change.command.spec().name());
   }
   parts_.admin.Reply(change.ask, std::move(reply));

@@ -73,7 +73,11 @@ absl::StatusOr<std::vector<proto::TensorSpec>> OrderInputs(const proto::Model& m
       found = &given;
     }
     if (found == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", FormatSpec(declared), " is missing"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input ", FormatSpec(declared),
+          " is missing; given were: ", absl::StrJoin(inputs, ", ", [](std::string* out, const auto& given) {
+            absl::StrAppend(out, given.name());
+          })));
     }
     if (!Fits(declared, *found)) {
       return absl::InvalidArgumentError(

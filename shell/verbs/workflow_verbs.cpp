@@ -35,6 +35,7 @@ absl::Status WorkflowSubmit(Session& session, const Arguments& arguments) {
       session.out() << " --input " << Printable(input.spec().name()) << "=FILE.npy";
     session.out() << '\n';
   }
+  if (!reply.message().empty()) session.out() << Printable(reply.message()) << '\n';
   return absl::OkStatus();
 }
 

@@ -70,6 +70,7 @@ struct Script {
   std::map<std::string, int> failing;
   std::int64_t retry_after_ns = 0;  // of each failure
   bool advanced = false;            // each failure may have changed the function's state
+  std::set<std::string> renaming;   // functions whose outputs are others than when workflows were submitted
   std::set<std::string> advancing;  // functions whose state each call advances
   // By function: inputs that its calls find lost, from the one with this number on (the first is 0).
   std::map<std::string, std::pair<std::size_t, std::set<std::string>>> losing;
@@ -90,6 +91,8 @@ std::string ShapeOf(const proto::TensorSpec& spec) {
 proto::InferReply Echo(const proto::InferRequest& request, Script& script) {
   proto::InferReply reply;
   const auto& name = request.function().name();
+  *reply.mutable_function() = request.function();
+  reply.mutable_function()->set_version("7");
   const auto left = script.failing.find(name);
   const bool fails = left == script.failing.end() || left->second-- > 0;
   if (const auto it = script.failures.find(name); fails && it != script.failures.end()) {
@@ -111,7 +114,7 @@ proto::InferReply Echo(const proto::InferRequest& request, Script& script) {
   for (const auto& input : request.inputs()) {
     auto& output = *reply.add_outputs();
     output = input;
-    output.mutable_spec()->set_name("out_" + input.spec().name());
+    output.mutable_spec()->set_name((script.renaming.contains(name) ? "new_" : "out_") + input.spec().name());
     if (!script.keep || std::ranges::count(request.keep(), output.spec().name()) == 0) continue;
     const auto length =
         input.data().has_kept() ? input.data().kept().length() : input.data().inlined().size();
@@ -665,10 +668,10 @@ TEST_F(Workflow, AFailingStepFailsTheRunByItsName) {
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value());
   EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
-  EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
+  EXPECT_EQ(reply_->message(), "step 'middle': function 'net-b' version 7 refuses the call: no such shape");
   EXPECT_EQ(script_->calls.size(), 3u) << "the join began, or a call was tried again";
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
-  EXPECT_EQ(Stored()->message(), "step 'middle': no such shape");
+  EXPECT_EQ(Stored()->message(), "step 'middle': function 'net-b' version 7 refuses the call: no such shape");
   EXPECT_EQ(Stored()->code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
 }
 
@@ -821,7 +824,7 @@ TEST_F(Workflow, AFailureForGoodEndsTheCallsThatWaitBesideIt) {
   script_->retry_after_ns = Duration(seconds(20)).count();
   Infer(RequestOf("flow"));
   ASSERT_TRUE(reply_.has_value()) << "the run waits for the pause";
-  EXPECT_EQ(reply_->message(), "step 'middle': no such shape");
+  EXPECT_EQ(reply_->message(), "step 'middle': function 'net-b' version 7 refuses the call: no such shape");
 }
 
 TEST_F(Workflow, AKeyWhoseRunFailedForAPassingReasonGoesOnBehindItsCommittedSteps) {
@@ -886,9 +889,40 @@ TEST_F(Workflow, AKeyWhoseRunFailedForGoodAnswersTheKeptErrorWithItsOwnCode) {
     Infer(request);
     ASSERT_TRUE(reply_.has_value());
     EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kInvalidArgument)) << reply_->message();
-    EXPECT_EQ(reply_->message(), "step 'only': no such shape");
+    EXPECT_EQ(reply_->message(), "step 'only': function 'join' version 7 refuses the call: no such shape");
   }
   EXPECT_EQ(script_->calls, Calls{"join"});
+}
+
+// A version that was deployed after the workflow was submitted.
+TEST_F(Workflow, AFunctionThatGivesAnOutputNoLongerWhichIsReadFailsItsStep) {
+  script_->renaming = {"net-b"};
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(
+      reply_->message(),
+      "step 'middle': function 'net-b' version 7 gave no output 'out_x', which the workflow reads; its "
+      "outputs are: new_x; submit the workflow anew for this version, or name a version that fits in the step");
+  EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+TEST_F(Workflow, ADeploymentWarnsOfTheWorkflowsThatItDoesNotFit) {
+  proto::AdminRequest deploy;
+  deploy.mutable_deploy()->set_name("net-b");
+  deploy.mutable_deploy()->set_onnx_digest(world_.MakeModel("net-b", MiB(1)));
+  const auto fits = world_.Ask(deploy, seconds(10));
+  ASSERT_TRUE(fits.ok()) << fits.status();
+  EXPECT_EQ(fits->message(), "");
+  deploy.mutable_deploy()->set_onnx_digest(world_.MakeModel("net-b", MiB(1), {"xx"}));
+  const auto warned = world_.Ask(deploy, seconds(10));
+  ASSERT_TRUE(warned.ok()) << warned.status();
+  EXPECT_EQ(
+      warned->message(),
+      "warning: calls without a version get version 3 now, and these workflows do not fit it: workflow 'flow' has 3 "
+      "errors: line 7: step 'middle' lacks input 'xx' (FP32 [-1,4]) of function 'net-b'; line 7: step 'middle': "
+      "function 'net-b' has no input 'x'; its inputs are: xx; line 9: 'middle.out_x': function 'net-b' has no output "
+      "'out_x'; its outputs are: out_xx; submit them anew, or name a version that fits in their steps");
 }
 
 TEST_F(Workflow, AFailingStepCancelsTheCallsBesideIt) {
@@ -898,7 +932,7 @@ TEST_F(Workflow, AFailingStepCancelsTheCallsBesideIt) {
   AnswerHeld(1);
   EXPECT_EQ(script_->cancelled, 2u) << "the calls that no run waits for were not cancelled";
   ASSERT_TRUE(reply_.has_value());
-  EXPECT_EQ(reply_->message(), "step 'left': no such shape")
+  EXPECT_EQ(reply_->message(), "step 'left': function 'net-a' version 7 refuses the call: no such shape")
       << "the message tells of the cancellations that followed";
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
 }

@@ -24,6 +24,14 @@ void FakeClusterAdmin::FailWith(absl::Status failure) {
   const std::lock_guard lock(mutex_);
   failure_ = std::move(failure);
 }
+void FakeClusterAdmin::RemarkWith(std::string message) {
+  const std::lock_guard lock(mutex_);
+  remark_ = std::move(message);
+}
+std::string FakeClusterAdmin::remark() {
+  const std::lock_guard lock(mutex_);
+  return remark_;
+}
 void FakeClusterAdmin::HoldDeployments() {
   const std::lock_guard lock(mutex_);
   hold_ = true;
@@ -67,7 +75,7 @@ absl::Status FakeClusterAdmin::failure() {
   return failure_;
 }
 
-AdminGiveUp FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) {
+AdminGiveUp FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<Remarked<proto::FunctionStatus>> done) {
   const std::string name = deployment.name;
   {
     const std::lock_guard lock(mutex_);
@@ -84,7 +92,11 @@ AdminGiveUp FakeClusterAdmin::Deploy(Deployment deployment, AdminDone<proto::Fun
     }
   }
   const absl::Status status = failure();
-  done(status.ok() ? absl::StatusOr<proto::FunctionStatus>(StatusOf(name)) : status);
+  if (!status.ok()) {
+    done(status);
+  } else {
+    done(Remarked<proto::FunctionStatus>{StatusOf(name), remark()});
+  }
   return [] {};
 }
 
@@ -186,12 +198,12 @@ void FakeClusterAdmin::ShowImports(std::string_view digest,
 }
 
 void FakeClusterAdmin::SubmitWorkflow(const proto::Caller& caller, std::string yaml,
-                                      AdminDone<proto::WorkflowRecord> done) {
+                                      AdminDone<Remarked<proto::WorkflowRecord>> done) {
   Note(caller);
   if (absl::Status status = failure(); !status.ok()) return done(status);
   proto::WorkflowRecord record;
   record.mutable_spec()->set_name(yaml);
-  done(record);
+  done(Remarked<proto::WorkflowRecord>{record, remark()});
 }
 
 void FakeClusterAdmin::ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) {

@@ -15,6 +15,8 @@ namespace troupe::gateway {
 class FakeClusterAdmin final : public ClusterAdmin {
  public:
   void FailWith(absl::Status failure);
+  // What the answers to deployments and submissions say beside them.
+  void RemarkWith(std::string message);
   // Deployments wait until they are given up.
   void HoldDeployments();
   // Blocks until so many deployments wait, or have been given up.
@@ -26,7 +28,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   proto::UpdateFunction last_update();
   proto::Caller last_caller();  // the caller of the last change that was not a deployment
 
-  AdminGiveUp Deploy(Deployment deployment, AdminDone<proto::FunctionStatus> done) override;
+  AdminGiveUp Deploy(Deployment deployment, AdminDone<Remarked<proto::FunctionStatus>> done) override;
   AdminGiveUp AppendUpload(UploadPart part, AdminDone<proto::UploadReply> done) override;
   void ShowUpload(const std::string& digest, const std::string& client,
                   AdminDone<proto::UploadReply> done) override;
@@ -42,7 +44,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
               AdminDone<std::vector<proto::FunctionStatus>> done) override;
   void ShowImports(std::string_view digest, AdminDone<std::vector<proto::ImportStatus>> done) override;
   void SubmitWorkflow(const proto::Caller& caller, std::string yaml,
-                      AdminDone<proto::WorkflowRecord> done) override;
+                      AdminDone<Remarked<proto::WorkflowRecord>> done) override;
   void ListWorkflows(AdminDone<std::vector<proto::WorkflowRecord>> done) override;
   void RemoveWorkflow(const proto::Caller& caller, std::string_view name,
                       std::function<void(absl::Status)> done) override;
@@ -54,6 +56,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
 
  private:
   absl::Status failure();
+  std::string remark();
   void Note(const proto::Caller& caller);
 
   std::mutex mutex_;
@@ -62,6 +65,7 @@ class FakeClusterAdmin final : public ClusterAdmin {
   std::size_t held_ = 0;
   std::size_t given_up_ = 0;
   absl::Status failure_;
+  std::string remark_;
   Deployment last_;
   std::map<std::string, std::string> uploads_;  // what has come, by client and digest
   std::string removed_;

@@ -206,6 +206,17 @@ TEST_F(ManagementHttp, Metrics) {
   EXPECT_EQ(metrics.body.find("function=\"f\""), std::string::npos);
 }
 
+TEST_F(ManagementHttp, WhatTheClusterRemarksIsTheMessageOfTheAnswer) {
+  for (const std::string_view path : {"/v2/troupe/functions/f", "/v2/troupe/workflows"}) {
+    admin_.RemarkWith("");
+    EXPECT_EQ(client_->Ask("POST", path, "bytes").body.find("message"), std::string::npos) << path;
+    admin_.RemarkWith("workflow \"w\" does not fit");
+    const auto answer = client_->Ask("POST", path, "bytes");
+    ASSERT_EQ(answer.code, 200) << answer.body;
+    EXPECT_EQ(boost::json::parse(answer.body).at("message").as_string(), "workflow \"w\" does not fit");
+  }
+}
+
 TEST_F(ManagementHttp, Functions) {
   const ClientResponse deployed = client_->Ask(
       "POST",
