@@ -162,7 +162,8 @@ absl::StatusOr<const proto::FunctionRecord*> FunctionTable::FindServed(const pro
   }
   if (!record->loaded()) {
     return absl::UnavailableError(
-        absl::StrCat(Describe(record->key()), " is unloaded; load it to serve it again"));
+        absl::StrCat(Describe(record->key()), " is unloaded; serve it again with: troupe function load ",
+                     key.name(), ", or POST /v2/repository/models/", key.name(), "/load"));
   }
   return record;
 }

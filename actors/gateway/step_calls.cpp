@@ -91,7 +91,18 @@ void StepCalls::Clear() {
   options_.inner_run = nullptr;
 }
 
+absl::Status StepCalls::CheckLoaded(const proto::WorkflowStep& step) const {
+  if (step.function().empty() || options_.view == nullptr) return absl::OkStatus();
+  proto::FunctionKey key;
+  key.set_name(step.function());
+  key.set_version(step.version());
+  const auto status = options_.view->Get()->functions().FindServed(key).status();
+  if (!absl::IsUnavailable(status)) return absl::OkStatus();
+  return absl::FailedPreconditionError(status.message());
+}
+
 void StepCalls::Invoke(const CallPtr& call) {
+  if (const auto status = CheckLoaded(call->step); !status.ok()) return CallFailed(call, status, {}, false);
   proto::InferRequest request;
   request.mutable_function()->set_name(call->step.function());
   request.mutable_function()->set_version(call->step.version());

@@ -13,6 +13,7 @@
 #include "actors/core/call.hpp"
 #include "actors/gateway/run_tensors.hpp"
 #include "actors/gateway/run_values.hpp"
+#include "actors/gateway/view_cell.hpp"
 #include "actors/interfaces/router.hpp"
 #include "actors/interfaces/workflow_run.hpp"
 #include "base/random.hpp"
@@ -35,9 +36,10 @@ class StepCalls {
     // The run that a call is, of a step that calls a workflow.
     std::function<absl::StatusOr<WorkflowRunActor>(const proto::WorkflowStep&, std::uint64_t call)> inner_run;
     cluster::RetryLimits retry;
-    Duration patience;   // how much longer than its timeout a call is waited for
-    std::uint64_t seed;  // of the pauses between calls that are made again
-    std::uint32_t tick;  // the kind of the Ticks that its owner hands to Retry
+    Duration patience;               // how much longer than its timeout a call is waited for
+    std::uint64_t seed;              // of the pauses between calls that are made again
+    std::uint32_t tick;              // the kind of the Ticks that its owner hands to Retry
+    const ViewCell* view = nullptr;  // of the cluster; null for nothing
   };
   struct Outcome {
     Values outputs;
@@ -95,6 +97,8 @@ class StepCalls {
   };
   void InvokeMore(const std::string& step);
   void Invoke(const CallPtr& call);
+  // FailedPrecondition: the step's function is unloaded. It is no outage, which passes: an operator wanted it so.
+  [[nodiscard]] absl::Status CheckLoaded(const proto::WorkflowStep& step) const;
   // An input of the call, with its bytes in the arena or where nodes keep them. What lies in the arena is added to `places`.
   absl::Status AddInput(const RunValue& input, proto::InferRequest& request,
                         std::vector<proto::TensorRef>& places);

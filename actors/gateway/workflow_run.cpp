@@ -11,7 +11,6 @@
 #include "actors/core/deliver.hpp"
 #include "actors/core/time.hpp"
 #include "actors/gateway/inner_runs.hpp"
-#include "actors/gateway/view_cell.hpp"
 #include "actors/gateway/workflow_run_actor.hpp"
 #include "base/wire_status.hpp"
 
@@ -38,7 +37,8 @@ WorkflowRun::WorkflowRun(caf::actor_config& config, WorkflowRunOptions options, 
            .retry = options_.retry,
            .patience = options_.commit_timeout,
            .seed = options_.seed,
-           .tick = kRetry},
+           .tick = kRetry,
+           .view = options_.view.get()},
           {.running = [this] { return progress_.state() == proto::RUN_RUNNING; },
            .ended = [this](const proto::WorkflowStep& step,
                            const absl::StatusOr<StepCalls::Outcome>& outcome) { StepEnded(step, outcome); },

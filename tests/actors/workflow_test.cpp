@@ -1,5 +1,6 @@
 // Runs of workflows under virtual time: the front, the runs and the cluster manager are the production ones;
 // the router is a script, so that a test sees and holds each step's call.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -243,8 +244,8 @@ class Workflow : public ::testing::Test {
     for (const auto& record : listed->workflows()) *update.add_workflows() = record;
     ASSERT_TRUE(view_->Apply(update).applied);
   }
-  // The gateway knows the functions of the workflows; these have a state.
-  void ShowFunctions(const std::set<std::string>& with_state) {
+  // The gateway knows the functions of the workflows; these have a state, and these are unloaded.
+  void ShowFunctions(const std::set<std::string>& with_state, const std::set<std::string>& unloaded = {}) {
     proto::ClusterUpdate update;
     update.set_revision(++view_revision_);
     update.set_since(view_revision_ - 1);
@@ -252,6 +253,7 @@ class Workflow : public ::testing::Test {
       auto& function = *update.add_functions();
       function.mutable_key()->set_name(name);
       function.mutable_key()->set_version("1");
+      function.set_loaded(!unloaded.contains(name));
       if (with_state.contains(name)) function.add_state();
     }
     ASSERT_TRUE(view_->Apply(update).applied);
@@ -905,6 +907,31 @@ TEST_F(Workflow, AFunctionThatGivesAnOutputNoLongerWhichIsReadFailsItsStep) {
       "step 'middle': function 'net-b' version 7 gave no output 'out_x', which the workflow reads; its "
       "outputs are: new_x; submit the workflow anew for this version, or name a version that fits in the step");
   EXPECT_EQ(Stored()->state(), proto::RUN_FAILED);
+}
+
+TEST_F(Workflow, AFunctionThatIsUnloadedIsNotWaitedFor) {
+  ShowFunctions({}, {"net-b"});
+  Infer(RequestOf("flow"));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_EQ(reply_->code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(
+      reply_->message(),
+      "step 'middle': function 'net-b' version 1 is unloaded; serve it again with: troupe function load net-b, "
+      "or POST /v2/repository/models/net-b/load");
+  EXPECT_EQ(std::ranges::count(script_->calls, "net-b"), 0);
+}
+
+TEST_F(Workflow, AFunctionThatIsUnloadedBetweenTwoTriesIsNotWaitedFor) {
+  ShowFunctions({});
+  script_->failures["join"] = absl::UnavailableError("an outage");
+  Infer(RequestOf("thrice"));
+  EXPECT_FALSE(reply_.has_value()) << "an outage passes";
+  const auto calls = script_->calls;
+  ShowFunctions({}, {"join"});
+  world_.Run(seconds(1));
+  ASSERT_TRUE(reply_.has_value());
+  EXPECT_THAT(reply_->message(), testing::HasSubstr("function 'join' version 1 is unloaded"));
+  EXPECT_EQ(script_->calls, calls);
 }
 
 TEST_F(Workflow, ADeploymentWarnsOfTheWorkflowsThatItDoesNotFit) {
