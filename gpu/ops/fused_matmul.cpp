@@ -125,7 +125,7 @@ Multiplication ProductOf(const FusedProduct& p) {
 Made MakeFused(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const FusedProduct p, ReadFused(ctx, in));
   if (out[0].elements() == 0) return EmptyKernel();
-  if (p.k == 0) return ctx.Error("the inner dimension is 0");
+  if (p.k == 0) return MakeOfNoTerms(&MakeFused, ctx, in, out);
   return GuardDnnl(ctx, [&] { return MakeProduct(ctx, ProductOf(p), in); });
 }
 

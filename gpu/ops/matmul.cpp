@@ -106,7 +106,7 @@ Multiplication MatMulProduct(const MatMulShapes& s, bool bias) {
 Made MakeMatMul(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const MatMulShapes shapes, ReadMatMul(ctx, in));
   if (out[0].elements() == 0) return EmptyKernel();
-  if (shapes.k == 0) return ctx.Error("the inner dimension is 0");
+  if (shapes.k == 0) return MakeOfNoTerms(&MakeMatMul, ctx, in, out);
   return GuardDnnl(ctx, [&] { return MakeProduct(ctx, MatMulProduct(shapes, Present(in, 2)), in); });
 }
 
@@ -215,7 +215,7 @@ Multiplication GemmProduct(const StepContext& ctx, const GemmShapes& s, Infos in
 Made MakeGemm(const StepContext& ctx, Infos in, Infos out) {
   TROUPE_ASSIGN_OR_RETURN(const GemmShapes shapes, ReadGemm(ctx, in));
   if (out[0].elements() == 0) return EmptyKernel();
-  if (shapes.k == 0) return ctx.Error("the inner dimension is 0");
+  if (shapes.k == 0) return MakeOfNoTerms(&MakeGemm, ctx, in, out);
   return GuardDnnl(ctx, [&] { return MakeProduct(ctx, GemmProduct(ctx, shapes, in), in); });
 }
 

@@ -1,10 +1,12 @@
 #include "gpu/ops/product_program.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/status.hpp"
+#include "gpu/ops/inner_kernel.hpp"
 #include "gpu/ops/layout.hpp"
 #include "gpu/ops/row_product.hpp"
 
@@ -106,6 +108,48 @@ absl::StatusOr<PackedWeight> PackProduct(const StepContext& ctx, const Multiplic
                                          const ValueInfo& weights) {
   TROUPE_ASSIGN_OR_RETURN(const Chosen chosen, ChooseToPack(ctx, product));
   return PackAs(chosen.weights, product.b, weights.constant);
+}
+
+namespace {
+
+// Runs a kernel that was made for matrices with an inner dimension of 1, and gives it zeros for both.
+class NoTerms final : public Kernel {
+ public:
+  NoTerms(std::unique_ptr<Kernel> inner, Shape a, Shape b)
+      : inner_(std::move(inner)), a_(std::move(a)), b_(std::move(b)) {
+    begin_ = parts_.Add(inner_->scratch().count());
+    zeros_ = parts_.AddFloats(count());
+  }
+  [[nodiscard]] Bytes scratch() const override { return parts_.size(); }
+  absl::Status Run(In in, Out out, std::byte* scratch) const override {
+    std::fill_n(reinterpret_cast<float*>(scratch + zeros_), count(), 0.0F);
+    std::vector<TensorView> views(in.begin(), in.end());
+    views[0] = FloatView(a_, scratch + zeros_);
+    views[1] = FloatView(b_, scratch + zeros_);
+    return inner_->Run(views, out, scratch + begin_);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t count() const { return std::max(Product(a_), Product(b_)); }
+
+  std::unique_ptr<Kernel> inner_;
+  Shape a_, b_;
+  ScratchParts parts_;
+  std::uint64_t begin_ = 0, zeros_ = 0;
+};
+
+}  // namespace
+
+Made MakeOfNoTerms(MakeFunction make, const StepContext& ctx, Infos in, Infos out) {
+  std::vector<ValueInfo> infos(in.begin(), in.end());
+  for (const std::size_t matrix : {0, 1}) {
+    // Of a result that is not empty no other dimension is 0.
+    Shape shape = in[matrix].shape;
+    std::replace(shape.begin(), shape.end(), 0, 1);
+    infos[matrix] = FloatInfo(std::move(shape));
+  }
+  TROUPE_ASSIGN_OR_RETURN(auto inner, make(ctx, infos, out));
+  return std::make_unique<NoTerms>(std::move(inner), infos[0].shape, infos[1].shape);
 }
 
 }  // namespace troupe::gpu

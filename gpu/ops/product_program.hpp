@@ -1,6 +1,7 @@
 // A matrix product as oneDNN's matmul: what MatMul, Gemm and their fused forms have in common.
 #pragma once
 
+#include "gpu/ops/convert.hpp"
 #include "gpu/ops/dnnl_program.hpp"
 #include "gpu/ops/op_support.hpp"
 
@@ -24,5 +25,10 @@ struct Multiplication {
 // The constant matrix B in the layout that the product's primitive wants.
 [[nodiscard]] absl::StatusOr<PackedWeight> PackProduct(const StepContext& ctx, const Multiplication& product,
                                                        const ValueInfo& weights);
+
+// What `make` makes of a product that is not empty and whose sums have no terms, as the inner dimension is 0: zeros, with all that
+// the operator does to a product. oneDNN refuses that, so it multiplies one row and one column of zeros, which lie in the scratch
+// memory.
+[[nodiscard]] Made MakeOfNoTerms(MakeFunction make, const StepContext& ctx, Infos in, Infos out);
 
 }  // namespace troupe::gpu

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -177,6 +178,41 @@ TEST(DoublePrecision, ProductsKeepIt) {
     ASSERT_TRUE(out.ok()) << out.status();
     EXPECT_EQ((*out)[0].As<double>(), std::vector<double>{16777217}) << op;
   }
+}
+
+// A sum of no terms is 0.
+TEST(Products, WithAnInnerDimensionOf0AreZeros) {
+  for (const auto type : {proto::FP32, proto::FP64, proto::FP16}) {
+    const auto none = [&](Shape shape) { return TestTensor{type, std::move(shape), {}, false}; };
+    for (const char* const op : {"MatMul", "Gemm", "com.microsoft.FusedMatMul"}) {
+      const auto out = RunOp(MakeStep(op), {none({2, 0}), none({0, 3})});
+      ASSERT_TRUE(out.ok()) << op << out.status();
+      EXPECT_EQ((*out)[0].shape, (Shape{2, 3})) << op;
+      EXPECT_THAT((*out)[0].data, testing::Each(std::byte{0})) << op;
+    }
+    const auto many = RunOp(MakeStep("MatMul"), {none({2, 1, 4, 0}), none({3, 0, 5})});
+    ASSERT_TRUE(many.ok()) << many.status();
+    EXPECT_EQ((*many)[0].shape, (Shape{2, 3, 4, 5}));
+    EXPECT_THAT((*many)[0].data, testing::Each(std::byte{0}));
+  }
+  const auto vectors = RunOp(MakeStep("MatMul"), {Floats({0}, {}), Floats({0}, {})});
+  ASSERT_TRUE(vectors.ok()) << vectors.status();
+  EXPECT_EQ((*vectors)[0].As<float>(), std::vector<float>{0});
+}
+
+TEST(Products, WithAnInnerDimensionOf0KeepWhatIsAdded) {
+  auto step = MakeStep("Gemm");
+  const auto a = Floats({0, 2}, {});
+  const auto b = Floats({3, 0}, {});
+  SetInt(step, "transA", 1);
+  SetInt(step, "transB", 1);
+  const auto bias = RunOp(step, {a, b, Floats({3}, {1, 2, 3})});
+  ASSERT_TRUE(bias.ok()) << bias.status();
+  EXPECT_EQ((*bias)[0].As<float>(), (std::vector<float>{1, 2, 3, 1, 2, 3}));
+  SetFloat(step, "beta", 2);
+  const auto scaled = RunOp(step, {a, b, Floats({2, 1}, {1, 2})});
+  ASSERT_TRUE(scaled.ok()) << scaled.status();
+  EXPECT_EQ((*scaled)[0].As<float>(), (std::vector<float>{2, 2, 2, 4, 4, 4}));
 }
 
 }  // namespace
