@@ -85,7 +85,11 @@ absl::StatusOr<Program> ProgramBuilder::Build(std::span<const proto::TensorSpec>
   TROUPE_RETURN_IF_ERROR(AddWeights());
   TROUPE_RETURN_IF_ERROR(ReadTextInputs(inputs));
   for (const proto::Step& step : model_.steps()) TROUPE_RETURN_IF_ERROR(AddStep(step));
-  for (const proto::TensorSpec& output : model_.outputs()) TROUPE_RETURN_IF_ERROR(AddOutput(output.name()));
+  for (const proto::TensorSpec& output : model_.outputs()) {
+    TROUPE_ASSIGN_OR_RETURN(const std::string value, CopyOfInput(output.name()));
+    TROUPE_RETURN_IF_ERROR(AddOutput(value));
+    program_.output_specs.back().set_name(output.name());
+  }
   return std::move(program_);
 }
 

@@ -95,6 +95,8 @@ class ProgramBuilder {
   absl::StatusOr<int> InLayout(int id, const std::string& layout);
   absl::Status AddInstruction(Work& work, std::unique_ptr<Kernel> kernel);
   absl::StatusOr<bool> AddView(const Work& work, const Kernel& kernel);
+  // An output of the model that is one of its inputs, too, gets a value of its own: its name. The others are named as they are.
+  absl::StatusOr<std::string> CopyOfInput(const std::string& output);
   absl::Status AddOutput(const std::string& name);
 
   const proto::Model& model_;

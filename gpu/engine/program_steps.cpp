@@ -287,4 +287,19 @@ absl::Status ProgramBuilder::AddInstruction(Work& work, std::unique_ptr<Kernel> 
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ProgramBuilder::CopyOfInput(const std::string& output) {
+  if (std::none_of(model_.inputs().begin(), model_.inputs().end(),
+                   [&](const proto::TensorSpec& input) { return input.name() == output; }))
+    return output;
+  std::string name = absl::StrCat(output, "/output");
+  while (names_.contains(name)) name += '/';
+  proto::Step copy;
+  copy.set_op("Identity");
+  copy.set_name(output);
+  copy.add_inputs(output);
+  copy.add_outputs(name);
+  TROUPE_RETURN_IF_ERROR(AddStep(copy));
+  return name;
+}
+
 }  // namespace troupe::gpu

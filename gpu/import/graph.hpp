@@ -4,7 +4,7 @@
 //   Each pass takes a Graph and leaves an equal, simpler one.
 //
 // What holds between passes: every value has one producer (an input, a constant or one step), steps are in an
-// order in which every input is produced before it is read, and every model output is produced by a step.
+// order in which every input is produced before it is read, and every model output is produced by a step, or is an input.
 #pragma once
 
 #include <cstdint>

@@ -231,13 +231,9 @@ class GraphReader {
     return AddControlStep(std::move(step), std::move(subgraphs), to_);
   }
 
-  // A model may hand out a constant; a plan only knows outputs of steps.
+  // A model may hand out a constant; a plan only knows outputs of steps, and inputs.
   absl::Status ProduceOutputsBySteps() {
     for (const proto::TensorSpec& output : to_.outputs) {
-      for (const proto::TensorSpec& input : to_.inputs)
-        if (input.name() == output.name())
-          return absl::UnimplementedError(
-              absl::StrCat("'", output.name(), "' is an input and an output; put an Identity between them"));
       const auto constant = to_.constants.find(output.name());
       if (constant == to_.constants.end()) continue;
       const std::string renamed = absl::StrCat(output.name(), "/constant");

@@ -358,6 +358,17 @@ class Division {
   std::vector<double> handed_on_;
 };
 
+// No stage produces such an output.
+absl::Status CheckNoInputIsOutput(const Graph& graph) {
+  for (const auto& input : graph.inputs)
+    if (IsOutput(graph, input.name()))
+      return absl::UnimplementedError(absl::StrCat(
+          "'", input.name(),
+          "' is an input and an output of the model, which is served in stages as no GPU can hold it "
+          "whole; put an Identity between them"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<DividedGraph> DivideGraph(Graph graph, const proto::StageBounds& bounds) {
@@ -370,8 +381,10 @@ absl::StatusOr<DividedGraph> DivideGraph(Graph graph, const proto::StageBounds& 
         return absl::InvalidArgumentError(absl::StrCat(
             "the model would have ", stages.size(), " stages with at most ", FormatBytes(bounds.most),
             " of weights each, and ", proto::kMostStages, " are supported; use larger stages"));
-      if (stages.size() > 1)
+      if (stages.size() > 1) {
+        TROUPE_RETURN_IF_ERROR(CheckNoInputIsOutput(graph));
         for (const auto& stage : stages) divided.stages.push_back({division.Of(stage), {}});
+      }
     }
   }
   if (divided.stages.empty()) {

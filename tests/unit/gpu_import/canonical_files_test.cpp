@@ -122,7 +122,6 @@ TEST_F(CanonicalFilesTest, EveryRuleIsChecked) {
       {"activation", [](auto& m) { m.mutable_steps(0)->set_activation("Explode"); }},
       {"no value", [](auto& m) { m.mutable_steps(0)->add_attributes()->set_name("empty"); }},
       {"produces the output", [](auto& m) { m.mutable_outputs(0)->set_name("z"); }},
-      {"produces the output", [](auto& m) { m.mutable_outputs(0)->set_name("x"); }},
       {"stands twice", [](auto& m) { *m.add_outputs() = m.outputs(0); }},
       {"no outputs", [](auto& m) { m.clear_outputs(); }},
   };

@@ -129,6 +129,40 @@ TEST(EqualResults, SmallNetwork) {
   ExpectEqualResults(SmallNetwork().File(), 2, 6);
 }
 
+// The file's own name for both; with the name that its copy would have.
+TEST(EqualResults, AnInputThatIsAnOutputIsHandedOn) {
+  OnnxBuilder b(14);
+  b.Input("x", {-1, 4});
+  b.Node("Relu", {"x"}, {"x/output"});
+  b.Output("x", {-1, 4});
+  b.Output("x/output", {-1, 4});
+  const auto imported = ImportOnnx(AsBytes(b.File()), {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_TRUE(CheckModel(imported->model, imported->weights.size()).ok());
+  Tensor input{imported->model.inputs(0), ""};
+  input.spec.set_shape(0, 1);
+  const std::vector<float> values = {-1, 2, -3, 4};
+  input.bytes.assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  const auto outputs = RunOnce(*imported, {input});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_EQ(outputs->size(), 2u);
+  EXPECT_EQ((*outputs)[0].spec.name(), "x");
+  EXPECT_EQ(AsFloats((*outputs)[0]), values);
+  EXPECT_EQ((*outputs)[1].spec.name(), "x/output");
+  EXPECT_EQ(AsFloats((*outputs)[1]), (std::vector<float>{0, 2, 0, 4}));
+}
+
+TEST(EqualResults, AModelMayHandOnItsInputAndDoNothingElse) {
+  OnnxBuilder b(14);
+  b.Input("x", {2});
+  b.Output("x", {2});
+  const auto imported = ImportOnnx(AsBytes(b.File()), {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const auto outputs = RunOnce(*imported, {{imported->model.inputs(0), std::string("12345678")}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ(outputs->at(0).bytes, "12345678");
+}
+
 TEST(EqualResults, EveryActivationAfterAConvolution) {
   for (const char* op : {"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Clip"}) {
     SCOPED_TRACE(op);

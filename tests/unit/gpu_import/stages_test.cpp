@@ -229,6 +229,17 @@ TEST(Stages, WhatCannotBeDividedIsRefusedByName) {
   EXPECT_THAT(StagesOf(AsBytes(deep), kMatrix).status().message(), HasSubstr("65 stages"));
 }
 
+TEST(Stages, DoNotHandOnAnInputThatIsAnOutput) {
+  OnnxBuilder b = Layers(4);
+  b.Output("x", {2, 32});
+  const std::string file = b.File();
+  EXPECT_TRUE(StagesOf(AsBytes(file), kMatrix * 4).ok()) << "one model may";
+  const auto refused = StagesOf(AsBytes(file), kMatrix).status();
+  EXPECT_TRUE(absl::IsUnimplemented(refused)) << refused;
+  EXPECT_THAT(refused.message(),
+              HasSubstr("'x' is an input and an output of the model, which is served in stages"));
+}
+
 TEST(Stages, AnErrorOfATakerEndsTheImport) {
   const std::string file = Layers(3).File();
   int taken = 0;
