@@ -3,6 +3,7 @@
 #include "absl/time/time.h"
 #include "base/status.hpp"
 #include "security/api_keys.hpp"
+#include "shell/exit_code.hpp"
 #include "shell/session.hpp"
 #include "shell/text/cat.hpp"
 #include "shell/verbs/all_verbs.hpp"
@@ -27,8 +28,9 @@ absl::Status KeyCreate(Session& session, const Arguments& arguments) {
   create.set_name(arguments.Text("NAME"));
   for (const auto& text : arguments.All("--scope")) {
     for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
-      TROUPE_ASSIGN_OR_RETURN(const auto scope, security::ParseScope(word));
-      create.add_scopes(scope);
+      const auto scope = security::ParseScope(word);
+      if (!scope.ok()) return AsUsageError(scope.status());
+      create.add_scopes(*scope);
     }
   }
   TROUPE_ASSIGN_OR_RETURN(const auto reply, session.Ask(request, "creating"));
