@@ -76,6 +76,10 @@ absl::Status Diff(Session& session, const Arguments& arguments) {
 }
 
 absl::Status Export(Session& session, const Arguments& arguments) {
+  if (session.json())
+    return UsageError(
+        "an export is YAML, which 'troupe apply' reads; leave out --json, or ask 'function list --json' and "
+        "'workflow list --json'");
   proto::AdminRequest request;
   request.mutable_list_functions();
   TROUPE_ASSIGN_OR_RETURN(auto functions, session.Ask(request));

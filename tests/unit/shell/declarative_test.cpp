@@ -523,6 +523,12 @@ TEST_F(Declarative, PruningAsksAndRemovesWhatNoFileNames) {
               ElementsAre("remove workflow flow", "share", "remove old 1", "remove old 2"));
 }
 
+TEST_F(Declarative, AnExportAsJsonIsRefused) {
+  EXPECT_EQ(troupe.Run("--json export"), ExitCode::kUsage);
+  EXPECT_THAT(troupe.out(), HasSubstr("an export is YAML"));
+  EXPECT_THAT(troupe.out(), Not(HasSubstr("kind:")));
+}
+
 TEST_F(Declarative, AnExportIsWhatApplyFindsUnchanged) {
   auto& first = Has("f", "1", "a");
   first.set_share_percent(90);
