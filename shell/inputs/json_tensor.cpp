@@ -1,9 +1,13 @@
 #include "shell/inputs/json_tensor.hpp"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -23,7 +27,44 @@ absl::Status WrongJson(std::string_view what) {
   return absl::InvalidArgumentError(Cat("no valid JSON tensor: ", what));
 }
 
+// JSON has no such numbers; here and over HTTP they may be written, outside of strings. Boost reads each as a string with this in
+// front, which no string of a person has.
+constexpr char kNotFiniteMark = '\x01';
+const std::pair<std::string_view, double> kNotFinite[] = {
+    {"-Infinity", -std::numeric_limits<double>::infinity()},
+    {"Infinity", std::numeric_limits<double>::infinity()},
+    {"NaN", std::numeric_limits<double>::quiet_NaN()},
+};
+
+std::string MarkNotFinite(std::string_view text) {
+  std::string marked;
+  bool in_string = false;
+  while (!text.empty()) {
+    const auto named = std::ranges::find_if(
+        kNotFinite, [&](const auto& number) { return !in_string && text.starts_with(number.first); });
+    if (named != std::end(kNotFinite)) {
+      Append(&marked, "\"\\u0001", named->first, "\"");
+      text.remove_prefix(named->first.size());
+      continue;
+    }
+    const std::size_t taken = in_string && text[0] == '\\' && text.size() > 1 ? 2 : 1;
+    if (text[0] == '"') in_string = !in_string;
+    marked += text.substr(0, taken);
+    text.remove_prefix(taken);
+  }
+  return marked;
+}
+
+std::optional<double> NotFinite(const json::value& value) {
+  const auto* text = value.if_string();
+  if (text == nullptr || text->empty() || text->front() != kNotFiniteMark) return std::nullopt;
+  for (const auto& [name, number] : kNotFinite)
+    if (std::string_view(text->data() + 1, text->size() - 1) == name) return number;
+  return std::nullopt;
+}
+
 std::string Show(const json::value& value) {
+  if (NotFinite(value)) return std::string(value.get_string().c_str() + 1);
   std::string text = json::serialize(value);
   if (text.size() > 40) text.replace(40, std::string::npos, "...");
   return text;
@@ -49,17 +90,18 @@ bool AppendInteger(std::string& data, const json::value& value) {
 }
 
 bool AppendReal(std::string& data, const json::value& value, proto::DataType type) {
-  if (!value.is_number()) return false;
-  const double real = value.to_number<double>();
+  const auto not_finite = NotFinite(value);
+  if (!not_finite && !value.is_number()) return false;
+  const double real = not_finite ? *not_finite : value.to_number<double>();
   if (type == proto::FP64) return AppendRaw(data, real), true;
   const auto narrow = static_cast<float>(real);
   if (type == proto::FP32) {
     AppendRaw(data, narrow);
-    return std::isfinite(narrow);
+    return not_finite || std::isfinite(narrow);
   }
   const std::uint16_t half = type == proto::FP16 ? FloatToHalf(narrow) : FloatToBfloat16(narrow);
   AppendRaw(data, half);
-  return std::isfinite(type == proto::FP16 ? HalfToFloat(half) : Bfloat16ToFloat(half));
+  return not_finite || std::isfinite(type == proto::FP16 ? HalfToFloat(half) : Bfloat16ToFloat(half));
 }
 
 bool AppendElement(std::string& data, const json::value& value, proto::DataType type) {
@@ -204,7 +246,7 @@ absl::StatusOr<proto::Tensor> FromObject(const json::object& object, const proto
 absl::StatusOr<proto::Tensor> ParseJsonTensor(std::string_view text, const proto::TensorSpec& declared) {
   if (text.size() > kMostFileBytes) return WrongJson("it is too large for a request");
   json::error_code error;
-  const auto value = json::parse(json::string_view(text.data(), text.size()), error);
+  const auto value = json::parse(MarkNotFinite(text), error);
   if (error) return WrongJson(error.message());
   if (const auto* object = value.if_object()) return FromObject(*object, declared);
   return FromData(value, declared.type(), declared, std::nullopt);

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 #include "base/random.hpp"
 #include "shell/inputs/tensor.hpp"
 
@@ -29,6 +34,28 @@ TEST(JsonTensor, NestedListsGiveTheShape) {
   EXPECT_EQ(ReadJson("[[1, 2.5], [3, 4e1]]", Declared(proto::FP32, {-1, 2})), "FP32 [2,2]");
   EXPECT_EQ(ReadJson("7", Declared(proto::INT64, {})), "INT64 []");
   EXPECT_EQ(ReadJson("[[], []]", Declared(proto::FP32, {-1, -1})), "FP32 [2,0]");
+}
+
+// As over HTTP.
+TEST(JsonTensor, NumbersThatAreNotFinite) {
+  const std::string text = "[NaN, Infinity,-Infinity , 1]";
+  const auto read = ParseJsonTensor(text, Declared(proto::FP32, {4}));
+  ASSERT_TRUE(read.ok()) << read.status();
+  std::array<float, 4> values{};
+  ASSERT_EQ(read->data().inlined().size(), sizeof(values));
+  std::memcpy(values.data(), read->data().inlined().data(), sizeof(values));
+  EXPECT_TRUE(std::isnan(values[0]));
+  EXPECT_EQ(values[1], std::numeric_limits<float>::infinity());
+  EXPECT_EQ(values[2], -std::numeric_limits<float>::infinity());
+  for (const auto type : {proto::FP16, proto::BF16, proto::FP64})
+    EXPECT_EQ(ReadJson(text, Declared(type, {4})), TypeName(type) + " [4]");
+  EXPECT_THAT(ReadJson("[NaN]", Declared(proto::INT32, {1})),
+              HasSubstr("NaN is not a valid value of type INT32"));
+  EXPECT_THAT(ReadJson("[\"NaN\"]", Declared(proto::FP32, {1})), HasSubstr("\"NaN\" is not a valid value"));
+  EXPECT_THAT(ReadJson("[1e39]", Declared(proto::FP32, {1})), HasSubstr("not a valid value"));
+  const auto texts = ParseJsonTensor(R"(["NaN", "a\"NaN\\"])", Declared(proto::BYTES, {2}));
+  ASSERT_TRUE(texts.ok()) << texts.status();
+  EXPECT_THAT(texts->data().inlined(), testing::EndsWith("a\"NaN\\"));
 }
 
 TEST(JsonTensor, AFlatListTakesTheDeclaredShape) {
