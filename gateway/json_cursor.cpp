@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 
+#include "absl/strings/ascii.h"
 #include "gateway/json_text.hpp"
 #include "gateway/text.hpp"
 
@@ -24,10 +25,24 @@ bool JsonCursor::Fail(std::string_view what) {
   return false;
 }
 
+std::string_view JsonCursor::WrongWord() const {
+  std::size_t end = at_;
+  while (end < text_.size() && absl::ascii_isalpha(static_cast<unsigned char>(text_[end]))) ++end;
+  const auto word = text_.substr(at_, end - at_);
+  const bool known =
+      word == "null" || word == "true" || word == "false" || word == "NaN" || word == "Infinity";
+  return known ? std::string_view() : word;
+}
+
 bool JsonCursor::FailExpected(std::string_view what) {
   constexpr std::array<std::string_view, 7> kFound = {"an object", "an array", "text",   "a number",
                                                       "a boolean", "null",     "nothing"};
   const Kind found = Peek();
+  if (const auto word = WrongWord(); !word.empty()) {
+    const bool number = allow_non_finite_ && what == "number";
+    return Fail(Cat(what, number ? ", NaN, Infinity or -Infinity" : "", " expected, found '",
+                    word.substr(0, 20), "'"));
+  }
   if (found == Kind::kNothing) return Fail(Cat(what, " expected"));
   return Fail(Cat(what, " expected, found ", kFound[static_cast<std::size_t>(found)]));
 }

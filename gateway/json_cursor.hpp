@@ -62,6 +62,8 @@ class JsonCursor {
 
  private:
   void SkipSpace();
+  // What begins here like a word of JSON and is none; "" when it is one, or no word.
+  [[nodiscard]] std::string_view WrongWord() const;
   // Stops with what was expected and what is there instead.
   bool FailExpected(std::string_view what);
   bool Enter(char open);

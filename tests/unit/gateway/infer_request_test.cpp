@@ -125,6 +125,18 @@ TEST_F(InferRequest, NullStandsForAMemberThatIsAbsent) {
   EXPECT_EQ(Error(R"({"inputs":null})"), "\"inputs\": JSON: array expected, found null at byte 10");
 }
 
+TEST_F(InferRequest, AWordThatIsNoneOfJsonIsNamed) {
+  const auto data = [&](std::string_view element) {
+    return Error(Cat(R"({"inputs":[)", kString, R"(,{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,)",
+                     element, "]}]}"));
+  };
+  EXPECT_THAT(data("nan"),
+              testing::HasSubstr("number, NaN, Infinity or -Infinity expected, found 'nan' at byte"));
+  EXPECT_THAT(data("None"), testing::HasSubstr("found 'None'"));
+  EXPECT_THAT(data("null"), testing::HasSubstr("found null"));
+  EXPECT_THAT(data("true"), testing::HasSubstr("found a boolean"));
+}
+
 TEST_F(InferRequest, AnErrorNamesTheMemberAndWhatWasExpected) {
   const auto x = [&](std::string_view member) {
     return Error(Cat(R"({"inputs":[)", kString, R"(,{"name":"x",)", member, "}]}"));
