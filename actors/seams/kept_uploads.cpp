@@ -53,7 +53,10 @@ proto::UploadReply KeptUploads::Handle(const proto::UploadChunk& chunk) {
     return reply;
   }
   const auto name = absl::StrCat(OwnerOf(chunk.client()), "-", chunk.digest());
-  if (chunk.wish() == proto::UploadChunk::DROP) return Drop(name);
+  if (chunk.wish() == proto::UploadChunk::DROP) {
+    Drop(name);
+    return objects_.Has(chunk.digest()) ? Ask(name, chunk.digest()) : reply;  // a whole file stays
+  }
   if (chunk.wish() == proto::UploadChunk::ASK) return Ask(name, chunk.digest());
   if (chunk.wish() == proto::UploadChunk::APPEND) return Append(name, chunk);
   SetStatus(absl::UnimplementedError("this cluster manager does not know what is asked of the upload"),
@@ -77,21 +80,20 @@ proto::UploadReply KeptUploads::Ask(const std::string& name, const std::string& 
   return reply;
 }
 
-proto::UploadReply KeptUploads::Drop(const std::string& name) {
+void KeptUploads::Drop(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = uploads_.find(name);
-  if (found == uploads_.end()) return {};
+  if (found == uploads_.end()) return;
   if (found->second.busy) {
     found->second.doomed = true;
   } else {
     Erase(found);
   }
-  return {};
 }
 
 proto::UploadReply KeptUploads::Append(const std::string& name, const proto::UploadChunk& chunk) {
   if (objects_.Has(chunk.digest())) {
-    static_cast<void>(Drop(name));
+    Drop(name);
     return Ask(name, chunk.digest());
   }
   proto::UploadReply reply;

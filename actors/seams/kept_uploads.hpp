@@ -53,7 +53,7 @@ class KeptUploads {
 
   proto::UploadReply Ask(const std::string& name, const std::string& digest);
   proto::UploadReply Append(const std::string& name, const proto::UploadChunk& chunk);
-  proto::UploadReply Drop(const std::string& name);
+  void Drop(const std::string& name);
   // Makes the upload busy, or says in the reply why not.
   absl::Status Begin(const std::string& name, const proto::UploadChunk& chunk, proto::UploadReply& reply);
   [[nodiscard]] absl::Status CheckRoom(const std::string& name, const proto::UploadChunk& chunk) const;

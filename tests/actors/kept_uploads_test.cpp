@@ -69,6 +69,16 @@ TEST_F(KeptUploadsTest, AnUploadGoesOnWhereItIs) {
   EXPECT_TRUE(Ask("one two three", "b").complete()) << "the same file of another client is there, too";
 }
 
+TEST_F(KeptUploadsTest, AFileThatIsWholeIsNotDropped) {
+  ASSERT_TRUE(Send("whole", 0, "whole", true).complete());
+  const auto kept = Drop("whole");
+  EXPECT_EQ(kept.code(), 0);
+  EXPECT_TRUE(kept.complete());
+  EXPECT_EQ(kept.received(), 5u) << "the answer says what is there";
+  EXPECT_EQ(Drop("nothing").received(), 0u);
+  EXPECT_TRUE(objects_.Has(Sha256Hex("whole")));
+}
+
 TEST_F(KeptUploadsTest, AnotherOffsetIsRefusedAndTellsTheRightOne) {
   ASSERT_EQ(Send("whole", 0, "who").code(), 0);
   for (const std::uint64_t offset : {0u, 2u, 4u, 5u}) {
