@@ -1,5 +1,6 @@
 #include "cluster/admin/deployments.hpp"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -140,6 +141,19 @@ absl::Status Deployments::CheckNoStage(const std::string& name) const {
                                                     "' instead"));
 }
 
+absl::Status Deployments::CheckNoWorkflow(const std::string& name) const {
+  const auto* workflow = parts_.catalogue.workflows().Find(name, "");
+  if (workflow == nullptr) return absl::OkStatus();
+  std::set<std::string> called;
+  for (const auto& step : workflow->spec().steps())
+    called.insert(step.function().empty() ? step.workflow() : step.function());
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", name,
+                   "' is a workflow, which is served while it is submitted and needs no loading; load or "
+                   "unload what it calls: ",
+                   absl::StrJoin(called, ", ")));
+}
+
 void Deployments::Remove(Ask ask, const proto::RemoveRequest& wish) {
   if (!StagesOf(parts_.catalogue.workflows(), wish.key()).empty()) {
     proto::RemoveWorkflow all;
@@ -186,6 +200,7 @@ absl::Status Deployments::Validate(Loading& change) const {
     TROUPE_ASSIGN_OR_RETURN(change.commands.emplace_back(), functions.ValidateLoaded(one));
   }
   if (!change.commands.empty()) return absl::OkStatus();
+  TROUPE_RETURN_IF_ERROR(CheckNoWorkflow(key.name()));
   TROUPE_ASSIGN_OR_RETURN(one, functions.ValidateLoaded(one));
   if (!key.version().empty()) {
     change.commands.push_back(std::move(one));

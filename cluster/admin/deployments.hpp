@@ -54,6 +54,8 @@ class Deployments {
   void Fail(Ask ask, const absl::Status& status);
   // FailedPrecondition for the name of a model's stage.
   [[nodiscard]] absl::Status CheckNoStage(const std::string& name) const;
+  // FailedPrecondition for the name of a workflow.
+  [[nodiscard]] absl::Status CheckNoWorkflow(const std::string& name) const;
 
   Parts& parts_;
   struct Importing {

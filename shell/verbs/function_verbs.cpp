@@ -248,15 +248,18 @@ absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
 
 absl::Status SetLoaded(Session& session, const Arguments& arguments, bool load) {
   auto key = KeyOf(arguments);
-  TROUPE_ASSIGN_OR_RETURN(const auto before, Settle(session, key));
+  const auto before = Settle(session, key);
+  // Of a workflow's name the manager says more than that there is no such function.
+  if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   proto::AdminRequest request;
   *request.mutable_load()->mutable_key() = key;
   request.mutable_load()->set_load(load);
   const auto reply = session.Ask(request, load ? "loading" : "unloading", kDeployTimeout);
   if (!reply.ok()) return AsUnfinished(reply.status());
+  TROUPE_RETURN_IF_ERROR(before.status());
   if (session.json()) return session.PrintJson(*reply), absl::OkStatus();
   session.out() << DescribeKey(key) << (load ? " is served" : " is no longer served, the registry keeps it")
-                << before.WithLoaded(key.version(), load).Since(before) << '\n';
+                << before->WithLoaded(key.version(), load).Since(*before) << '\n';
   return absl::OkStatus();
 }
 absl::Status FunctionLoad(Session& session, const Arguments& arguments) {

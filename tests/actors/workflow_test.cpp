@@ -934,6 +934,22 @@ TEST_F(Workflow, AFunctionThatIsUnloadedBetweenTwoTriesIsNotWaitedFor) {
   EXPECT_EQ(script_->calls, calls);
 }
 
+TEST_F(Workflow, IsNoFunctionThatCouldBeLoaded) {
+  proto::AdminRequest request;
+  request.mutable_load()->mutable_key()->set_name("flow");
+  for (const bool load : {true, false}) {
+    request.mutable_load()->set_load(load);
+    const auto refused = world_.Ask(request).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_EQ(
+        refused.message(),
+        "'flow' is a workflow, which is served while it is submitted and needs no loading; load or unload what "
+        "it calls: join, net-a, net-b, net-c");
+  }
+  request.mutable_load()->mutable_key()->set_name("absent");
+  EXPECT_TRUE(absl::IsNotFound(world_.Ask(request).status()));
+}
+
 TEST_F(Workflow, ADeploymentWarnsOfTheWorkflowsThatItDoesNotFit) {
   proto::AdminRequest deploy;
   deploy.mutable_deploy()->set_name("net-b");

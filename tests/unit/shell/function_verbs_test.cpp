@@ -334,6 +334,9 @@ TEST_F(RegistryVerbTest, WhatIsChangedWithoutAVersionIsTheNewestAndSaidSo) {
   troupe.cluster.answers.clear();
   troupe.cluster.Answer(Request::kShowFunction, absl::NotFoundError("there is no function 'dd'"));
   EXPECT_EQ(troupe.Run("function unload dd"), ExitCode::kNotFound);
+  troupe.cluster.Answer(Request::kLoad, absl::FailedPreconditionError("'dd' is a workflow"));
+  EXPECT_EQ(troupe.Run("function load dd"), ExitCode::kRefused);
+  EXPECT_THAT(troupe.err(), HasSubstr("'dd' is a workflow"));
 }
 
 TEST_F(RegistryVerbTest, NoRunsAreTheAnswerOnlyOfAWorkflowThatIsThere) {
