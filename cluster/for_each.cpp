@@ -94,10 +94,9 @@ absl::StatusOr<ForEachPlan> PlanForEach(const proto::TensorSpec& tensor, std::ui
 
 absl::StatusOr<std::vector<proto::TensorSpec>> OutputsOfNoCall(const proto::WorkflowStep& step) {
   if (step.outputs().empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "step '", step.name(),
-        "' makes no call, and its workflow was submitted before the outputs of steps were kept: submit "
-        "the workflow again"));
+    return absl::FailedPreconditionError(
+        "it makes no call, and its workflow was submitted before the outputs of steps were kept: submit "
+        "the workflow again");
   }
   std::vector<proto::TensorSpec> outputs;
   for (proto::TensorSpec output : step.outputs()) {

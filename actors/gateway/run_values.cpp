@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<std::vector<RunValue>>> RunValues::CallsOf(const prot
   });
   if (split == inputs.end())
     return absl::InvalidArgumentError(
-        absl::StrCat("step '", step.name(), "' has no input '", step.for_each().input(), "'"));
+        absl::StrCat("it has no input '", step.for_each().input(), "', which its for_each names"));
   TROUPE_RETURN_IF_ERROR(cluster::CheckBytes(split->spec, split->Size()));
   TROUPE_ASSIGN_OR_RETURN(const auto plan,
                           cluster::PlanForEach(split->spec, step.for_each().dimension(), MostCalls(step)));
@@ -180,8 +180,7 @@ absl::StatusOr<std::vector<RunValue>> RunValues::Join(const proto::WorkflowStep&
     std::vector<RunValue> given;
     for (const auto& call : calls) {
       if (output >= call.size() || call[output].spec.name() != calls.front()[output].spec.name())
-        return absl::InternalError(
-            absl::StrCat("the calls of step '", step.name(), "' gave different outputs"));
+        return absl::InternalError("its calls gave different outputs");
       given.push_back(call[output]);
     }
     TROUPE_ASSIGN_OR_RETURN(auto value, JoinValues(given, step.for_each().dimension()));

@@ -18,6 +18,22 @@
 
 namespace troupe::actors {
 
+namespace {
+
+// Why a call failed, with what was called where that says more: a function may have other inputs than when the workflow was
+// submitted, and a step of an inner run the same name as this one.
+absl::Status FromCallee(const proto::WorkflowStep& step, const proto::InferReply& reply) {
+  const auto status = StatusIn(reply);
+  std::string who;
+  if (!step.workflow().empty())
+    who = absl::StrCat("workflow '", step.workflow(), "': ");
+  else if (absl::IsInvalidArgument(status))
+    who = absl::StrCat(cluster::Describe(reply.function()), " refuses the call: ");
+  return FromWire(reply.code(), absl::StrCat(who, status.message()));
+}
+
+}  // namespace
+
 StepCalls::StepCalls(RunSelf::pointer self, PendingCalls& calls, RunTensors& tensors,
                      transport::TensorChannel& channel, Options options, Run run)
     : self_(self),
@@ -144,15 +160,10 @@ void StepCalls::Invoke(const CallPtr& call) {
     if (life != life_) return;
     // A router that is gone without an answer cannot say how far the call had come; a run is found again by its key.
     if (!reply.ok()) return CallFailed(call, status, {}, !is_run);
-    // The function may have other inputs than when the workflow was submitted.
-    if (absl::IsInvalidArgument(status) && !is_run)
-      return CallFailed(call,
-                        absl::InvalidArgumentError(absl::StrCat(cluster::Describe(reply->function()),
-                                                                " refuses the call: ", status.message())),
-                        {}, reply->state_advanced());
     if (const auto step = steps_.find(call->step.name()); step != steps_.end())
       step->second.lost.insert(reply->lost_inputs().begin(), reply->lost_inputs().end());
-    CallFailed(call, status, Duration(reply->retry_after_ns()), reply->state_advanced());
+    CallFailed(call, FromCallee(call->step, *reply), Duration(reply->retry_after_ns()),
+               reply->state_advanced());
   };
   const auto patience = remaining + options_.patience;
   if (run)

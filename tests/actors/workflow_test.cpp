@@ -1840,7 +1840,7 @@ outputs: {y: nested.z}
   ASSERT_TRUE(reply_.has_value());
   ASSERT_EQ(reply_->code(), 0) << reply_->message();
   EXPECT_EQ(BytesOf("y"), request.inputs(0).data().inlined());
-  EXPECT_EQ(Ends(), Calls{"failed nested: step 'two': no such model"});
+  EXPECT_EQ(Ends(), Calls{"failed nested: workflow 'inner': step 'two': no such model"});
   EXPECT_EQ(Runs("inner")[0].state(), proto::RUN_FAILED);
 }
 

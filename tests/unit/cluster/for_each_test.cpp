@@ -94,6 +94,8 @@ TEST(ForEach, NoElementIsNoCall) {
   EXPECT_TRUE(CheckBytes((*outputs)[0], 0).ok()) << "it has no bytes";
   step.clear_outputs();
   EXPECT_EQ(OutputsOfNoCall(step).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::string(OutputsOfNoCall(step).status().message()).starts_with("it makes no call"))
+      << "the run names the step";
 }
 
 }  // namespace
