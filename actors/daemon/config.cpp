@@ -38,7 +38,7 @@ const std::vector<ConfigOption>& ConfigOptions() {
        "name of this member, no other one's in the cluster (default: host name and role)", false,
        Text({&C::member, &MemberConfig::name})},
       {OptionGroup::kMember, "data", "directory of everything that lasts", false,
-       Text({&C::member, &MemberConfig::data})},
+       Directory({&C::member, &MemberConfig::data})},
       {OptionGroup::kMember, "run", "directory of sockets (default: derived from data)", false,
        Text({&C::member, &MemberConfig::run})},
       {OptionGroup::kMember, "manager", "address of the cluster manager", false,

@@ -2,6 +2,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -88,6 +89,9 @@ absl::Status ApplyMap(const YAML::Node& map, bool in_advanced, const std::string
 
 absl::Status ApplyConfigFile(const std::string& path, DaemonConfig& config) {
   std::ifstream file(path);
+  if (std::error_code error; std::filesystem::is_directory(path, error))
+    return absl::InvalidArgumentError(
+        absl::StrCat("the configuration '", path, "' is a directory; name a YAML file"));
   if (!file)
     return absl::NotFoundError(absl::StrCat("cannot read the configuration '", path, "': check --config"));
   std::ostringstream text;

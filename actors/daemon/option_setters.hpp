@@ -64,6 +64,15 @@ inline OptionSetter Text(const Field<std::string>& field) {
           },
           Shown(field)};
 }
+// A path that has a default: an empty one would be the folder in which the daemon happens to start.
+inline OptionSetter Directory(const Field<std::string>& field) {
+  return {[field](const std::string& value, DaemonConfig& config) {
+            if (value.empty()) return Wrong(value, "a directory; leave the option out for the default");
+            field.in(config) = value;
+            return absl::OkStatus();
+          },
+          Shown(field)};
+}
 // One of an enum's values, by its name.
 template <class Enum>
 OptionSetter Choice(const Field<Enum>& field, std::vector<EnumName<Enum>> values) {

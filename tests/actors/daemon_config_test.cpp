@@ -237,6 +237,7 @@ TEST_F(DaemonConfigTest, WrongValuesSayWhatWasFoundAndWhatIsExpected) {
   const std::vector<Row> rows = {
       {"role", "boss", "manager, gateway, node"},
       {"role", "admin", "manager, gateway, node"},
+      {"data", "", "a directory; leave the option out for the default"},
       {"gpus", "0", "from 1 to 64"},
       {"gpus", "65", "from 1 to 64"},
       {"gpus", "-1", "from 1 to 64"},
@@ -320,6 +321,8 @@ TEST_F(DaemonConfigTest, AListAnEmptyFileAndNoFile) {
   EXPECT_TRUE(Apply("role: [manager, node]\n", config).ok());
   EXPECT_EQ(config.member.roles, security::Roles({Role::kManager, Role::kNode}));
   EXPECT_TRUE(Apply("# nothing yet\n", config).ok());
+  EXPECT_EQ(ApplyConfigFile("/tmp", config).message(),
+            "the configuration '/tmp' is a directory; name a YAML file");
   const auto missing = ApplyConfigFile("/nowhere/troupe.yaml", config);
   EXPECT_TRUE(absl::IsNotFound(missing));
   EXPECT_THAT(std::string(missing.message()), HasSubstr("/nowhere/troupe.yaml"));
