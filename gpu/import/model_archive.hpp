@@ -17,7 +17,7 @@ struct ModelArchive {
 inline constexpr std::size_t kArchiveEntries = 4096;  // files, folders and links
 
 // The bytes are hostile, and outlive what is returned. A file that is no archive is the ONNX file itself. InvalidArgument for a
-// damaged archive, for one without or with several .onnx files, and for a name that is there twice.
+// damaged archive, for a compressed file, for an archive without or with several .onnx files, and for a name that is there twice.
 [[nodiscard]] absl::StatusOr<ModelArchive> OpenModelArchive(std::span<const std::byte> file);
 
 }  // namespace troupe::gpu

@@ -87,5 +87,19 @@ TEST(ModelArchive, OneModelWithFilesOfDifferentNames) {
   EXPECT_THAT(Refusal(Entry("a.onnx", std::string(600, 'x')).substr(0, 700)), HasSubstr("ends early"));
 }
 
+TEST(ModelArchive, ACompressedFileIsToBeUnpacked) {
+  const std::pair<std::string, const char*> files[] = {
+      {std::string("\x1f\x8b\x08\0", 4),
+       "the file is compressed with gzip; unpack it (gunzip, or tar -xzf) and give "
+       "the ONNX file, or a plain tar archive (tar -cf) of it and of its weights"},
+      {"BZh9", "bzip2"},
+      {std::string("\xfd\x37zXZ\0", 6), "xz"},
+      {"\x28\xb5\x2f\xfd", "zstd"},
+      {"PK\x03\x04", "zip archive"},
+  };
+  for (const auto& [begin, says] : files) EXPECT_THAT(Refusal(begin + "and more"), HasSubstr(says));
+  EXPECT_EQ(Refusal("P"), "") << "what it is, is the reader's to say";
+}
+
 }  // namespace
 }  // namespace troupe::gpu::test
