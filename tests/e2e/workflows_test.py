@@ -4,16 +4,60 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 
-from harness import E2eTest, main
+from harness import E2eTest, eventually, main
 from harness.client import infer_binary
 from harness.networks import EXAMPLES
 from harness.shell import Shell
+from harness.workflows import chain
 
 FOLDER = EXAMPLES / "workflows"
 TYPES = {"FP32": np.float32, "INT64": np.int64, "BOOL": np.bool_}
 FUNCTIONS = ("detector", "car-types", "plates", "faces", "face-finder", "super-resolution", "enlarge", "pictures", "translate",
              "texts", "fuse")
+
+
+def relu(given, gives):
+    """y = max(x, 0) for rows of four floats, with these names for x and y."""
+    row = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, 4]) for name in (given, gives)]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", [given], [gives])], "relu", row[:1], row[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
+class ChangedFunctions(E2eTest):
+    """What a workflow says of a function that is not as it was when the workflow was submitted."""
+
+    def setUp(self):
+        super().setUp()
+        self.http = self.start("one", "all").wait_serving().http
+        self.http.deploy("f", relu("x", "y")).good()
+        self.http.call("POST", "/v2/troupe/workflows", chain("twice", ["f", "f"], width=4)).good()
+
+    def fails(self, *says):
+        refused = self.http.ask("twice", {"x": np.ones((1, 4), np.float32)})
+        self.assertEqual(refused.code, 400, refused.body)
+        for text in says:
+            self.assertIn(text, refused.error)
+
+    def test_a_version_with_other_tensors_warns_and_its_calls_say_why_they_fail(self):
+        self.assertNotIn("message", self.http.deploy("f", relu("x", "y")).good().json)
+        warning = self.http.deploy("f", relu("in", "y")).good().json["message"]
+        self.assertIn("workflow 'twice' has", warning)
+        self.assertIn("function 'f' has no input 'x'; its inputs are: in", warning)
+        self.fails("step 'step-1'", "function 'f' version 3", "in FP32", "given were: x")
+        self.assertIn("has no output 'y'", self.http.deploy("f", relu("x", "out")).good().json["message"])
+        self.fails("step 'step-1'", "function 'f' version 4 gave no output 'y'", "its outputs are: out")
+
+    def test_a_function_that_is_unloaded_is_not_waited_for(self):
+        self.http.call("POST", "/v2/repository/models/f/unload").good()
+        eventually(lambda: self.http.get("/v2/models/f/ready").code == 503, "the gateway knows it")
+        self.fails("step 'step-1': function 'f' version 1 is unloaded", "/v2/repository/models/f/load")
+        refused = self.http.call("POST", "/v2/repository/models/twice/load")
+        self.assertEqual(refused.code, 400)
+        self.assertIn("'twice' is a workflow", refused.error)
 
 
 class Workflows(E2eTest):
