@@ -38,14 +38,24 @@ absl::Status Multiply(const KernelLaunch& launch, const Product3& p, const float
       "multiplying matrices");
 }
 
-absl::Status CheckSizes(const GpuStep& step, const Product3& p) {
-  if (p.k == 0) return step.ctx.Error("the inner dimension is 0");
-  return absl::OkStatus();
+// Sums of no terms, by our own kernel: what cuBLAS does without a term is not documented. An integer 0 has the bits of 0.0.
+absl::Status PutZeros(const KernelLaunch& launch, const TensorView& out) {
+  IntegerProductArguments zeros;
+  zeros.count = Elements(out);
+  zeros.k = 0;
+  zeros.out = MutableData<std::int32_t>(out);
+  return launch.Put(zeros);
+}
+// `factor` times what is there.
+absl::Status Scale(const KernelLaunch& launch, const TensorView& out, float factor) {
+  return launch.Put(
+      UnaryArguments{Elements(out), Data<float>(out), MutableData<float>(out), {UnaryOp::kScale, factor}});
 }
 
 // Null: there is nothing to fuse, or no library that fuses it.
 std::shared_ptr<FusedProduct> Fuse(const GpuStep& step, const Product3& product, bool bias,
                                    const Function& after) {
+  if (product.k == 0) return nullptr;
   const bool relu = after.op == UnaryOp::kRelu;
   if ((!bias && !relu) || (!relu && after.op != UnaryOp::kNone)) return nullptr;
   return FusedProduct::Make(*step.tools.blas_lt, product, bias, relu);
@@ -122,7 +132,6 @@ Made MakeMatMul(const GpuStep& step) {
   TROUPE_ASSIGN_OR_RETURN(const MatMul matmul, ReadMatMul(step));
   const Function after = FusedFunction(step);
   const bool empty = step.out[0].elements() == 0;
-  if (!empty) TROUPE_RETURN_IF_ERROR(CheckSizes(step, matmul.product));
   const std::shared_ptr<FusedProduct> fused =
       empty || !matmul.places.empty() ? nullptr : Fuse(step, matmul.product, Present(step.in, 2), after);
   return MakeGpu([matmul, after, empty, fused](const KernelLaunch& launch, In in, Out out,
@@ -131,6 +140,10 @@ Made MakeMatMul(const GpuStep& step) {
     const float* const bias = Present(in, 2) ? Data<float>(in[2]) : nullptr;
     if (Fuses(launch, fused)) return RunFused(*fused, launch, in, bias, out);
     const Product3& p = matmul.product;
+    if (p.k == 0) {
+      TROUPE_RETURN_IF_ERROR(PutZeros(launch, out[0]));
+      return Finish(launch, out[0], bias, p.n, after);
+    }
     if (matmul.places.empty()) {
       TROUPE_RETURN_IF_ERROR(
           Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
@@ -170,7 +183,6 @@ Made MakeGemm(const GpuStep& step) {
   }
   const Function after = FusedFunction(step);
   const bool empty = step.out[0].elements() == 0;
-  if (!empty) TROUPE_RETURN_IF_ERROR(CheckSizes(step, p));
   // C as a bias: one number for each column.
   const bool absent = !Present(step.in, 2) || beta == 0;
   const bool bias = !absent && beta == 1 && step.in[2].elements() == p.n && step.in[2].shape.back() == p.n;
@@ -190,8 +202,12 @@ Made MakeGemm(const GpuStep& step) {
       now.out = out[0].data;
       TROUPE_RETURN_IF_ERROR(launch.Put(Widened(now)));
     }
-    TROUPE_RETURN_IF_ERROR(
-        Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
+    if (p.k > 0) {
+      TROUPE_RETURN_IF_ERROR(
+          Multiply(launch, p, Data<float>(in[0]), Data<float>(in[1]), MutableData<float>(out[0])));
+    } else {
+      TROUPE_RETURN_IF_ERROR(addend.count > 0 ? Scale(launch, out[0], p.beta) : PutZeros(launch, out[0]));
+    }
     return Finish(launch, out[0], nullptr, p.n, after);
   });
 }

@@ -76,6 +76,27 @@ TEST_F(CudaPrecision, ProductsRoundTheirOperandsToWhatTheFunctionAllows) {
   }
 }
 
+TEST_F(CudaPrecision, ProductsWithAnInnerDimensionOf0AreZerosAndWhatIsAdded) {
+  const auto run = [&](const std::string& op, bool adds, bool batched) {
+    OpenAnew();
+    ModelBuilder builder;
+    const Shape left = batched ? Shape{2, 2, 0} : Shape{2, 0};
+    const Shape right = batched ? Shape{2, 0, 3} : Shape{0, 3};
+    proto::Step& step = builder.Step(op, {builder.Input("x", left), builder.Floats(right, {})}, "y");
+    if (adds) step.add_inputs(builder.Floats({3}, {1, -2, 3}));
+    if (op == "Gemm" && adds) {
+      ModelBuilder::SetFloat(step, "beta", 2);
+      step.set_activation("Relu");
+    }
+    builder.Output("y", batched ? Shape{2, 2, 3} : Shape{2, 3});
+    return Run(builder, proto::PRECISION_FP32, {});
+  };
+  EXPECT_EQ(run("MatMul", false, false), std::vector<float>(6, 0));
+  EXPECT_EQ(run("MatMul", false, true), std::vector<float>(12, 0));
+  EXPECT_EQ(run("Gemm", false, false), std::vector<float>(6, 0));
+  EXPECT_EQ(run("Gemm", true, false), (std::vector<float>{2, 0, 6, 2, 0, 6}));
+}
+
 // cuDNN has no BF16 for tensors in FP32, so TF32 stands in for it, which rounds less.
 TEST_F(CudaPrecision, ConvolutionsRoundNoMoreThanTheFunctionAllows) {
   ModelBuilder builder;
