@@ -22,21 +22,45 @@ X = np.ones((1, 4), dtype=np.float32)
 TOLERANCE = 0.15
 
 
-class Profile(E2eTest):
+class ProfiledNode(E2eTest):
+    OPTIONS, QUERY = {}, ""
+
     def setUp(self):
         super().setUp()
         times = self.directory / "times"
         times.write_text(f"default {RUN_MS}ms {SATURATION}%\n")
-        self.front = self.start("front", "manager,gateway")
+        self.front = self.start("front", "manager,gateway", **self.OPTIONS)
         self.address = self.front.address("manager")
         self.node = self.start("node-0", "node", manager=self.address, compute="timed", profile=times,
                                gpu_kind="slow one", gpu_sms=80)  # units of 8: each share is some of them
         self.front.wait_serving(gpus=0)
         self.shell = Shell(self.address, self.directory)
-        self.front.http.deploy("double", scale(2)).good()
+        self.front.http.deploy("double", scale(2), self.QUERY).good()
         eventually(lambda: [gpu["gpu"]["state"] for gpu in self.shell.json("gpu", "list")["gpus"]] == ["ready"] and
                    self.shell.json("function", "show", "double")["functions"][0].get("adopted_by"), "a GPU that has the model")
 
+
+class FollowedShares(ProfiledNode):
+    OPTIONS, QUERY = {"owning": "always"}, "?deadline_ms=500"
+
+    def owned(self):
+        """The percent of the SMs of each instance."""
+        record = self.shell.json("function", "show", "double")["functions"][0]["record"]
+        return [place["sms"] for place in record.get("places", [])]
+
+    def test_the_share_of_an_instance_grows_with_the_load(self):
+        self.shell.text("profile", "double", "--grid", "--quotas", 100, "--shares", f"10,20,{SATURATION},100")
+        self.shell.text("function", "update", "double", "--sm-partition", "auto", "--quota-request", "auto", "--min-instances", 1)
+        # On 10 % of the SMs a run takes 240 ms, and half of the deadline is more.
+        eventually(lambda: self.owned() == [10], "without a load it owns as little as it may")
+        load = Load(lambda: self.front.http.infer("double", {"x": X}), threads=4)
+        eventually(lambda: max(self.owned(), default=0) >= 20, "the instance that runs has more SMs")
+        load.wait(8)
+        load.stop()  # raises when a request failed
+        self.assertIn("of the SMs to", self.shell.text("autoscale", "status", "double"))
+
+
+class Profile(ProfiledNode):
     def rows(self):
         profile, = self.shell.json("profile", "show", "double")["profiles"]
         return {row["sm_partition"]: row for row in profile["rows"]}
