@@ -69,6 +69,7 @@ Default DefaultOf(std::string_view setting, const proto::FunctionRecord& record)
   if (setting == "gpu_mem") return {0, "no limit"};
   if (setting == "max_instances") {
     const auto share = record.sharing().sm_partition();
+    if (proto::IsScaled(record.sharing())) return {kMostScaledInstances, "in the cluster, as its load asks"};
     if (proto::HasQuota(record.sharing())) return {1, "with a quota it owns one part of the GPU"};
     if (share == 0) return {0, "as many as each node runs at a time"};
     return {proto::InstancesOfShare(share), absl::StrCat("100 % / ", share, " %")};

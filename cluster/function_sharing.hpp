@@ -18,6 +18,8 @@ namespace troupe::cluster {
 
 // Percent of the time of its instances for which a function that follows its load wants them busy, when it says nothing.
 inline constexpr std::uint64_t kDefaultUtilisation = 70;
+// Instances in the cluster of a function that follows its load and declares no max_instances, at most.
+inline constexpr std::uint32_t kMostScaledInstances = 64;
 
 // InvalidArgument names the setting that contradicts another one or the model, with what was found and what to do.
 [[nodiscard]] absl::Status ValidateSharing(const proto::FunctionRecord& record);

@@ -15,6 +15,12 @@
 
 namespace troupe::storage {
 
+namespace {
+
+constexpr char kUnfinished[] = ".tmp";  // ends the name of a file until it is whole
+
+}  // namespace
+
 absl::StatusOr<transport::UniqueFd> OpenFile(const std::string& path, int flags, unsigned mode) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   if (fd < 0) return DiskError(errno, "open", path);
@@ -54,8 +60,19 @@ absl::Status MakeDirectories(const std::string& path) {
   return SyncDirectory(parent.empty() ? "." : parent.string());
 }
 
+absl::Status RemoveUnfinished(const std::string& directory) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(directory, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    const std::string path = at->path().string();
+    if (path.ends_with(kUnfinished) && ::unlink(path.c_str()) != 0 && errno != ENOENT)
+      return DiskError(errno, "remove", path);
+  }
+  return failed ? DiskError(failed.value(), "list", directory) : absl::OkStatus();
+}
+
 absl::Status ReplaceFile(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = absl::StrCat(path, kUnfinished);
   {
     TROUPE_ASSIGN_OR_RETURN(const transport::UniqueFd file,
                             OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC));

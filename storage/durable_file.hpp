@@ -24,6 +24,8 @@ namespace troupe::storage {
 [[nodiscard]] absl::Status MakeDirectories(const std::string& path);
 // Puts `text` there as a whole or not at all, durably.
 [[nodiscard]] absl::Status ReplaceFile(const std::string& path, const std::string& text);
+// Removes what ReplaceFile had not put in its place when its process ended. No file of the directory is being written.
+[[nodiscard]] absl::Status RemoveUnfinished(const std::string& directory);
 // NotFound when it is not there. `limit`: InvalidArgument when the file is longer.
 [[nodiscard]] absl::StatusOr<std::string> ReadSmallFile(const std::string& path, std::size_t limit);
 

@@ -249,6 +249,7 @@ class NodeRole final : public Role {
     states.capacity = config.node.state_memory;
     states.directory = config.member.data + "/states";
     TROUPE_RETURN_IF_ERROR(storage::MakeDirectories(states.directory));
+    TROUPE_RETURN_IF_ERROR(storage::RemoveUnfinished(states.directory));
     states.pool = &common_.pool;
     transport::LocalChannel::Options arena;
     arena.name = absl::StrCat("troupe-states-", config.member.name);

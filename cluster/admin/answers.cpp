@@ -203,7 +203,8 @@ void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) 
   for (const auto& sequences : node.sequences())
     for (auto& function : *reply.mutable_functions())
       if (function.record().key().name() == sequences.function().name() &&
-          function.record().key().version() == sequences.function().version())
+          function.record().key().version() == sequences.function().version() &&
+          function.state_home() == node.node())  // others may have copies, or files of an earlier time
         function.set_sequences(function.sequences() + sequences.count());
 }
 

@@ -215,7 +215,7 @@ void StateReplicas::On(const InStepStored& stored, const absl::Status& status) {
   if (!parts_.members.HasNode(home) && complete != kept.in_step)
     Store(stored.digest, kept, std::move(complete));
   for (const auto& node : kept.in_step)
-    if (!before.contains(node))
+    if (!before.contains(node) && !home.empty())
       parts_.out.Tell("manager", "state-in-step",
                       absl::StrCat("model ", stored.digest, ": node '", node,
                                    "' has copies of the states of its functions, and replaces '", home,

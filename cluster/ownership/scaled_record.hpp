@@ -17,8 +17,6 @@ namespace troupe::cluster {
 
 // Quotas are multiples of this, in percent.
 inline constexpr std::uint32_t kQuotaStep = 10;
-// Of a function that declares no max_instances.
-inline constexpr std::uint32_t kMostScaledInstances = 64;
 
 // "name/version": the name of its instances in the table of rectangles, and of its scaler.
 [[nodiscard]] std::string InstanceNameOf(const FunctionVersion& function);

@@ -26,12 +26,12 @@ absl::Status CheckBatch(const proto::FunctionRecord& function, std::uint32_t bat
   if (batch <= 1) return absl::OkStatus();
   if (function.inputs().empty())
     return absl::FailedPreconditionError(
-        absl::StrCat("function '", Describe(function.key()), "' has no input, and so no batch of ", batch));
+        absl::StrCat(Describe(function.key()), " has no input, and so no batch of ", batch));
   for (const auto& spec : function.inputs())
     if (!proto::LeadingIsOpen(spec))
-      return absl::FailedPreconditionError(
-          absl::StrCat("function '", Describe(function.key()), "' has no batch of ", batch,
-                       ": the first dimension of its input '", spec.name(), "' is fixed"));
+      return absl::FailedPreconditionError(absl::StrCat(Describe(function.key()), " has no batch of ", batch,
+                                                        ": the first dimension of its input '", spec.name(),
+                                                        "' is fixed"));
   return absl::OkStatus();
 }
 
@@ -74,8 +74,8 @@ absl::Status CheckFigures(const proto::ProfileRow& row) {
 
 absl::Status CheckMayBeProfiled(const proto::FunctionRecord& function, const proto::ProfilingGrid& grid) {
   if (!function.state().empty())
-    return absl::FailedPreconditionError(absl::StrCat("function '", Describe(function.key()),
-                                                      "' keeps state on the device, which trials would "
+    return absl::FailedPreconditionError(absl::StrCat(Describe(function.key()),
+                                                      " keeps state on the device, which trials would "
                                                       "advance: it cannot be profiled"));
   for (const auto batch : grid.batches()) TROUPE_RETURN_IF_ERROR(CheckBatch(function, batch));
   return absl::OkStatus();
@@ -84,12 +84,12 @@ absl::Status CheckMayBeProfiled(const proto::FunctionRecord& function, const pro
 absl::Status CheckProfile(const proto::FunctionProfile& profile, const proto::FunctionRecord& function) {
   if (profile.model_digest() != function.model_digest())
     return absl::FailedPreconditionError(absl::StrCat(
-        "the profile is of the model ", profile.model_digest().substr(0, 64), ", and function '",
-        Describe(function.key()), "' has the model ", function.model_digest(), ": it is not taken"));
+        "the profile is of the model ", profile.model_digest().substr(0, 64), ", and ",
+        Describe(function.key()), " has the model ", function.model_digest(), ": it is not taken"));
   if (profile.precision() != function.precision())
-    return absl::FailedPreconditionError(
-        absl::StrCat("the profile is not of the precision in which function '", Describe(function.key()),
-                     "' computes: it is not taken"));
+    return absl::FailedPreconditionError(absl::StrCat("the profile is not of the precision in which ",
+                                                      Describe(function.key()),
+                                                      " computes: it is not taken"));
   const auto& kind = profile.gpu_kind();
   if (kind.empty() || kind.size() > 100 || !std::ranges::all_of(kind, absl::ascii_isprint))
     return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -29,8 +30,7 @@ bool IsLeft(const proto::GpuSharing& sharing, std::string_view setting) {
 class Figures {
  public:
   explicit Figures(const proto::FunctionProfile& profile) {
-    for (const auto& row : profile.rows())
-      if (row.run_bytes() > 0) run_bytes_[row.batch()] = std::max(run_bytes_[row.batch()], row.run_bytes());
+    for (const auto& row : profile.rows()) Take(row);
     const auto counts = [](const proto::ProfileRow& row) {
       return row.throughput() > 0 && row.quota_limit() > 0;
     };
@@ -53,7 +53,8 @@ class Figures {
   [[nodiscard]] std::optional<std::uint32_t> SaturatingShare(std::uint64_t most_batch) const {
     std::optional<std::uint32_t> share;
     for (const auto& [batch, shares] : by_batch_) {
-      if (shares.size() < 2 || !shares.contains(kAllSms)) continue;
+      const auto measured = measured_.find(batch);
+      if (measured == measured_.end() || measured->second.size() < 2 || !shares.contains(kAllSms)) continue;
       if (share && batch > most_batch) break;
       share = std::max(share.value_or(0), Saturation(shares));
     }
@@ -68,6 +69,10 @@ class Figures {
 
  private:
   using Curve = std::map<std::uint32_t, double>;  // by share, or by batch
+  void Take(const proto::ProfileRow& row) {
+    if (row.run_bytes() > 0) run_bytes_[row.batch()] = std::max(run_bytes_[row.batch()], row.run_bytes());
+    if (row.state() == proto::PROFILE_ROW_MEASURED) measured_[row.batch()].insert(row.sm_partition());
+  }
   [[nodiscard]] static std::uint32_t Saturation(const Curve& curve) {
     double best = 0;
     for (const auto& [at, throughput] : curve) best = std::max(best, throughput);
@@ -76,6 +81,8 @@ class Figures {
     return first->first;
   }
 
+  std::map<std::uint32_t, std::set<std::uint32_t>>
+      measured_;  // shares with a trial that ended well, by batch
   std::map<std::uint32_t, Curve> by_batch_;
   std::map<std::uint32_t, std::uint64_t> run_bytes_;  // by batch
   RunProfile loops_;                                  // from the begin of a run to the begin of the next

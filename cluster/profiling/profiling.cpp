@@ -63,11 +63,10 @@ bool Profiling::Ready(const std::string& node, std::uint32_t gpu) const {
 
 bool Profiling::Occupied(const std::string& node, std::uint32_t gpu) const {
   const auto name = absl::StrCat(node, "/", gpu);
-  for (const auto& [number, gpu_name] : beginning_)
-    if (gpu_name == name) return true;
-  return std::ranges::any_of(parts_.catalogue.profiles().experiments(), [&](const auto& one) {
-    return one.second.state() == proto::EXPERIMENT_RUNNING && GpuOf(one.second) == name;
-  });
+  return std::ranges::any_of(beginning_, [&](const auto& one) { return one.second == name; }) ||
+         std::ranges::any_of(parts_.catalogue.profiles().experiments(), [&](const auto& one) {
+           return one.second.state() == proto::EXPERIMENT_RUNNING && GpuOf(one.second) == name;
+         });
 }
 
 absl::Status Profiling::ChooseGpu(const proto::ProfileFunction& wish,
@@ -75,7 +74,7 @@ absl::Status Profiling::ChooseGpu(const proto::ProfileFunction& wish,
   const auto holders = parts_.copies.table().copies().HoldersOf(experiment.model_digest());
   if (!wish.node().empty() && std::ranges::find(holders, wish.node()) == holders.end())
     return absl::FailedPreconditionError(absl::StrCat(
-        "node '", wish.node(), "' does not hold the model of function '", Describe(experiment.key()), "'; ",
+        "node '", wish.node(), "' does not hold the model of ", Describe(experiment.key()), "; ",
         holders.empty() ? "no node does yet" : absl::StrCat("these do: ", absl::StrJoin(holders, ", "))));
   const proto::GpuRecord* chosen = nullptr;
   for (const auto& node : holders) {
@@ -142,8 +141,7 @@ void Profiling::Import(Ask ask, const proto::ImportProfile& wish) {
   if (function == nullptr)
     return parts_.admin.Reply(ask, Failure<proto::AdminReply>(NotOneFunction(parts_.catalogue, wish.key())));
   KeepingProfile change{.ask = ask};
-  auto& profile = *change.command.mutable_profile();
-  profile = wish.profile();
+  auto& profile = (*change.command.mutable_profile() = wish.profile());
   if (profile.model_digest().empty()) profile.set_model_digest(function->model_digest());
   if (const auto status = CheckProfile(profile, *function); !status.ok())
     return parts_.admin.Reply(ask, Failure<proto::AdminReply>(status));
@@ -189,9 +187,8 @@ void Profiling::Show(Ask ask, const proto::FunctionKey& key) {
   proto::AdminReply reply;
   reply.add_functions()->mutable_record()->CopyFrom(*function);
   std::vector<std::string> others;
-  for (const auto& [name, profile] : parts_.catalogue.profiles().profiles()) {
+  for (const auto& [name, profile] : parts_.catalogue.profiles().profiles())
     if (profile.model_digest() == function->model_digest()) *reply.add_profiles() = profile;
-  }
   for (const auto& [number, record] : *functions.VersionsOf(function->key().name())) {
     const std::string& model = record.model_digest();
     const bool profiled =
@@ -332,9 +329,9 @@ void Profiling::End(std::uint64_t number, Course& course, Ask ask) {
 void Profiling::Tell(const proto::ProfilingExperiment& experiment) {
   if (experiment.state() == proto::EXPERIMENT_RUNNING)
     return parts_.out.Tell(experiment.node(), "profile-started",
-                           absl::StrCat("function '", Describe(experiment.key()), "' on GPU ",
-                                        experiment.gpu(), ", at most ", TrialsLeft(experiment), " trials"));
-  auto text = absl::StrCat("function '", Describe(experiment.key()), "' on GPU ", experiment.gpu(), ", ",
+                           absl::StrCat(Describe(experiment.key()), " on GPU ", experiment.gpu(),
+                                        ", at most ", TrialsLeft(experiment), " trials"));
+  auto text = absl::StrCat(Describe(experiment.key()), " on GPU ", experiment.gpu(), ", ",
                            experiment.rows_size(), " trials, ",
                            absl::AsciiStrToLower(proto::ExperimentState_Name(experiment.state()).substr(11)));
   if (!experiment.message().empty()) absl::StrAppend(&text, ": ", experiment.message());

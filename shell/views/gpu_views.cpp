@@ -136,7 +136,7 @@ Table Runtimes(const proto::GpuStatus& gpu) {
   for (const auto& runtime : gpu.runtimes()) {
     table.Add({Count(runtime.runtime()), runtime.key().empty() ? "none yet" : runtime.key(),
                Cell(runtime.state(), ColourOfGpu(runtime.state())), Size(runtime.memory_bytes()),
-               runtime.pid() > 0 ? Count(static_cast<std::uint64_t>(runtime.pid())) : "-",
+               runtime.pid() > 0 ? Cat(runtime.pid()) : "-",
                runtime.idle_ns() > 0 ? Ago(runtime.idle_ns()) : "-"});
   }
   return table;

@@ -57,13 +57,14 @@ std::vector<Part> PartsOf(const proto::RequestTimeline& request) {
   const auto& story = request.story();
   const std::int64_t known =
       times.router_queue_ns() + times.node_queue_ns() + times.swap_ns() + times.compute_ns();
-  return {{"queue of the gateway", Duration(times.router_queue_ns()), ""},
-          {"queue of the node", Duration(times.node_queue_ns()),
-           story.waiting() == 0 ? "" : Cat(story.waiting(), " others waited when it came")},
-          {"swap", Duration(times.swap_ns()), SwapRemark(request)},
-          {"run", Duration(times.compute_ns()), RunRemark(request)},
-          {"network and copies", Duration(std::max<std::int64_t>(0, request.took_ns() - known)),
-           story.fetched_inputs() ? "its inputs came from another host" : ""}};
+  return {
+      {"queue of the gateway", Duration(times.router_queue_ns()), ""},
+      {"queue of the node", Duration(times.node_queue_ns()),
+       story.waiting() == 0 ? "" : Cat(story.waiting(), " others waited when it came")},
+      {"swap", Duration(times.swap_ns()), SwapRemark(request)},
+      {"run", Duration(times.compute_ns()), RunRemark(request)},
+      {"network, copies, pauses of its quota", Duration(std::max<std::int64_t>(0, request.took_ns() - known)),
+       story.fetched_inputs() ? "its inputs came from another host" : ""}};
 }
 
 std::int64_t BeganAt(const proto::RequestTimeline& request) {

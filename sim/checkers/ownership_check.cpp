@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/function_sharing.hpp"
 #include "cluster/ownership/scaled_record.hpp"
 #include "proto/gpu_instances.hpp"
 #include "proto/gpu_sharing.hpp"

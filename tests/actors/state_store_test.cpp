@@ -8,6 +8,7 @@
 #include <fstream>
 #include <optional>
 
+#include "storage/durable_file.hpp"
 #include "tests/temporary_directory.hpp"
 
 namespace troupe::actors {
@@ -63,6 +64,18 @@ TEST_F(StateStoreTest, WhatWasSavedIsLoadedByTheNext) {
   EXPECT_TRUE(absl::IsNotFound(Load("f/2@5", 4).status()));
   store.Forget(nullptr, "f/1@5");
   EXPECT_TRUE(absl::IsNotFound(Load("f/1@5", 4).status()));
+}
+
+TEST_F(StateStoreTest, WhatAnEarlierDaemonWasWritingGoesAndNothingElse) {
+  StateStore store = Open();
+  ASSERT_TRUE(Save(store, Image("f/1@5", "abcd")).ok());
+  std::ofstream(File("f/1@5") + ".tmp") << "half";
+  std::ofstream(File("g/1@5") + ".tmp") << "half";
+  EXPECT_TRUE(storage::RemoveUnfinished(directory_.path()).ok());
+  EXPECT_FALSE(std::filesystem::exists(File("f/1@5") + ".tmp"));
+  EXPECT_FALSE(std::filesystem::exists(File("g/1@5") + ".tmp"));
+  EXPECT_TRUE(Load("f/1@5", 4).ok());
+  EXPECT_TRUE(absl::IsNotFound(storage::RemoveUnfinished(directory_ / "absent")));
 }
 
 TEST_F(StateStoreTest, NothingFromDiskIsTrusted) {

@@ -156,6 +156,9 @@ TEST(FunctionSharing, EverySettingSaysWhereItComesFrom) {
   EXPECT_EQ(Applied(record)[2], "quota_limit 80 DECLARED");
   EXPECT_EQ(Applied(record)[4], "max_instances 1 DEFAULT: with a quota it owns one part of the GPU");
   *record.mutable_sharing() = Sharing({{"sm_partition", 12}});
+  record.mutable_sharing()->add_automatic("quota_request");
+  EXPECT_EQ(Applied(record)[4], "max_instances 64 DEFAULT: in the cluster, as its load asks");
+  *record.mutable_sharing() = Sharing({{"sm_partition", 12}});
   EXPECT_EQ(Applied(record)[4], "max_instances 8 DEFAULT: 100 % / 12 %");
   EXPECT_THAT(Applied(Fixed())[5], HasSubstr("max_batch 1 DEFAULT: its input 'x' has the shape [1, 4]"));
   EXPECT_THAT(Applied(WithState())[5], HasSubstr("max_batch 1 DEFAULT: it keeps state"));

@@ -77,6 +77,16 @@ TEST(ProfiledSharing, TheShareIsTheSmallestThatIsAsGoodAsTheBest) {
   EXPECT_EQ(share.reason, "the smallest within 3 % of the best throughput on 'virtual'");
 }
 
+TEST(ProfiledSharing, AShareThatWasNotMeasuredSaysNothing) {
+  auto profile = ProfileOf(kHalf);
+  for (int row = 0; row < 3; ++row)
+    profile.mutable_rows(row)->set_state(row == 2 ? proto::PROFILE_ROW_INTERPOLATED
+                                                  : proto::PROFILE_ROW_FAILED);
+  EXPECT_EQ(Values(Record(), {profile}).at("sm_partition").value, 0u) << "all SMs alone were measured";
+  profile.mutable_rows(0)->set_state(proto::PROFILE_ROW_MEASURED);
+  EXPECT_EQ(Values(Record(), {profile}).at("sm_partition").value, 50u) << "between what was measured";
+}
+
 TEST(ProfiledSharing, ThroughputCountsInProportionToItsQuota) {
   EXPECT_EQ(Values(Record(), {ProfileOf({{24, 24, 1, 40}, {50, 98}, {50, 49, 1, 50}, {100, 100}})})
                 .at("sm_partition")

@@ -95,7 +95,7 @@ TEST(SloVerbs, WhyShowsEachPartOfARequestsTime) {
                   HasSubstr("3 others waited when it came"), HasSubstr("from: host"),
                   HasSubstr("its run answered 4 requests; its GPU had besides: bert")));
   EXPECT_THAT(text, HasSubstr("50 ms  ###############  ")) << "half of the time, so half of the bar";
-  EXPECT_THAT(text, HasSubstr("network and copies"));
+  EXPECT_THAT(text, HasSubstr("network, copies, pauses of its quota"));
 }
 
 TEST(SloVerbs, WhyWithoutARequestShowsTheSlowest) {
