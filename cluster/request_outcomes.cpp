@@ -103,7 +103,8 @@ std::vector<RequestFinished> RequestTable::Bounced(std::uint64_t ticket, proto::
   Entry& entry = *reply->entry;
   --entry.attempts;  // no worker had it
   entry.last_refusal = absl::StrCat("node '", reply->sending.node, "': ", message);
-  if (++entry.bounces > limits_.max_bounces) {
+  // A node that does not have the model yet refuses for as long as it takes to come: that ends with the request's timeout.
+  if (reason != proto::BOUNCE_NOT_ADOPTED && ++entry.bounces > limits_.max_bounces) {
     return {End(entry, RequestEnd::kFailed,
                 absl::UnavailableError(absl::StrCat("function '", entry.request.function, "' was refused ",
                                                     entry.bounces, " times (", entry.last_refusal,

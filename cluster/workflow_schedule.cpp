@@ -27,9 +27,8 @@ std::set<std::string> ReadOf(const proto::WorkflowSpec& spec, const std::string&
   for (const proto::WorkflowStep& reader : spec.steps()) {
     ForEachRead(reader, note);
     for (const proto::Binding& binding : reader.on_error().values()) note(binding);
-    // All that the other step gives is read of the one that stands in for it.
-    if (reader.on_error().step() == step)
-      for (const auto& output : reader.outputs()) read.insert(output.name());
+    // What is read of the other step is read of the one that stands in for it.
+    if (reader.on_error().step() == step) read.merge(ReadOf(spec, reader.name()));
   }
   for (const proto::Binding& binding : spec.outputs()) note(binding);
   return read;

@@ -125,6 +125,7 @@ void Parts::Hear(const RouterLost& event) {
 }
 
 void Parts::Hear(const Joined& event) {
+  states.Joined(event.epoch);
   if (event.lapsed) replication.Lapsed(event.epoch);
   replica_images.Joined();
   membership.On(event);

@@ -48,7 +48,10 @@ class Copies {
   // The autoscaler wants instances of the model on so many nodes, since the nodes that hold a copy have no room for all.
   void Foreseen(const std::string& digest, std::uint32_t nodes) { table_.Foreseen(digest, nodes); }
   // A function that runs this model was deployed, removed, loaded or unloaded; empty: none was.
-  void UsersChanged(const std::string& digest) { table_.UsersChanged(digest); }
+  void UsersChanged(const std::string& digest) {
+    table_.UsersChanged(digest);
+    told_homes_.erase(digest);
+  }
   // Deployments::Adopted is called when a node has adopted the model, or could not: now, when a node has it or
   // none is asked.
   void AwaitAdoption(Deployed deployed);
@@ -58,6 +61,9 @@ class Copies {
     told_homes_.erase(digest);
   }
   void EndMove(const std::string& digest) { table_.EndMove(digest); }
+  // A node that gives states up drops its copy of their model. While no function with state is loaded, the plan does not know of
+  // the move, and may want the copy there for others: it is asked for anew.
+  void GivesUp(const std::string& digest, const std::string& node) { table_.Disowned(digest, node); }
   // The store has the new home.
   void Moved(const std::string& digest, const std::string& node) { table_.Rebind(digest, node); }
   void On(const HomeStored& stored, const absl::Status& status);

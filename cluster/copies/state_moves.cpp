@@ -52,6 +52,8 @@ void StateMoves::Begin(const Keepers& keepers, const std::string& node, const st
           .ask = asker};
   parts_.copies.BeginMove(digest);
   AskFor(keepers, move);
+  const auto& use = parts_.catalogue.functions().table().models().at(digest);
+  if (use.loaded_with_state == 0) parts_.copies.GivesUp(digest, node);
 }
 
 void StateMoves::AskFor(const Keepers& keepers, Move& move) {

@@ -46,7 +46,8 @@ void Models::On(const AdoptionAsked& event) {
     return AnswerAll({event.ask}, copy,
                      absl::FailedPreconditionError("the order is for an epoch of this node that is over"));
   parts_.remembered.Wanted(copy);
-  if (!event.function.state().empty()) AdoptStates(event);
+  event.function.state().empty() ? parts_.replication.AdoptingBare(event.function.model_digest(), event.epoch)
+                                 : AdoptStates(event);
   auto& model = held_.Hold(copy);
   if (model.adopted) return AnswerAll({event.ask}, copy, absl::OkStatus());
   model.waiting.push_back(event.ask);
@@ -62,7 +63,7 @@ void Models::AdoptStates(const AdoptionAsked& event) {
   parts_.handovers.Adopting(digest);
   parts_.replica_images.Adopting(digest, event.replicas ? event.replicas->term() : 0);
   parts_.replication.Adopting(digest, event.replicas, event.epoch);
-  parts_.states.BecomeHome(digest);
+  parts_.states.BecomeHome(digest, event.epoch);
 }
 
 void Models::Placed(const ModelNumber& copy) {

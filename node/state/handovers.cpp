@@ -136,8 +136,8 @@ absl::Status Handovers::MayTake(const proto::TakeOverStates& wish) {
   // It would come behind what is taken over.
   if (parts_.replica_images.Copying(digest))
     return absl::UnavailableError("a copy of a state is on its way here: ask again later");
-  if (!parts_.models.held().CopiesOf(parts_.names.FindDigest(digest)).empty())
-    return absl::FailedPreconditionError("this node has adopted their model, so it has states of its own");
+  if (parts_.states.IsHome(digest))
+    return absl::FailedPreconditionError("this node is the home of these states itself");
   for (const auto* state : KeepersOf(digest)) {
     if (!state->failed.ok()) return state->failed;
     if (!IsKnown(*state))

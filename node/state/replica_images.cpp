@@ -40,7 +40,7 @@ bool ReplicaImages::HasCopyOf(const std::string& image) {
 bool ReplicaImages::IsCopy(const StateNumber& function) const {
   const auto* state = parts_.states.declared().ByKey(function);
   return state != nullptr && parts_.replication.IsReplicated(state->model->digest.text()) &&
-         parts_.models.held().CopiesOf(state->model->digest).empty();
+         !parts_.states.IsHome(state->model->digest.text());
 }
 
 absl::Status ReplicaImages::Check(const proto::CopyImage& wish) {
@@ -53,7 +53,7 @@ absl::Status ReplicaImages::Check(const proto::CopyImage& wish) {
   if (known != followed_.end() && (known->second.taken || wish.term() < known->second.term))
     return absl::FailedPreconditionError(
         absl::StrCat("the home of term ", wish.term(), " offers a copy, and the states have gone on since"));
-  if (!parts_.models.held().CopiesOf(parts_.names.FindDigest(digest)).empty())
+  if (parts_.states.IsHome(digest))
     return absl::FailedPreconditionError(
         absl::StrCat("node '", parts_.settings.name, "' is the home of these states itself"));
   if (known != followed_.end() && known->second.adopting)
@@ -176,6 +176,8 @@ void ReplicaImages::Reread(const std::string& digest, Followed& followed) {
 
 void ReplicaImages::Undeclared(const std::string& digest) {
   if (!parts_.handovers.KeepersOf(digest).empty()) return;
+  parts_.states.LeaveHome(
+      digest);  // of a function that comes with the model later another node may be the home
   parts_.replication.Leave(digest, absl::UnavailableError("its function was removed"));
   const auto found = followed_.find(digest);
   if (found == followed_.end()) return;

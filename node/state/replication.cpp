@@ -146,7 +146,8 @@ void Replication::Lapsed(std::uint64_t epoch) {
   });
   for (const auto& digest : digests) {
     Leave(digest, absl::UnavailableError("this node was cut off for longer than its lease"));
-    parts_.models.On(ModelDisowned{digest});
+    const auto bare = bare_in_.find(digest);
+    if (bare == bare_in_.end() || bare->second != epoch) parts_.models.On(ModelDisowned{digest});
   }
 }
 

@@ -39,6 +39,8 @@ class Replication {
   // The model is to be adopted: this node is its home, in this epoch.
   void Adopting(const std::string& digest, const std::optional<proto::StateReplicas>& replicas,
                 std::uint64_t epoch);
+  // The model is to be adopted for a function without state.
+  void AdoptingBare(const std::string& digest, std::uint64_t epoch) { bare_in_[digest] = epoch; }
   // The lease of what only one node may have was over before this node joined with this epoch: another node may be the home of
   // what has copies, but for models that were to be adopted in this epoch. Such an order may come before the answer to the join.
   void Lapsed(std::uint64_t epoch);
@@ -104,9 +106,10 @@ class Replication {
   [[nodiscard]] DeclaredState* OwnerOf(const std::string& image) const;
 
   Parts& parts_;
-  Homes homes_;                                      // by model digest
-  std::set<std::string> fenced_;                     // models of which another node may be the home
-  std::map<std::string, std::uint64_t> adopted_in_;  // the epoch in which the model was to be adopted last
+  Homes homes_;                   // by model digest
+  std::set<std::string> fenced_;  // models of which another node may be the home
+  // The epoch in which the model was to be adopted last: for its states, and for functions without.
+  std::map<std::string, std::uint64_t> adopted_in_, bare_in_;
   std::map<std::uint64_t, std::pair<std::string, std::string>> copies_;  // model and node, by number
   std::uint64_t last_ = 0;
 };

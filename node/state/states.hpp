@@ -43,8 +43,14 @@ class States {
 
   // The manager names one node as the home of a model's states: only there runs use them. Another node that has the model for
   // other functions, or had the states before, begins none.
-  void BecomeHome(const std::string& digest) { homes_.insert(digest); }
+  // `epoch`: of this node, as the manager knew it then.
+  void BecomeHome(const std::string& digest, std::uint64_t epoch) { homes_[digest] = epoch; }
   void LeaveHome(const std::string& digest) { homes_.erase(digest); }
+  // What was said to an earlier epoch of this node does not count: another node may be the home since. The manager names this one
+  // again before it answers the join.
+  void Joined(std::uint64_t epoch) {
+    absl::erase_if(homes_, [epoch](const auto& home) { return home.second < epoch; });
+  }
   [[nodiscard]] bool IsHome(const std::string& digest) const { return homes_.contains(digest); }
 
   // Images that are safe become the images of their functions.
@@ -97,7 +103,8 @@ class States {
   Parts& parts_;
   DeclaredStates declared_;
   StateRooms rooms_;
-  absl::flat_hash_set<std::string> homes_;  // digests of the models whose home this node is
+  absl::flat_hash_map<std::string, std::uint64_t>
+      homes_;  // epochs by digest of the models whose home this node is
   absl::flat_hash_map<StateNumber, ImagePtr> images_;
   std::vector<bool> met_;  // by runtime
   // By runtime: models that its worker had before any of their functions with state was known, or whose states could not be kept.

@@ -126,7 +126,7 @@ bool AppendElement(std::string& data, const json::value& value, proto::DataType 
     case proto::INT64:
       return AppendInteger<std::int64_t>(data, value);
     case proto::BYTES:
-      if (!value.is_string()) return false;
+      if (!value.is_string() || NotFinite(value)) return false;
       return AppendBytesElement(data, std::string_view(value.get_string().data(), value.get_string().size())),
              true;
     default:

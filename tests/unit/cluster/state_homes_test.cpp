@@ -8,12 +8,13 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 using testing::Not;
 
 class StateHomes : public ClusterTest {
  protected:
   // Node "n1" has the model of function "g", which keeps nothing.
-  StateHomes() {
+  StateHomes() : ClusterTest(TwoCopies()) {
     Begin();
     Stored();
     JoinNode("n1");
@@ -22,9 +23,22 @@ class StateHomes : public ClusterTest {
     Stored();
     Adopted();
   }
+  static ClusterSettings TwoCopies() {
+    ClusterSettings settings;
+    settings.replicas = 2;
+    return settings;
+  }
   void DeployKeeper() {
     Deploy("f", 3, State::kKept, 0, "g");
     Stored();
+  }
+  Lines Load(bool loaded) {
+    AdminAsked asked{.ask = 8};
+    auto& wish = *asked.request.mutable_load();
+    wish.mutable_key()->set_name("f");
+    wish.set_load(loaded);
+    On(std::move(asked));
+    return Stored();
   }
   static std::string Digest() { return FunctionOf("g").model_digest(); }
 };
@@ -63,17 +77,26 @@ TEST_F(StateHomes, AFunctionThatIsLoadedAgainIsRunAtItsHome) {
   DeployKeeper();
   Stored();
   Adopted();
-  const auto load = [&](bool loaded) {
-    AdminAsked asked{.ask = 8};
-    auto& wish = *asked.request.mutable_load();
-    wish.mutable_key()->set_name("f");
-    wish.set_load(loaded);
-    On(std::move(asked));
-    return Stored();
-  };
-  EXPECT_THAT(load(false), Not(Contains("adopt f at n1")));
+  EXPECT_THAT(Load(false), Not(Contains("adopt f at n1")));
   Pulse();
-  EXPECT_THAT(load(true), Contains("adopt f at n1"));
+  EXPECT_THAT(Load(true), Contains("adopt f at n1"));
+}
+
+// The node drops its copy of the model with the states, which the other function had, too.
+TEST_F(StateHomes, ACopyThatANodeDropsWithTheStatesOfAnUnloadedFunctionIsAskedForAgain) {
+  DeployKeeper();
+  Stored();
+  Adopted();
+  Load(false);
+  Pulse();
+  JoinNode("n2", 7);
+  Stored();
+  Pulse();
+  Adopted();
+  AdminAsked asked{.ask = 6};
+  asked.request.mutable_move_function()->mutable_key()->set_name("f");
+  asked.request.mutable_move_function()->set_node("n2");
+  EXPECT_THAT(On(std::move(asked)), IsSupersetOf({"give up f/1@100000000000 at n1", "adopt g at n1"}));
 }
 
 }  // namespace

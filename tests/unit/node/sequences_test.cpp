@@ -60,6 +60,11 @@ class SequencesTest : public NodeTest {
     *update.add_functions() = Chat();
     On(ClusterChanged{update});
   }
+  // It was removed and is deployed again: the manager names this node as the home again.
+  void DeclareAgain() {
+    Declare();
+    On(AdoptionAsked{1001, Chat()});
+  }
   Lines Undeclare() {
     proto::ClusterUpdate update;
     update.set_snapshot(true);
@@ -391,7 +396,7 @@ TEST_F(SmallGpuUntilEvicted, WhatBeganSinceIsKeptWhenAModelOfAnEarlierDaemonLeav
   Undeclare();
   Report(0, proto::ExecutorReport::DOWN);
   Up(0, {{"packed-f", MiB(100)}});
-  Declare();
+  DeclareAgain();
   Loaded({});
   Answered(0, "write-back", Failed(absl::StatusCode::kNotFound));
   Answered(0, "gather");
@@ -473,7 +478,7 @@ TEST_F(LittleMemory, AFileThatCannotBeReadForAReasonThatMayPassIsReadAgain) {
 
 TEST_F(SequencesTest, AFunctionsOwnStateThatCannotBeReadNowIsReadAgain) {
   Undeclare();
-  Declare();
+  DeclareAgain();
   EXPECT_THAT(On(ImageLoaded{"f/1@5", absl::ResourceExhaustedError("no room"), {}}), IsEmpty());
   EXPECT_THAT(told_, Contains("state-unreadable"));
   EXPECT_THAT(On(TimerFired{Timer::kStates}), ElementsAre("load image"));
@@ -533,7 +538,7 @@ class NotListedYet : public SequencesTest {};
 
 TEST_F(NotListedYet, RequestsWaitUntilItIsKnownWhichThereAre) {
   Undeclare();
-  Declare();
+  DeclareAgain();
   EXPECT_THAT(Ask(1, {"a"}), IsEmpty());
   EXPECT_THAT(Ask(2, {"b"}), IsEmpty());
   EXPECT_THAT(Ask(3, {"c", true}), IsEmpty());
