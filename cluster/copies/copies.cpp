@@ -80,7 +80,8 @@ void Copies::TellHomes() {
       if (told != told_homes_.end()) told_homes_.erase(told);
       continue;
     }
-    const bool waits = storing_homes_.contains(digest) || table_.homes().MustWait(digest);
+    const bool waits = storing_homes_.contains(digest) || table_.homes().MustWait(digest) ||
+                       table_.copies().MustWait(digest, node, parts_.out.now());
     const bool knows = told != told_homes_.end() && told->second == node;
     if (!waits && !knows && parts_.members.HasNode(node) && Holds(node, digest)) Adopt(digest, node);
   }

@@ -63,10 +63,12 @@ void HostCopies::Disowned(const std::string& digest, const std::string& node) {
 }
 
 bool HostCopies::Ask(const std::string& digest, const std::string& node, Time now) {
-  const Copy copy{digest, node};
-  const auto wait = not_before_.find(copy);
-  if (wait != not_before_.end() && wait->second > now) return false;
-  return asked_.insert(copy).second;
+  return !MustWait(digest, node, now) && asked_.insert({digest, node}).second;
+}
+
+bool HostCopies::MustWait(const std::string& digest, const std::string& node, Time now) const {
+  const auto wait = not_before_.find({digest, node});
+  return wait != not_before_.end() && wait->second > now;
 }
 
 Time HostCopies::AddDue(Time now, std::set<std::string>& due) const {

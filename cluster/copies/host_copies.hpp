@@ -51,6 +51,8 @@ class HostCopies {
     return asked_.contains({digest, node});
   }
   [[nodiscard]] bool BeingAdopted(const std::string& digest) const;
+  // The node could not adopt it a moment ago.
+  [[nodiscard]] bool MustWait(const std::string& digest, const std::string& node, Time now) const;
 
  private:
   using Copy = std::pair<std::string, std::string>;  // digest, node

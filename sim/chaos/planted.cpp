@@ -9,8 +9,8 @@
 
 namespace troupe::sim {
 
-const std::array<PlantedName, 33>& AllPlanted() {
-  static constexpr std::array<PlantedName, 33> kAll = {{
+const std::array<PlantedName, 32>& AllPlanted() {
+  static constexpr std::array<PlantedName, 32> kAll = {{
       {Planted::kDropRecord, "drop-record", "store"},
       {Planted::kStaleEpoch, "stale-epoch", "epochs"},
       {Planted::kDoubleAnswer, "double-answer", "requests"},
@@ -42,7 +42,6 @@ const std::array<PlantedName, 33>& AllPlanted() {
       {Planted::kUnevenVersions, "uneven-versions", "versions"},
       {Planted::kKeptState, "kept-state", "states"},
       {Planted::kTornStages, "torn-stages", "registry"},
-      {Planted::kManyHomes, "many-homes", "states"},
       {Planted::kUnmended, "unmended", "quiescence"},
   }};
   return kAll;

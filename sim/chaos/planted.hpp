@@ -42,15 +42,14 @@ enum class Planted {
   kUnevenVersions,   // now and then one of them does, whatever its turn is
   kKeptState,        // nodes take a function that is deployed again for the deployment before
   kTornStages,       // a list lacks a stage of a model
-  kManyHomes,  // nodes that have a model for a function without state begin runs of those with state, too
-  kUnmended,   // a fault stays
+  kUnmended,         // a fault stays
 };
 struct PlantedName {
   Planted planted = Planted::kNone;
   std::string_view name{};
   std::string_view checker{};  // that is there to find it
 };
-[[nodiscard]] const std::array<PlantedName, 33>& AllPlanted();
+[[nodiscard]] const std::array<PlantedName, 32>& AllPlanted();
 // InvalidArgument for an unknown name. "" and "none": kNone.
 [[nodiscard]] absl::StatusOr<Planted> FindPlanted(std::string_view name);
 

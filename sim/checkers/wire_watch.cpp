@@ -76,9 +76,6 @@ void WireWatch::Arrives(const Passage& passage, caf::message& content) {
     content.get_mutable_as<proto::TakeOverStates>(0).clear_images();
   if (plants_.drop_copies && As<proto::CopyImage>(content) != nullptr)
     content.get_mutable_as<proto::CopyImage>(0).set_ended(true);
-  if (const auto* adopt = As<proto::AdoptModel>(content);
-      adopt && adopt->function().key().name() == plants_.names_homes)
-    content.get_mutable_as<proto::AdoptModel>(0).mutable_function()->add_state()->set_input("s");
   if (!plants_.without_removals.empty() && As<proto::ClusterUpdate>(content) != nullptr &&
       passage.to.starts_with("node-"))
     HideRemovalsIn(content.get_mutable_as<proto::ClusterUpdate>(0));

@@ -31,8 +31,6 @@ class WireWatch final : public NetworkTap {
   void DropCopies() { plants_.drop_copies = true; }
   // The same: nodes hear of no removal of this function, and take each of its deployments for the first one, whichever a request means.
   void HideRemovals(const std::string& function) { plants_.without_removals = function; }
-  // The same: a node that is to have the model for this function, which keeps no state, is named as the home of the model's states.
-  void NameHomes(const std::string& function) { plants_.names_homes = function; }
 
  private:
   using Call = std::pair<std::uint64_t, std::uint64_t>;  // the asker, and the number of its request
@@ -51,7 +49,6 @@ class WireWatch final : public NetworkTap {
     bool hide_images = false;
     bool drop_copies = false;
     std::string without_removals{};
-    std::string names_homes{};
   } plants_;
   std::map<std::string, std::int64_t> deployed_;  // when the hidden function's versions were first deployed
   std::vector<std::string> broken_;

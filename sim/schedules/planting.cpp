@@ -76,8 +76,6 @@ void PlantIn(ChaosCluster& cluster, FaultInjector& injector, Clients& clients, W
           [](SimulatedFront& front) { front.PinVersion(ClientLoad::kCanaries, 7); });
     case Planted::kKeptState:
       return cluster.wire_watch().HideRemovals(ClientLoad::kAnew);
-    case Planted::kManyHomes:
-      return cluster.wire_watch().NameHomes(ClientLoad::kBare);
     case Planted::kTornStages:
       return cluster.operators().HideAStage();
     case Planted::kUnmended:
