@@ -130,6 +130,17 @@ TEST(WorkflowParser, EveryErrorHasItsLine) {
   }
 }
 
+TEST(WorkflowParser, ATextThatHasNoEndIsRefused) {
+  // yaml-cpp takes what stands behind the zero byte for one more document, and never comes to its end. Found by the fuzzer.
+  const std::string zero(1, '\0');
+  EXPECT_THAT(ParseError(zero + ",: &a [1, 2]\nb: [*a, *a]\np {x: !!str y}\nsteps: |\n  text\n"),
+              HasSubstr("is not valid YAML"));
+  EXPECT_THAT(ParseError("name: x\n---\n---\nname: y\n"), HasSubstr("a second document begins here"));
+  std::string empty;
+  for (int i = 0; i < 2000; ++i) empty += "---\n";
+  EXPECT_THAT(ParseError(empty), HasSubstr("more than 1,000 documents"));
+}
+
 TEST(WorkflowParser, LimitsOfSizeAndDepth) {
   EXPECT_THAT(ParseError(std::string(2 << 20, ' ')), HasSubstr("2 MiB"));
   EXPECT_THAT(ParseError(std::string(100000, '[')), Not(HasSubstr("accepted")));
