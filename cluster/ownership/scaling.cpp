@@ -35,7 +35,8 @@ std::size_t NodesWithRoom(const ScaledFunction& function, const NodeNames& other
     return 0;
   for (const auto& [name, gpu] : table.gpus()) {
     if (others->contains(gpu.gpu().node) || gpu.UsedMemory() + function.weights > gpu.gpu().memory) continue;
-    const auto fits = [&](const Extent& extent) { return gpu.free().BestFor(extent).has_value(); };
+    const auto& free = gpu.free();
+    const auto fits = [&free](const Extent& extent) { return free.BestFor(extent).has_value(); };
     if (std::ranges::any_of(function.extents, fits)) nodes.insert(gpu.gpu().node);
   }
   return nodes.size();

@@ -220,7 +220,9 @@ TEST(RectangleOracle, TheRuleAgreesWithItAndWithMovesEveryOrderFitsOneGpu) {
   }
   EXPECT_EQ(orders, 420);
   EXPECT_EQ(ours_on_one, tried);
-  if (tried == orders) EXPECT_EQ(plain_on_one, 138);
+  if (tried == orders) {
+    EXPECT_EQ(plain_on_one, 138);
+  }
 }
 
 }  // namespace
