@@ -27,7 +27,7 @@ std::set<std::string> ReadOf(const proto::WorkflowSpec& spec, const std::string&
   for (const proto::WorkflowStep& reader : spec.steps()) {
     ForEachRead(reader, note);
     for (const proto::Binding& binding : reader.on_error().values()) note(binding);
-    // What is read of the other step is read of the one that stands in for it.
+    // A step that stands in for another one gives what is read of that one.
     if (reader.on_error().step() == step) read.merge(ReadOf(spec, reader.name()));
   }
   for (const proto::Binding& binding : spec.outputs()) note(binding);

@@ -97,7 +97,7 @@ class StepCalls {
   };
   void InvokeMore(const std::string& step);
   void Invoke(const CallPtr& call);
-  // FailedPrecondition: the step's function is unloaded. It is no outage, which passes: an operator wanted it so.
+  // FailedPrecondition: the step's function is unloaded. An operator unloaded it on purpose, so the call is not made again.
   [[nodiscard]] absl::Status CheckLoaded(const proto::WorkflowStep& step) const;
   // An input of the call, with its bytes in the arena or where nodes keep them. What lies in the arena is added to `places`.
   absl::Status AddInput(const RunValue& input, proto::InferRequest& request,

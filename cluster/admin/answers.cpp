@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status.hpp"
 #include "base/wire_status.hpp"
@@ -192,6 +193,11 @@ void AddFunction(const proto::FunctionRecord& record, const ManagerState& state,
   for (const auto& node : state.placement.copies().HoldersOf(record.model_digest()))
     status.add_adopted_by(node);
   state.state_replicas.Describe(status);
+}
+
+void SetRemarks(std::vector<std::string> remarks, proto::AdminReply& reply) {
+  std::erase(remarks, "");
+  reply.set_message(absl::StrJoin(remarks, "; "));
 }
 
 void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/units.hpp"
@@ -41,6 +42,8 @@ struct ManagerState {
 [[nodiscard]] proto::AdminReply AnswerFunctionQuery(const proto::FunctionKey& key, const ManagerState& state);
 // Adds the record to the functions of `reply`, with the nodes that hold a copy of its model.
 void AddFunction(const proto::FunctionRecord& record, const ManagerState& state, proto::AdminReply& reply);
+// The reply says these, one behind the other; its code stays OK. Empty ones are left out.
+void SetRemarks(std::vector<std::string> remarks, proto::AdminReply& reply);
 // Adds to each function of `reply` on which GPUs of the node it is resident.
 void AddResidency(const proto::NodeDescription& node, proto::AdminReply& reply);
 // Adds the node's GPUs, its host region and the alpha of its order by SLO.

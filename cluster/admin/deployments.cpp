@@ -104,12 +104,9 @@ void Deployments::Adopted(const Deployed& deployed, const absl::Status& status) 
     proto::AdminReply reply;
     AddFunction(record, parts_.State(), reply);
     const auto& catalogue = parts_.catalogue;
-    // The text says what is still to come; the code stays OK.
-    std::vector<std::string> remarks = {
-        std::string(status.message()), VersionChanges::WhyUnused(record, catalogue),
-        OutdatedCallsOf(record.key().name(), record.key().version(), catalogue)};
-    std::erase(remarks, "");
-    reply.set_message(absl::StrJoin(remarks, "; "));
+    SetRemarks({std::string(status.message()), VersionChanges::WhyUnused(record, catalogue),
+                OutdatedCallsOf(record.key().name(), record.key().version(), catalogue)},
+               reply);
     return parts_.admin.Reply(deployed.ask, std::move(reply));
   }
   // No node can serve it: it is taken back, and the developer is told why.

@@ -238,10 +238,9 @@ void StagedModels::Adopted(const Deployed& deployed, const absl::Status& status)
   proto::AdminReply reply;
   for (const auto& stage : change.stages) AddFunction(stage, parts_.State(), reply);
   *reply.add_workflows() = change.workflow;
-  std::vector<std::string> remarks = {std::string(change.remarks.message()),
-                                      OutdatedCallsOf(change.name, change.version, parts_.catalogue)};
-  std::erase(remarks, "");
-  reply.set_message(absl::StrJoin(remarks, "; "));
+  SetRemarks(
+      {std::string(change.remarks.message()), OutdatedCallsOf(change.name, change.version, parts_.catalogue)},
+      reply);
   deployed_.erase(it);
   parts_.admin.Reply(deployed.ask, std::move(reply));
 }

@@ -33,8 +33,8 @@ ScalePoint MostEfficient(const std::vector<ScalePoint>& points) {
   });
 }
 
-// The smallest part of a GPU that serves `rate`, and of such the one that serves the least beyond it; the point that serves most
-// when none does.
+// Of the points that serve `rate`, the one with the smallest part of a GPU; of equal parts, the one that serves less. When no point
+// serves `rate`, the one that serves most.
 ScalePoint JustEnough(const std::vector<ScalePoint>& points, double rate) {
   const ScalePoint* best = nullptr;
   const auto before = [](const ScalePoint& a, const ScalePoint& b) {

@@ -33,8 +33,8 @@ class StateReplicas {
 
   void Start();
   void Pulse();
-  // The model gets a home, which the store does not have yet: its term, larger than that of every home before, also of one that
-  // the model had while other functions used it.
+  // The term of a home that the model gets now, and that the store does not have yet. It is larger than the term of every home
+  // before, even of those that the model had for functions which were removed since.
   [[nodiscard]] std::uint64_t FirstTerm(const std::string& digest);
   [[nodiscard]] std::uint64_t last_term() const { return last_term_; }
   void On(const ReplicasAnswered& event);

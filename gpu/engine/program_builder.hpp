@@ -95,7 +95,8 @@ class ProgramBuilder {
   absl::StatusOr<int> InLayout(int id, const std::string& layout);
   absl::Status AddInstruction(Work& work, std::unique_ptr<Kernel> kernel);
   absl::StatusOr<bool> AddView(const Work& work, const Kernel& kernel);
-  // An output of the model that is one of its inputs, too, gets a value of its own: its name. The others are named as they are.
+  // The name of the value that an output of the model is. An output that is also an input gets a value of its own, a copy; any
+  // other output is its own value.
   absl::StatusOr<std::string> CopyOfInput(const std::string& output);
   absl::Status AddOutput(const std::string& name);
 

@@ -35,8 +35,8 @@ void QuotaWindow::Set(const std::string& function, const TimeQuota& quota, Time 
   entry.quota = quota;
 }
 
-// What the function might use of this window by the limit that there was is no debt by a smaller one: it has no more of this
-// window. What it used beyond stays a debt.
+// Time that the former limit allowed is not owed under a smaller one: it only uses this window up. Time beyond the former limit
+// stays owed.
 Duration QuotaWindow::Rescaled(const Function& function, const TimeQuota& quota) const {
   if (quota.limit == 0) return function.used;
   const Duration before =

@@ -176,8 +176,8 @@ void ReplicaImages::Reread(const std::string& digest, Followed& followed) {
 
 void ReplicaImages::Undeclared(const std::string& digest) {
   if (!parts_.handovers.KeepersOf(digest).empty()) return;
-  parts_.states.LeaveHome(
-      digest);  // of a function that comes with the model later another node may be the home
+  // When a function with this model keeps a state again, another node may be its home.
+  parts_.states.LeaveHome(digest);
   parts_.replication.Leave(digest, absl::UnavailableError("its function was removed"));
   const auto found = followed_.find(digest);
   if (found == followed_.end()) return;

@@ -73,7 +73,7 @@ class Sequences {
   // --- room ---
   // Moves the longest unused sequence that is in memory to the disk. False: none can go now.
   bool CoolOne();
-  // A state that was to leave its GPU has left, or stays; or one that was being saved is.
+  // A state that was to leave its GPU has left, or stays there; or the image of a run has been saved.
   void Left() { GiveRoom(); }
   void OnTimer();
 

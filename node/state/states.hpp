@@ -103,8 +103,8 @@ class States {
   Parts& parts_;
   DeclaredStates declared_;
   StateRooms rooms_;
-  absl::flat_hash_map<std::string, std::uint64_t>
-      homes_;  // epochs by digest of the models whose home this node is
+  // By digest of the models whose home this node is: its epoch when the manager said so.
+  absl::flat_hash_map<std::string, std::uint64_t> homes_;
   absl::flat_hash_map<StateNumber, ImagePtr> images_;
   std::vector<bool> met_;  // by runtime
   // By runtime: models that its worker had before any of their functions with state was known, or whose states could not be kept.

@@ -249,7 +249,7 @@ absl::Status FunctionRemove(Session& session, const Arguments& arguments) {
 absl::Status SetLoaded(Session& session, const Arguments& arguments, bool load) {
   auto key = KeyOf(arguments);
   const auto before = Settle(session, key);
-  // Of a workflow's name the manager says more than that there is no such function.
+  // The name may be a workflow's: the manager's answer to the order says so then.
   if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
   proto::AdminRequest request;
   *request.mutable_load()->mutable_key() = key;

@@ -54,8 +54,8 @@ struct WorkloadPlan {
 [[nodiscard]] WorkloadPlan WithConditions(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithCanaries(WorkloadPlan plan, std::uint64_t seed);
-// In one world of three; in half of them the function shares a model with others that keep state, in the other half with one that
-// keeps none. Drawn by itself too.
+// One world of three has a function that is deployed again. In half of these worlds its model is also that of functions which keep
+// state, in the other half that of a function which keeps none. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithRedeployments(WorkloadPlan plan, std::uint64_t seed);
 // In one world of three with functions that come and go. Drawn by itself too.
 [[nodiscard]] WorkloadPlan WithStages(WorkloadPlan plan, std::uint64_t seed);

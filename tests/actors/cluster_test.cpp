@@ -327,7 +327,7 @@ TEST(Cluster, RequestsWithTimeoutsSetNoTimerEach) {
   const auto timers = [&] { return world.scheduler().clock().schedule().size(); };
   world.Run(seconds(1));
   const auto before = timers();
-  // The second request of each round falls due before all others, and needs a timer of its own until then.
+  // The second request of each round times out before all that wait, so the table sets a timer for it.
   for (int round = 0; round < 200; ++round) {
     world.Infer("absent", static_cast<std::uint64_t>(2 * round), seconds(30));
     world.Infer("absent", static_cast<std::uint64_t>(2 * round + 1), milliseconds(500));

@@ -136,7 +136,7 @@ class ClusterTest : public testing::Test {
 
   // --- functions, runs ---
   enum class State { kNone, kKept };
-  // `like`: of the same model as this function; empty: of a model of its own.
+  // `like`: the function whose model this one has, too; empty: it has a model of its own.
   Lines Deploy(const std::string& name, Ask ask, State state = State::kNone, std::uint32_t replicas = 0,
                const std::string& like = "") {
     AdminAsked asked{.ask = ask, .asker = {.who = "key/dev"}};
